@@ -1,0 +1,75 @@
+# Every target sets up what it needs by itself: Python 3.11+, make and git are enough.
+# Another interpreter: make PYTHON=/path/to/python3.12 test
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+export PYTHON PYTHONNOUSERSITE := 1
+# A caller's PYTHONPATH or MYPYPATH would let other copies of a package in.
+unexport PYTHONPATH PYTHONHOME MYPYPATH
+
+ENVIRONMENT := scripts/python scripts/environment.py
+
+help: ## this list
+	@echo "licet: tools declare, a manifest allows, a call holds the overlap"
+	@echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+demo: .venv ## check, explain, surface and diff on a small agent
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: lint ## lint, tests, and the built wheel: what must hold before a commit
+	@echo "· tests"
+	@$(BIN)/pytest
+
+test-all: lint ## test, with long properties and every mutant
+	@echo "· tests, with long properties"
+	@LICET_LONG=1 $(BIN)/pytest
+	@$(MAKE) --no-print-directory mutants
+
+lint: .venv ## formatting, lint rules, types and import directions
+	@echo "· formatting and lint rules"
+	@$(BIN)/ruff format --quiet --check --diff .
+	@$(BIN)/ruff check --quiet .
+	@echo "· types"
+	@$(BIN)/mypy --no-error-summary
+	@echo "· import directions"
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+
+format: .venv ## rewrite the sources the way lint wants them
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+mutants: .venv ## change core/ one operator at a time: every change must fail a test
+	@$(BIN)/python scripts/mutants.py
+
+mutants-sample: .venv ## the same on a sample
+	@$(BIN)/python scripts/mutants.py --sample
+
+bench: ## licet against its floor and its peers, as ratios
+	@$(ENVIRONMENT) .venv-bench requirements-bench.lock
+	@.venv-bench/bin/python -m benchmarks
+
+docs: ## the documentation, in site/
+	@$(ENVIRONMENT) .venv-docs requirements-docs.lock --without-licet
+	@.venv-docs/bin/mkdocs build --quiet --strict
+	@echo "· site/index.html"
+
+wheel: .venv ## the distribution files, in dist/
+	@rm -rf dist
+	@report=$$($(BIN)/python -m build --no-isolation 2>&1) || { echo "$$report"; exit 1; }
+	@for file in dist/*; do echo "· $$file"; done
+
+lock: ## pin again what pyproject.toml asks for; UPGRADE=1 takes the newest of everything
+	@$(ENVIRONMENT) .venv-lock requirements-lock.lock --without-licet
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+.venv:
+	@$(ENVIRONMENT) .venv requirements.lock
+
+clean: ## remove everything that make made
+	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help demo test test-all lint format mutants mutants-sample bench docs wheel lock clean .venv
