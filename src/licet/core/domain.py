@@ -1,0 +1,162 @@
+"""The domains: which actions each has, what its scopes look like, and how a rule in it is written.
+
+To add a domain, add one entry to `DOMAINS`. A rule is a set of finite atoms (bits of an int) on a scope key, and in
+`network` on a port. `phrases` are the sets of atoms that a single rule can say, largest first.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from licet.core import network
+from licet.core.scope import (
+    TOP,
+    Malformed,
+    binary,
+    host_ancestors,
+    name,
+    name_ancestors,
+    name_text,
+    path_ancestors,
+    path_key,
+    path_text,
+    secret_ancestors,
+    secret_key,
+    secret_reference,
+    secret_text,
+    variable,
+)
+
+STORAGE_KINDS = ("tool-private", "session", "personality")
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One kind of outside surface and the grammar of its rules."""
+
+    name: str
+    actions: tuple[str, ...]
+    parse: Callable[[str, str], tuple[int, str, int | None]]
+    render: Callable[[int, str, int | None], str]
+    ancestors: Callable[[str], tuple[str, ...]]
+    phrases: tuple[int, ...]
+    target: Callable[[str], str]
+    top_phrases: frozenset[int]
+
+
+def nearest(word: str, words: tuple[str, ...]) -> str:
+    """A hint that names the closest valid word, or nothing."""
+    near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def _named(
+    domain: str,
+    actions: tuple[str, ...],
+    key: Callable[[str], str],
+    text: Callable[[str], str],
+    ancestors: Callable[[str], tuple[str, ...]],
+    target: Callable[[str], str],
+) -> Domain:
+    every = (1 << len(actions)) - 1
+    atoms = {"*": every, **{action: 1 << bit for bit, action in enumerate(actions)}}
+    # With a single action `*` says the same atoms; the action's own name is the canonical one.
+    phrases = {mask: action for action, mask in atoms.items()}
+    parse_key, render_key = key, text
+
+    def parse(action: str, scope: str) -> tuple[int, str, int | None]:
+        return atoms[action], parse_key(scope), None
+
+    def render(mask: int, key: str, port: int | None) -> str:
+        return f"{domain}:{phrases[mask]}:{render_key(key)}"
+
+    order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
+    return Domain(domain, actions, parse, render, ancestors, order, target, frozenset(order))
+
+
+def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: TOP if text == "*" else parse(text)
+
+
+def _storage() -> Domain:
+    actions = ("read", "write")
+    kinds = {kind: 0b11 << 2 * bit for bit, kind in enumerate(STORAGE_KINDS)} | {"*": 0b111111}
+    sides = {"read": 0b010101, "write": 0b101010, "*": 0b111111}
+    phrases = {
+        sides[action] & kinds[kind]: (action, kind)
+        for action in (*actions, "*")
+        for kind in (*STORAGE_KINDS, "*")
+    }
+
+    def kind_of(text: str) -> str:
+        if text not in STORAGE_KINDS:
+            raise Malformed(text, f"one of {', '.join(STORAGE_KINDS)}", nearest(text, STORAGE_KINDS))
+        return text
+
+    def parse(action: str, scope: str) -> tuple[int, str, int | None]:
+        return sides[action] & kinds[scope if scope == "*" else kind_of(scope)], TOP, None
+
+    def render(mask: int, key: str, port: int | None) -> str:
+        action, kind = phrases[mask]
+        return f"storage:{action}:{kind}"
+
+    order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
+    whole = frozenset(mask for mask, (_, kind) in phrases.items() if kind == "*")
+    return Domain("storage", actions, parse, render, name_ancestors, order, kind_of, whole)
+
+
+def _network() -> Domain:
+    def render(mask: int, key: str, port: int | None) -> str:
+        return f"network:{network.scope_text(mask, key, port)}"
+
+    actions = tuple(action for action in network.ACTION_ATOMS if action != "*")
+    phrases = tuple(network.PHRASES)
+    return Domain("network", actions, network.parse_scope, render, host_ancestors, phrases, str, frozenset(phrases))
+
+
+DOMAINS: dict[str, Domain] = {
+    domain.name: domain
+    for domain in (
+        _named("fs", ("read", "write", "delete"), path_key, path_text, path_ancestors, str),
+        _network(),
+        _named("process", ("exec",), _or_star(binary), name_text, name_ancestors, binary),
+        _named("env", ("read",), _or_star(variable), name_text, name_ancestors, variable),
+        _named("secret", ("read",), secret_key, secret_text, secret_ancestors, secret_reference),
+        _storage(),
+        _named("tool", ("call",), _or_star(name), name_text, name_ancestors, name),
+        _named("connector", ("use",), _or_star(name), name_text, name_ancestors, name),
+    )
+}
+
+
+def split_text(text: str) -> tuple[Domain, str, str]:
+    """The domain, action and scope of `domain:action:scope`, or `Malformed` with the nearest spelling."""
+    parts = text.split(":", 2)
+    domain = DOMAINS.get(parts[0])
+    if len(parts) != 3 or domain is None:
+        if domain is None and len(parts) == 3:
+            raise Malformed(parts[0], f"one of the domains {', '.join(DOMAINS)}", nearest(parts[0], tuple(DOMAINS)))
+        raise Malformed(text, "`domain:action:scope`, such as `fs:read:/srv/data`")
+    if parts[1] != "*" and parts[1] not in domain.actions:
+        words = (*domain.actions, "*")
+        raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", nearest(parts[1], words))
+    return domain, parts[1], parts[2]
+
+
+def parse_rule(text: str) -> tuple[str, int, str, int | None]:
+    """The domain, atoms, scope key and port of a rule's text."""
+    domain, action, scope = split_text(text)
+    atoms, key, port = domain.parse(action, scope)
+    return domain.name, atoms, key, port
+
+
+def said(domain: Domain, atoms: int, known: int) -> list[int]:
+    """The phrases that say `atoms` in fewest words; they may repeat atoms that are in `known` anyway."""
+    found = []
+    for phrase in domain.phrases:
+        if phrase & atoms and not phrase & ~known:
+            found.append(phrase)
+            atoms &= ~phrase
+            if not atoms:
+                break
+    return found

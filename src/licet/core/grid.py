@@ -1,0 +1,190 @@
+"""Grids: the rules of one domain by scope key and port, and the exact operations on them.
+
+A box is a key and a port (None is any port); a grid maps boxes to atoms. One side's ancestors are walked through the
+other side's grid, so that every operation costs about the size of its input and output.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from licet.core.capability import Box, meet_boxes
+from licet.core.domain import DOMAINS, Domain, said
+from licet.core.use import DENY_SHIFT, ONE_ALLOW
+
+Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowed atoms | denied atoms << DENY_SHIFT
+Grid = dict[str, dict[int | None, int]]
+Grids = dict[str, tuple[Grid, Grid]]  # by domain: allows, denies
+EMPTY: tuple[Grid, Grid] = ({}, {})
+
+
+def fold(tables: Tables) -> None:
+    """Drop allows inside a deny of the same table, so that the nearest key that knows an atom decides it."""
+    for name, table in tables.items():
+        if not any(bits >= ONE_ALLOW for bits in table.values()):
+            continue
+        ancestors = _domain(name).ancestors
+        for key, bits in table.items():
+            if bits & (ONE_ALLOW - 1):
+                denied = 0
+                for above in ancestors(key):
+                    denied |= table.get(above, 0) >> DENY_SHIFT
+                table[key] = bits & ~denied
+
+
+def put(tables: Tables, domain: str, grid: Grid, shift: int) -> None:
+    """Add the boxes of a grid to tables, as allows or, shifted, as denies."""
+    for key, ports in grid.items():
+        for port, atoms in ports.items():
+            table = tables.setdefault(domain if port is None else port, {})
+            table[key] = table.get(key, 0) | atoms << shift
+
+
+def normal(tables: Mapping[str | int, Mapping[str, int]]) -> Grids:
+    """The normal form: per atom the maximal denies, and the maximal allows not inside a deny."""
+    raw: Grids = {}
+    for name, table in tables.items():
+        domain, port = (name, None) if isinstance(name, str) else ("network", name)
+        allows, denies = raw.setdefault(domain, ({}, {}))
+        for key, bits in table.items():
+            _add(allows, key, port, bits & (ONE_ALLOW - 1))
+            _add(denies, key, port, bits >> DENY_SHIFT)
+    grids: Grids = {}
+    for domain, (allows, denies) in raw.items():
+        ancestors = DOMAINS[domain].ancestors
+        kept: tuple[Grid, Grid] = ({}, {})
+        for key, port, atoms in boxes(denies):
+            _add(kept[1], key, port, atoms & ~_above(denies, ancestors(key), port))
+        for key, port, atoms in boxes(allows):
+            chain = ancestors(key)
+            _add(kept[0], key, port, atoms & ~_above(allows, chain, port) & ~covering(denies, chain, port))
+        if kept != EMPTY:
+            grids[domain] = kept
+    return grids
+
+
+def texts(grids: Grids, side: int) -> tuple[str, ...]:
+    """The rules that say one side of a normal form (0 allows, 1 denies), in canonical order."""
+    found = []
+    for name, sides in grids.items():
+        domain = DOMAINS[name]
+        for key, port, atoms in boxes(sides[side]):
+            chain = domain.ancestors(key)
+            known = atoms | _above(sides[side], chain, port)
+            if side == 0:
+                known &= ~covering(sides[1], chain, port)
+            found += [domain.render(phrase, key, port) for phrase in said(domain, atoms, known)]
+    return tuple(sorted(found))
+
+
+def meet(domain: str, one: Grid, two: Grid) -> Grid:
+    """The boxes that two grids have in common."""
+    met: Grid = {}
+    ancestors = DOMAINS[domain].ancestors
+    for walked, probed in ((one, two), (two, one)):
+        for key, ports in walked.items():
+            for above in ancestors(key):
+                for other, atoms in probed.get(above, {}).items():
+                    if other is not None and None not in ports:
+                        if other in ports:
+                            _add(met, key, other, atoms & ports[other])
+                        continue
+                    for port, mask in ports.items():
+                        if port is None or other is None or port == other:
+                            _add(met, key, other if port is None else port, atoms & mask)
+    return met
+
+
+def covering(grid: Grid, chain: Iterable[str], port: int | None) -> int:
+    """The atoms of all boxes that cover a box, given by its chain of ancestors and its port."""
+    atoms = 0
+    for key in chain:
+        if (ports := grid.get(key)) is not None:
+            atoms |= ports.get(None, 0)
+            if port is not None:
+                atoms |= ports.get(port, 0)
+    return atoms
+
+
+def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -> Iterator[tuple[Box, int, bool]]:
+    """The boxes of mine that are not wholly inside theirs: box, atoms, and whether it lies beyond their allows.
+
+    A box that is not beyond is one that their denies cut out of what they allow.
+    """
+    ancestors = DOMAINS[domain].ancestors
+    (allows, own_denies), (their_allows, their_denies) = mine, theirs
+
+    def cut(box: Box, atoms: int, covered: int) -> Iterator[tuple[Box, int, bool]]:
+        left = atoms & ~covering(own_denies, ancestors(box[0]), box[1])
+        if left & ~covered:  # the piece beyond their allows already tells of this, unless it excepts an allow here
+            left &= covered | sum_of(atoms for met, atoms in overlapping(domain, box, their_allows))
+        if left:
+            yield box, left, False
+
+    for key, port, atoms in boxes(allows):
+        chain = ancestors(key)
+        covered, denied = covering(their_allows, chain, port), covering(their_denies, chain, port)
+        if beyond := atoms & (~covered | denied):
+            yield (key, port), beyond, True
+        if port is None and their_denies:
+            for above in chain:
+                for other, mask in their_denies.get(above, {}).items():
+                    if other is not None and mask & atoms & ~denied:
+                        yield from cut((key, other), mask & atoms & ~denied, covered)
+    for key, port, atoms in boxes(their_denies):
+        for above in ancestors(key)[1:]:
+            for other, mask in allows.get(above, {}).items():
+                if mask & atoms and (port is None or other is None or port == other):
+                    chain = ancestors(above)
+                    seen = mask & atoms & ~covering(their_denies, chain, other)
+                    covered = covering(their_allows, chain, other)
+                    yield from cut((key, other if port is None else port), seen, covered)
+
+
+def overlapping(domain: str, box: Box, grid: Grid) -> Iterator[tuple[Box, int]]:
+    """What each box of a grid has in common with a box, where there is anything."""
+    for key, port, atoms in boxes(grid):
+        if (met := meet_boxes(domain, box, (key, port))) is not None:
+            yield met, atoms
+
+
+def excepts(domain: str, box: Box, atom: int, grids: Iterable[Grid]) -> tuple[Box, ...]:
+    """The maximal parts of a box that some grids hold for one atom."""
+    met = {part for grid in grids for part, atoms in overlapping(domain, box, grid) if atoms & atom}
+    return tuple(
+        sorted(
+            (part for part in met if not any(meet_boxes(domain, part, big) == part for big in met - {part})),
+            key=lambda part: (part[0], part[1] or 0),
+        )
+    )
+
+
+def boxes(grid: Grid) -> Iterator[tuple[str, int | None, int]]:
+    """Every key, port and atoms of a grid."""
+    for key, ports in grid.items():
+        for port, atoms in ports.items():
+            yield key, port, atoms
+
+
+def sum_of(masks: Iterable[int]) -> int:
+    """All atoms of some masks."""
+    atoms = 0
+    for mask in masks:
+        atoms |= mask
+    return atoms
+
+
+def _above(grid: Grid, chain: tuple[str, ...], port: int | None) -> int:
+    """The atoms of the boxes strictly larger than the one at the head of a chain."""
+    atoms = covering(grid, chain[1:], port)
+    if port is not None:
+        atoms |= grid.get(chain[0], {}).get(None, 0)
+    return atoms
+
+
+def _add(grid: Grid, key: str, port: int | None, atoms: int) -> None:
+    if atoms:
+        ports = grid.setdefault(key, {})
+        ports[port] = ports.get(port, 0) | atoms
+
+
+def _domain(name: str | int) -> Domain:
+    return DOMAINS[name if isinstance(name, str) else "network"]

@@ -1,0 +1,149 @@
+"""The grammar of network scopes: `network:A:[M@][P://]H[:N]`, as atoms × host key × port.
+
+The atoms are the finite part: each HTTP method on `http` and on `https`, and `tcp`, a connection whose contents
+nobody mediates. Hosts are compared in `scope`; this module never looks inside one.
+"""
+
+import difflib
+import re
+
+from licet.core.scope import Malformed, canonical_host, host_key, host_text
+
+EFFECTS = {
+    "read": ("get", "head", "options"),
+    "write": ("post", "put", "patch"),
+    "delete": ("delete",),
+}
+METHODS = tuple(method for methods in EFFECTS.values() for method in methods) + ("other",)
+NEVER_METHODS = ("connect", "trace")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+HTTP = (1 << len(METHODS)) - 1
+HTTPS = HTTP << len(METHODS)
+TCP = 1 << 2 * len(METHODS)
+EVERYTHING = HTTP | HTTPS | TCP
+
+PROTOCOL_ATOMS = {"http": HTTP, "https": HTTPS, "tcp": TCP}
+METHOD_ATOMS = {method: (1 << bit) | (1 << bit + len(METHODS)) for bit, method in enumerate(METHODS)}
+EFFECT_ATOMS = {effect: sum(METHOD_ATOMS[method] for method in methods) for effect, methods in EFFECTS.items()}
+ACTION_ATOMS = {**PROTOCOL_ATOMS, **EFFECT_ATOMS, "*": EVERYTHING}
+
+_PORT = re.compile(r"[0-9]{1,5}")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, the characters of a method
+
+
+def _phrases() -> dict[int, tuple[str, str, str]]:
+    """Every set of atoms that one rule can say, largest first, with its canonical action, method and protocol."""
+    said: dict[int, tuple[str, str, str]] = {EVERYTHING: ("*", "", "")}
+    for protocol, atoms in PROTOCOL_ATOMS.items():
+        said[atoms] = (protocol, "", "")
+    for effect in ("read", "write"):
+        said[EFFECT_ATOMS[effect]] = (effect, "", "")
+        for protocol in ("http", "https"):
+            said[EFFECT_ATOMS[effect] & PROTOCOL_ATOMS[protocol]] = (effect, "", protocol)
+    for method in METHODS:
+        said[METHOD_ATOMS[method]] = ("*", method, "")
+        for protocol in ("http", "https"):
+            said[METHOD_ATOMS[method] & PROTOCOL_ATOMS[protocol]] = (protocol, method, "")
+    return dict(sorted(said.items(), key=lambda item: -item[0].bit_count()))
+
+
+PHRASES = _phrases()
+
+
+def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
+    """The atoms, host key and port that a rule's action and scope say together."""
+    method, at, rest = scope.partition("@")
+    if not at:
+        method, rest = ("*", scope) if scope.lower() not in METHOD_ATOMS else (scope, "*")
+    atoms = ACTION_ATOMS[action]
+    if method != "*":
+        atoms &= _method_atoms(method, scope)
+    protocol, origin, after = rest.partition("://")
+    if origin:
+        if protocol.lower() not in PROTOCOL_ATOMS:
+            raise Malformed(scope, "the protocol `http`, `https` or `tcp` before `://`")
+        atoms &= PROTOCOL_ATOMS[protocol.lower()]
+        rest = after
+    if not atoms:
+        raise Malformed(f"{action}:{scope}", "parts that agree", "no request is both at once")
+    host, port = _split_port(rest, scope)
+    if port is not None and not at and not origin and host.lower() in METHOD_ATOMS:
+        raise Malformed(
+            scope, "a method or a host", f"write `{host}@*:{port}` for the method, `*@{host}:{port}` for the host"
+        )
+    return atoms, host_key(host), port
+
+
+def scope_text(atoms: int, key: str, port: int | None) -> str:
+    """The canonical `action:scope` of one phrase on a host."""
+    action, method, protocol = PHRASES[atoms]
+    host = host_text(key) + ("" if port is None else f":{port}")
+    if method:
+        return f"{action}:{method}" if host == "*" else f"{action}:{method}@{host}"
+    if protocol:
+        return f"{action}:{protocol}://{host}"
+    if host.partition(":")[0] in METHOD_ATOMS:
+        host = f"*@{host}"
+    return f"{action}:{host}"
+
+
+def parse_target(action: str, scope: str) -> tuple[str, str, int]:
+    """The method, host and port of a concrete use: `get@api.example.com`, or `db.internal:5432` for `tcp`."""
+    if action == "tcp":
+        host, port = _split_port(scope, scope)
+        if port is None:
+            raise Malformed(scope, "a host and a port such as `db.internal:5432`")
+        return "", canonical_host(host), port
+    if action not in DEFAULT_PORTS:
+        raise Malformed(action, "the protocol of one request: `http`, `https` or `tcp`")
+    method, at, rest = scope.partition("@")
+    if not at:
+        raise Malformed(scope, "a method and a host such as `get@api.example.com`")
+    host, port = _split_port(rest, scope)
+    return method_word(method), canonical_host(host), DEFAULT_PORTS[action] if port is None else port
+
+
+def method_word(method: str) -> str:
+    """The word a rule uses for a request method: itself in lower case, or `other`."""
+    word = method.lower()
+    if word in METHOD_ATOMS:
+        return word
+    if word in NEVER_METHODS:
+        raise Malformed(method, "a method that a tool may use; `CONNECT` and `TRACE` are never allowed")
+    if method == "*" or not TOKEN.fullmatch(method):
+        raise Malformed(method, "a request method such as `GET`")
+    return "other"
+
+
+def parse_port(text: str) -> int:
+    """A port number, 1 to 65535."""
+    if not _PORT.fullmatch(text) or not 0 < int(text) < 65536:
+        hint = "leave the port out to mean any port" if text == "*" else ""
+        raise Malformed(text, "a port from 1 to 65535", hint)
+    return int(text)
+
+
+def _method_atoms(method: str, scope: str) -> int:
+    atoms = METHOD_ATOMS.get(method.lower())
+    if atoms is not None:
+        return atoms
+    if ":" in method or "/" in method:
+        raise Malformed(scope, "a method before `@`", "user names and passwords in addresses are never used")
+    near = difflib.get_close_matches(method.lower(), METHODS, 1)
+    hint = f"did you mean `{near[0]}@`?" if near else "`other` stands for every method without a name of its own"
+    raise Malformed(method, f"one of {', '.join(METHODS)}", hint)
+
+
+def _split_port(text: str, scope: str) -> tuple[str, int | None]:
+    host, bracket, rest = text.partition("]")
+    if bracket and text[0] == "[":
+        host += bracket
+    else:
+        host, colon, rest = text.partition(":")
+        rest = colon + rest
+    if not rest:
+        return host, None
+    if rest[0] != ":" or ":" in rest[1:]:
+        return text, None  # not a port: the host parser says what is wrong
+    return host, parse_port(rest[1:])

@@ -1,0 +1,274 @@
+"""Scopes: the trees of hosts, paths, secret references and names, and the only code that compares them.
+
+A scope is a *key*, a canonical string; `""` is the top of every tree (`*`). Two keys are nested or disjoint, and a
+key's `ancestors` are the keys that cover it, itself first. Rules may hold wildcards, uses never do. What a scope is
+used for (domain, action, port) is not known here.
+"""
+
+import re
+from typing import NoReturn
+
+import can_ada
+
+__all__ = ["Malformed"]
+
+TOP = ""
+LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancestors would cost quadratic memory
+LONGEST_HOST = 253  # the longest name DNS can carry
+
+_PLAIN_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}")
+_CANONICAL_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}")
+_CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
+_MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
+_URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
+_BINARY = re.compile(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
+_SEGMENT = re.compile(r"[!-)+-.0-~]{1,255}")
+_CLEAN_PATH = re.compile(r"(?:\$\{workdir\}|~)?(?:/(?!\.{1,2}(?:/|$))[^/*]+)*")
+
+
+class Malformed(ValueError):
+    """A rule that cannot be understood: what was found, what was expected, and perhaps the spelling that was meant."""
+
+    def __init__(self, found: str, expected: str, hint: str = "") -> None:
+        self.found, self.expected, self.hint = found, expected, hint
+        super().__init__(f"found `{visible(found)}`, expected {expected}" + (f"; {hint}" if hint else ""))
+
+    def __reduce__(self) -> tuple[type["Malformed"], tuple[str, str, str]]:
+        return Malformed, (self.found, self.expected, self.hint)
+
+
+def visible(text: str) -> str:
+    """Text from outside with control, bidi and other invisible characters spelled out."""
+    return text if text.isprintable() else "".join(
+        char if char.isprintable() else f"\\u{ord(char):04x}" for char in text
+    )
+
+
+# Hosts ---------------------------------------------------------------------------------------------------------------
+
+
+def canonical_host(text: str) -> str:
+    """The one spelling of a host: lower case, IDNA, no trailing dot, IPv4 as a dotted quad, IPv6 compressed."""
+    # A plain lower-case name is its own canonical form (a test holds this against the parser); the parser is needed
+    # for everything that has a second spelling: capitals, Unicode, punycode, numbers.
+    if _PLAIN_HOST.fullmatch(text) and "xn--" not in text and len(text) <= LONGEST_HOST:
+        return text
+    if not text.isprintable() or _URL_DELIMITERS.search(text) or (":" in text and not _bracketed(text)):
+        _refuse_host(text)
+    try:
+        host = can_ada.parse(f"http://{text}/").hostname
+    except ValueError:
+        _refuse_host(text)
+    return checked_host(host, text)
+
+
+def checked_host(host: str, text: str) -> str:
+    """What the URL parser called the host, held to the canonical form; `text` is what the caller wrote."""
+    if host[-1:] == ".":
+        host = host[:-1]
+    if _CANONICAL_HOST.fullmatch(host):
+        if len(host) > LONGEST_HOST:
+            raise Malformed(text, f"a host name of at most {LONGEST_HOST} characters")
+        return host
+    if _MAPPED_IPV4.fullmatch(host):
+        raise Malformed(text, "an IPv4 address", "write an IPv4-mapped address as plain IPv4")
+    if _CANONICAL_IPV6.fullmatch(host):
+        return host
+    _refuse_host(text)
+
+
+def is_address(host: str) -> bool:
+    """Whether a canonical host is an IP address rather than a name."""
+    return host[:1] == "[" or host.rpartition(".")[2].isdecimal()
+
+
+def host_key(pattern: str) -> str:
+    """The key of a host pattern: `*`, `*.x.com` (every name below, not `x.com` itself), or one exact host."""
+    if pattern == "*":
+        return TOP
+    if pattern[:2] == "*.":
+        host = canonical_host(pattern[2:]) if "*" not in pattern[2:] else _refuse_wildcard(pattern)
+        if is_address(host):
+            raise Malformed(pattern, "a name after `*.`", "addresses have no subdomains")
+        return f".{host}"
+    if "*" in pattern:
+        _refuse_wildcard(pattern)
+    return canonical_host(pattern)
+
+
+def host_text(key: str) -> str:
+    """The pattern that a host key stands for."""
+    return f"*{key}" if key == TOP or key[0] == "." else key
+
+
+def host_ancestors(key: str) -> tuple[str, ...]:
+    """The keys that cover a host: itself, then `.x.com` for each parent domain, then the top."""
+    # An address gets chains such as `.0.0.1` too; no rule can hold such a key, so the extra probes find nothing.
+    keys = [key]
+    dot = key.find(".", 1)
+    while dot != -1:
+        keys.append(key[dot:])
+        dot = key.find(".", dot + 1)
+    if key:
+        keys.append(TOP)
+    return tuple(keys)
+
+
+def _bracketed(text: str) -> bool:
+    return text[:1] == "[" and text[-1:] == "]"
+
+
+def _refuse_host(text: str) -> NoReturn:
+    hint = ""
+    if "://" in text:
+        hint = "only the host belongs here, without scheme and path"
+    elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
+        hint = "address ranges go under `private`"
+    elif "/" in text:
+        hint = "only the host belongs here, without a path"
+    elif text.count(":") > 1:
+        hint = f"write an IPv6 address in brackets: `[{text}]`"
+    raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
+
+
+def _refuse_wildcard(pattern: str) -> NoReturn:
+    raise Malformed(pattern, "`*` alone or `*.` before a name", "a wildcard inside a name is not supported")
+
+
+# Paths ---------------------------------------------------------------------------------------------------------------
+
+
+def path_key(text: str) -> str:
+    """The key of a path in a rule: absolute (or from `~` or `${workdir}`), folded, without `..` and wildcards."""
+    if text in ("*", "/"):
+        return TOP
+    if not text.isprintable() or len(text) > LONGEST_PATH:
+        raise Malformed(text, f"a path of visible characters, at most {LONGEST_PATH} of them")
+    if text and _CLEAN_PATH.fullmatch(text) and "${" not in text[1:]:
+        return text
+    root, _, rest = text.partition("/")
+    if root not in ("", "~", "${workdir}") or not text or "${" in rest:
+        raise Malformed(
+            text, "an absolute path, or one that starts with `~` or `${workdir}`", _path_hint(text) if text else ""
+        )
+    if "*" in text:
+        raise Malformed(text, "a path without `*`", "a path covers everything below it; `*` alone is every path")
+    parts = [part for part in rest.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise Malformed(text, "a path without `..`", "write the path that it leads to")
+    return "/".join([root, *parts])
+
+
+def resolved_path(path: str) -> str:
+    """An absolute path of a use with `.`, `..` and doubled slashes resolved lexically: what is decided and opened."""
+    if "/." not in path and "//" not in path and path[-1:] != "/":
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def path_text(key: str) -> str:
+    """The text that a path key stands for in a rule."""
+    return key or "*"
+
+
+def path_ancestors(key: str) -> tuple[str, ...]:
+    """The keys that cover a path: itself, each directory above it, the top."""
+    keys = [key]
+    slash = key.rfind("/")
+    while slash > 0:
+        keys.append(key[:slash])
+        slash = key.rfind("/", 0, slash)
+    if key:
+        keys.append(TOP)
+    return tuple(keys)
+
+
+def _path_hint(text: str) -> str:
+    if text[0] == "~":
+        return "`~` means the home of the user who runs it; another user's home must be written out"
+    if "${" in text:
+        return "`${workdir}` is the only variable, and only at the start"
+    return f"did you mean `${{workdir}}/{text.removeprefix('./')}`?"
+
+
+# Secrets and names ---------------------------------------------------------------------------------------------------
+
+
+def secret_reference(text: str) -> str:
+    """A concrete secret reference: segments of visible ASCII, separated by `/`."""
+    segments = text.split("/")
+    if len(text) > 1024 or any(not _SEGMENT.fullmatch(part) or part in (".", "..") for part in segments):
+        raise Malformed(text, "a secret reference such as `WEATHER_API_KEY` or `github/token`")
+    return text
+
+
+def secret_key(text: str) -> str:
+    """The key of a secret scope: a reference, `prefix/*` by whole segments, or `*`."""
+    if text == "*":
+        return TOP
+    if text[-2:] == "/*":
+        return secret_reference(text[:-2]) + "/"
+    if "*" in text:
+        raise Malformed(text, "`*` alone or as the last segment", "`prefix/*` covers whole segments")
+    return secret_reference(text)
+
+
+def secret_text(key: str) -> str:
+    """The text that a secret key stands for in a rule."""
+    return f"{key}*" if key == TOP or key[-1] == "/" else key
+
+
+def secret_ancestors(key: str) -> tuple[str, ...]:
+    """The keys that cover a secret: itself, `prefix/` for each leading run of segments, the top."""
+    keys = [key]
+    slash = key.rfind("/", 0, -1)
+    while slash != -1:
+        keys.append(key[: slash + 1])
+        slash = key.rfind("/", 0, slash)
+    if key:
+        keys.append(TOP)
+    return tuple(keys)
+
+
+def name(text: str) -> str:
+    """A tool, connector, agent, bundle or session name."""
+    if not _NAME.fullmatch(text):
+        raise Malformed(text, "a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
+    return text
+
+
+def variable(text: str) -> str:
+    """The name of an environment variable."""
+    if not _VARIABLE.fullmatch(text):
+        raise Malformed(text, "the name of an environment variable such as `PATH`")
+    return text
+
+
+def binary(text: str) -> str:
+    """A binary: a bare name, or an absolute path that is exact."""
+    if "/" in text or text[:1] == "~" or text[:2] == "${":
+        path = path_key(text)
+        if path == TOP:
+            raise Malformed(text, "the path of a binary")
+        return path
+    if not _BINARY.fullmatch(text) or text in (".", ".."):
+        raise Malformed(text, "a binary name such as `git`, an absolute path, or `*`")
+    return text
+
+
+def name_ancestors(key: str) -> tuple[str, ...]:
+    """The keys that cover a name: itself and the top."""
+    return (key, TOP) if key else (TOP,)
+
+
+def name_text(key: str) -> str:
+    """The text that a name key stands for in a rule."""
+    return key or "*"

@@ -1,0 +1,55 @@
+"""What a tool declares, as plain data: its needs, effect class, level, connector and cost. No function, no source."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from licet.core.canonical import digest
+from licet.core.connector import ConnectorRef
+from licet.core.effects import EffectClass, Level
+from licet.core.origin import Origin
+from licet.core.set import CapabilitySet
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as policy sees it: everything that decides what a call of it may touch."""
+
+    name: str
+    needs: CapabilitySet
+    effect: EffectClass | None = None
+    sandbox: Level | None = None
+    connector: ConnectorRef | None = None
+    cost_usd: Decimal | None = None
+    description: str = ""
+    schema: Any = field(default_factory=lambda: MappingProxyType({}))
+    origin: Origin | None = None
+
+    @property
+    def digest(self) -> str:
+        """The content address of the definition: it changes when anything a caller or reviewer relies on does."""
+        return digest(
+            {
+                "name": self.name,
+                "description": self.description,
+                "needs": [str(rule) for rule in self.needs.allow],
+                "effect": self.effect,
+                "sandbox": self.sandbox,
+                "connector": str(self.connector) if self.connector else None,
+                "cost_usd": self.cost_usd,
+                "schema": self.schema,
+            }
+        )
+
+
+def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:
+    """The namespace of a key-value store; the framework computes it, the tool never does."""
+    match kind:
+        case "tool-private":
+            return f"tool:{tool}"
+        case "personality" if personality:
+            return f"personality:{personality}"
+        case "session" | "personality":
+            return f"session:{session}"
+    raise ValueError(f"unknown kind of storage: {kind}")
