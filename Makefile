@@ -48,7 +48,7 @@ mutants-sample: .venv ## the same on a sample
 	@$(BIN)/python scripts/mutants.py --sample
 
 bench: ## licet against its floor and its peers, as ratios
-	@$(ENVIRONMENT) .venv-bench requirements-bench.lock
+	@$(ENVIRONMENT) .venv-bench requirements-bench.lock --source-lock requirements-bench-source.lock
 	@.venv-bench/bin/python -m benchmarks
 
 docs: ## the documentation, in site/

@@ -1,4 +1,4 @@
-"""Makes a virtual environment that holds exactly one lock file and, editable, licet itself.
+"""Makes a virtual environment that holds exactly what a lock file pins and, editable, licet itself.
 
 Does nothing when the environment is already that. The record of what it holds is written last, so an interrupted
 run is started over by the next one. Uses the standard library only: it runs before anything is installed.
@@ -6,6 +6,7 @@ run is started over by the next one. Uses the standard library only: it runs bef
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import importlib.util
@@ -21,49 +22,54 @@ RECORD = "licet-environment.json"
 DIVERTING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_DEPS", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
 
 
-def main() -> int:
+def main() -> None:
     """Bring the environment named on the command line up to date."""
-    folder, lock, *options = sys.argv[1:]
-    target = ROOT / folder
-    editable = "--without-licet" not in options
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("folder", help="where the environment is, beside this project's Makefile")
+    options.add_argument("lock", help="the hashed requirements, all of them wheels")
+    options.add_argument("--source-lock", help="hashed requirements that exist only as source, built with what `lock` has")
+    options.add_argument("--without-licet", action="store_true", help="leave licet itself out")
+    chosen = options.parse_args()
+
+    target = ROOT / chosen.folder
     wanted = {
         "place": str(target),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "lock": _digest(ROOT / lock),
-        "licet": _digest(ROOT / "pyproject.toml") if editable else "",
+        "packages": _digest(chosen.lock, chosen.source_lock),
     }
-    if _holds(target) == wanted:
-        return 0
+    licet = "" if chosen.without_licet else _digest("pyproject.toml")
+    if _held(target) == {**wanted, "licet": licet}:
+        return
     # Two makes may run side by side: the second waits here, then finds the work done.
-    with open(ROOT / f"{folder}.lock", "w") as turn:
+    with open(ROOT / f"{chosen.folder}.lock", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        held = _holds(target)
-        if held == wanted:
-            return 0
-        if {**held, "licet": ""} != {**wanted, "licet": ""}:
-            _fill(target, folder, lock)
+        held = _held(target)
+        if wanted.items() - held.items():
+            _fill(target, chosen.lock, chosen.source_lock)
             _record(target, {**wanted, "licet": ""})
-        if editable:
-            _say(f"{folder}: installing licet")
+        if licet and held != {**wanted, "licet": licet}:
+            _say(f"{target.name}: installing licet")
             _pip(target, "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(ROOT))
-            _record(target, wanted)
-    return 0
+            _record(target, {**wanted, "licet": licet})
 
 
-def _fill(target: Path, folder: str, lock: str) -> None:
+def _fill(target: Path, lock: str, source_lock: str | None) -> None:
     if importlib.util.find_spec("ensurepip") is None:
         sys.exit(
             f"{sys.executable} cannot make virtual environments: its `ensurepip` module is missing\n"
             "install it (Debian, Ubuntu: `apt install python3-venv`), or use another: make PYTHON=/path/to/python3 ..."
         )
     (target / RECORD).unlink(missing_ok=True)
-    _say(f"{folder}: making a virtual environment with Python {sys.version.split()[0]}")
-    # From the base interpreter: the one that runs this may be the environment about to be cleared.
+    _say(f"{target.name}: making a virtual environment with Python {sys.version.split()[0]}")
+    # With the base interpreter: the one that runs this may belong to the environment about to be cleared.
     python = getattr(sys, "_base_executable", None) or sys.executable
     _run([python, "-I", "-m", "venv", "--clear", str(target)], "making the virtual environment")
-    _say(f"{folder}: installing {lock} (once, about a minute)")
-    # Wheels only, so that nothing is compiled or run while it installs.
-    _pip(target, "--require-hashes", "--only-binary=:all:", "-r", str(ROOT / lock))
+    _say(f"{target.name}: installing {lock} (once; takes about a minute)")
+    # Wheels only: installing one runs none of its code.
+    _pip(target, "--require-hashes", "--only-binary=:all:", "-r", lock)
+    if source_lock:
+        _say(f"{target.name}: installing {source_lock}")
+        _pip(target, "--require-hashes", "--no-deps", "--no-build-isolation", "-r", source_lock)
 
 
 def _pip(target: Path, *arguments: str) -> None:
@@ -75,25 +81,26 @@ def _run(command: list[str], doing: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in DIVERTING}
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
+        sys.stdout.flush()
         sys.stderr.write(done.stdout.decode(errors="replace"))
-        sys.exit(f"{doing} failed; the output is above. Packages come from the index that pip is set up to use.")
+        sys.exit(f"{doing} failed: the output is above (packages come from the index that pip is set up to use)")
 
 
-def _holds(target: Path) -> dict[str, str]:
-    """What the environment holds now; nothing when it is absent, half made, or its interpreter is gone."""
+def _held(target: Path) -> dict[str, str]:
+    """Read what the environment holds: nothing when it is absent, half made, or its interpreter is gone."""
     try:
-        held = json.loads((target / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((target / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return held if (target / "bin" / "python").exists() else {}
+    return dict(record) if (target / "bin" / "python").exists() else {}
 
 
 def _record(target: Path, held: dict[str, str]) -> None:
     (target / RECORD).write_text(json.dumps(held), encoding="utf-8")
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(*files: str | None) -> str:
+    return hashlib.sha256(b"\0".join((ROOT / file).read_bytes() for file in files if file)).hexdigest()
 
 
 def _say(line: str) -> None:
@@ -101,4 +108,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
