@@ -1,0 +1,222 @@
+"""A small measuring kit: contestants run interleaved in one process, and what counts is the ratio of their minima.
+
+The machine is assumed to be noisy. Every round gives each contestant one short slice of time, in rotating order, so a
+disturbance hits all of them; the minimum over many rounds is the time without disturbance. Every answer is checked:
+once before the clock starts, and again on the last pass of every slice. Nothing here knows what is being measured.
+"""
+
+import gc
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+__all__ = [
+    "Contestant",
+    "Effort",
+    "Row",
+    "Target",
+    "Timing",
+    "VerdictError",
+    "at_least",
+    "at_most",
+    "duration",
+    "race",
+    "spawn_race",
+    "table",
+    "versus_floor",
+    "versus_peer",
+]
+
+
+class VerdictError(AssertionError):
+    """A contestant gave another verdict than the one expected, so its time means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure: rounds per race, and the length of one contestant's slice of a round."""
+
+    rounds: int
+    slice_ns: int
+    processes: int
+
+    @classmethod
+    def full(cls) -> "Effort":
+        return cls(rounds=60, slice_ns=2_000_000, processes=40)
+
+    @classmethod
+    def quick(cls) -> "Effort":
+        return cls(rounds=12, slice_ns=1_000_000, processes=12)
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to answer the same questions: `read` turns its raw answer into the verdict, outside the clock."""
+
+    name: str
+    answer: Callable[[Any], Any]
+    questions: Sequence[Any]
+    read: Callable[[Any], Any] = bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Nanoseconds for one question: the best slice, which the ratios use, and the median slice."""
+
+    best: float
+    median: float
+
+
+def race(contestants: Sequence[Contestant], expected: Sequence[Any], effort: Effort) -> dict[str, Timing]:
+    """Time all contestants on the same questions, slice by slice, and check every one of their verdicts."""
+    slices: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
+    passes = {contestant.name: _passes(contestant, expected, effort) for contestant in contestants}
+    was_collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(effort.rounds):
+            start = number % len(contestants)
+            for contestant in (*contestants[start:], *contestants[:start]):
+                slices[contestant.name].append(_slice(contestant, expected, passes[contestant.name]))
+    finally:
+        if was_collecting:
+            gc.enable()
+    return {name: Timing(min(times), median(times)) for name, times in slices.items()}
+
+
+def _passes(contestant: Contestant, expected: Sequence[Any], effort: Effort) -> int:
+    _slice(contestant, expected, 1)  # the first pass fills lazy tables and checks every verdict
+    once = _slice(contestant, expected, 1) * len(contestant.questions)
+    return max(1, min(2_000, round(effort.slice_ns / once)))
+
+
+def _slice(contestant: Contestant, expected: Sequence[Any], passes: int) -> float:
+    answer, questions = contestant.answer, contestant.questions
+    answers: list[Any] = []
+    began = time.perf_counter_ns()
+    for _ in range(passes):
+        answers = list(map(answer, questions))  # `map` adds less to each call than any loop written out
+    took = time.perf_counter_ns() - began
+    verdicts = list(map(contestant.read, answers))
+    if verdicts != list(expected):
+        wrong = next(i for i, (got, want) in enumerate(zip(verdicts, expected, strict=True)) if got != want)
+        raise VerdictError(f"{contestant.name} answers {verdicts[wrong]!r} to question {wrong}: {questions[wrong]!r}")
+    return took / passes / len(questions)
+
+
+def spawn_race(
+    commands: Mapping[str, Sequence[str]],
+    effort: Effort,
+    report: Callable[[bytes], float] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Timing]:
+    """Time whole processes, interleaved: by the wall clock, or by what `report` reads from their output."""
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    env = {**os.environ, **(environment or {})}
+    for number in range(effort.processes + 1):
+        for name, command in commands.items():
+            began = time.perf_counter_ns()
+            done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            took = time.perf_counter_ns() - began
+            if done.returncode != 0:
+                raise VerdictError(
+                    f"`{name}` ended with {done.returncode}: {done.stderr.decode(errors='replace')[-400:]}"
+                )
+            if number:  # the first run of each warms bytecode and disk caches
+                times[name].append(took if report is None else report(done.stdout))
+    return {name: Timing(min(each), median(each)) for name, each in times.items()}
+
+
+# Results -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a ratio has to be: at most a limit (against a floor), or at least one (against a peer)."""
+
+    sense: Literal["at most", "at least"]
+    limit: float
+
+    def is_met_by(self, ratio: float) -> bool:
+        return ratio <= self.limit if self.sense == "at most" else ratio >= self.limit
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.sense == 'at most' else '>='} {self.limit:g}"
+
+
+def at_most(limit: float) -> Target:
+    """The ratio may not be larger than this."""
+    return Target("at most", limit)
+
+
+def at_least(limit: float) -> Target:
+    """The ratio may not be smaller than this."""
+    return Target("at least", limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: licet beside one other contestant, and their ratio.
+
+    A floor's ratio is licet / floor (how much more licet costs); a peer's is peer / licet (how much faster licet is).
+    `note` replaces the numbers where there are none.
+    """
+
+    what: str
+    against: str
+    licet: str = ""
+    other: str = ""
+    ratio: float | None = None
+    target: Target | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> Literal["ok", "MISSED", "not measured", ""]:
+        if self.target is None:
+            return ""
+        if self.ratio is None:
+            return "not measured"
+        return "ok" if self.target.is_met_by(self.ratio) else "MISSED"
+
+
+def versus_floor(what: str, floor: str, licet: Timing, other: Timing, target: Target | None = None) -> Row:
+    """How many times the floor's time licet takes."""
+    return Row(what, floor, duration(licet.best), duration(other.best), licet.best / other.best, target)
+
+
+def versus_peer(what: str, peer: str, licet: Timing, other: Timing, target: Target | None = None) -> Row:
+    """How many times faster than the peer licet is."""
+    return Row(what, peer, duration(licet.best), duration(other.best), other.best / licet.best, target)
+
+
+def duration(nanoseconds: float) -> str:
+    """A time for people: three digits and the unit that fits."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size * 0.0995:
+            return (
+                f"{nanoseconds / size:.3g} {unit}" if nanoseconds < size * 995 else f"{nanoseconds / size:.0f} {unit}"
+            )
+    return f"{nanoseconds:.0f} ns"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """All rows as one aligned table; a repeated first column is left blank."""
+    head = ("", "against", "licet", "other", "ratio", "target", "")
+    lines: list[Sequence[str]] = [head]
+    previous = ""
+    for row in rows:
+        what, previous = ("" if row.what == previous else row.what), row.what
+        ratio = row.note if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 9.95 else f"{row.ratio:.0f}x"
+        lines.append((what, row.against, row.licet, row.other, ratio, str(row.target or ""), row.verdict))
+    # A note may be long; it must not push the columns behind it to the right.
+    widths = [max(len(line[i]) for line in lines if i != 4 or len(line[i]) < 9) for i in range(len(head))]
+    aligned = ("<", "<", ">", ">", ">", "<", "<")
+    return "\n".join(
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, aligned, widths, strict=True)).rstrip()
+        for line in lines
+    )
