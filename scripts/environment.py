@@ -27,7 +27,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("folder", help="where the environment is, beside this project's Makefile")
     options.add_argument("lock", help="the hashed requirements, all of them wheels")
-    options.add_argument("--source-lock", help="hashed requirements that exist only as source, built with what `lock` has")
+    options.add_argument(
+        "--source-lock", help="hashed requirements that exist only as source, built with what `lock` has"
+    )
     options.add_argument("--without-licet", action="store_true", help="leave licet itself out")
     chosen = options.parse_args()
 
@@ -79,9 +81,10 @@ def _pip(target: Path, *arguments: str) -> None:
 
 def _run(command: list[str], doing: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in DIVERTING}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        command, check=False, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     if done.returncode:
-        sys.stdout.flush()
         sys.stderr.write(done.stdout.decode(errors="replace"))
         sys.exit(f"{doing} failed: the output is above (packages come from the index that pip is set up to use)")
 

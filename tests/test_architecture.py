@@ -1,0 +1,276 @@
+"""Holds the sources to the layout: a pure core, small modules that say what they are, a light and exact front door.
+
+Which layer may import which is import-linter's part (pyproject.toml). Every check here is also run on a sample that
+breaks it, so that a check that stopped seeing anything fails.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import licet
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "licet"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+# An allow list, because the standard library has more doors than anyone remembers.
+PURE_MODULES = {
+    "__future__", "abc", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal",
+    "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "keyword",
+    "math", "operator", "re", "string", "types", "typing", "unicodedata",
+    "can_ada", "idna", "packaging.specifiers", "packaging.version", "rfc8785",
+}  # fmt: skip
+IMPURE_BUILTINS = {
+    "__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "eval", "exec", "exit", "globals",
+    "help", "input", "open", "print", "quit",
+}  # fmt: skip
+# Doors inside the modules above: clocks, the local time zone, files, and ways around the import list.
+IMPURE_ATTRIBUTES = {
+    "__builtins__", "__globals__", "__import__", "__loader__", "__subclasses__", "astimezone", "file_digest",
+    "fromtimestamp", "today", "utcnow",
+}  # fmt: skip
+
+# What may come along with the standard library when a program says `import licet`: none of these.
+HEAVY = (
+    "aiohttp", "click", "cryptography", "http.server", "httpcore2", "httpx2", "jsonschema_rs", "mcp",
+    "publicsuffixlist", "pydantic", "requests", "rich", "ruamel", "sqlite3", "starlette", "yaml",
+)  # fmt: skip
+
+EMPTY_WORDS = {"helper", "helpers", "impl", "manager", "managers", "util", "utils"}
+
+
+def impurities(source: str) -> Iterator[str]:
+    """Say what of a module could reach a file, a clock, the environment, randomness, or code that could."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (f"{node.lineno}: imports {alias.name}" for alias in names if not is_pure(alias.name))
+            case ast.ImportFrom(module=module, names=names, level=level):
+                if level:
+                    yield f"{node.lineno}: imports relatively, which hides where from"
+                elif not is_pure(module or ""):
+                    # `from packaging import version` and `from packaging.version import Version` are the same door.
+                    whole = [f"{module}.{alias.name}" for alias in names]
+                    yield from (f"{node.lineno}: imports {name}" for name in whole if not is_pure(name))
+            case ast.Name(id=name) if name in IMPURE_BUILTINS:
+                yield f"{node.lineno}: uses {name}"
+            case ast.Attribute(attr=name) if name in IMPURE_ATTRIBUTES:
+                yield f"{node.lineno}: uses .{name}"
+            # A value may carry the time it was given as `.now`; asking for one is a call, or goes through datetime.
+            case ast.Call(func=ast.Attribute(attr="now")) | ast.Attribute(attr="now", value=ast.Name(id="datetime")):
+                yield f"{node.lineno}: uses .now"
+
+
+def is_pure(module: str) -> bool:
+    return module in PURE_MODULES or module == "licet.core" or module.startswith("licet.core.")
+
+
+def front_door_imports(source: str) -> Iterator[str]:
+    """Say where a module takes its parts from `licet` itself, which would tie every layer to every other."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module="licet", names=names):
+                wanted = [alias.name for alias in names if alias.name not in LAYERS]
+                yield from (f"{node.lineno}: takes {name} from licet" for name in wanted)
+            case ast.Import(names=names):
+                yield from (f"{node.lineno}: imports licet" for alias in names if alias.name == "licet")
+
+
+LAYERS = {"surfaces", "assemble", "backends", "sandbox", "guard", "declare", "errors", "core"}
+
+
+def back_door_imports(source: str) -> Iterator[str]:
+    """Say where a ready-made tool uses more of licet than a user's tool could."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "licet":
+                inside = module != "licet" or any(alias.name in LAYERS for alias in names)
+                if inside and not module.startswith("licet.tools"):
+                    yield f"{node.lineno}: imports from {module}"
+            case ast.Import(names=names):
+                inner = [alias.name for alias in names if alias.name.startswith("licet.")]
+                yield from (f"{node.lineno}: imports {name}" for name in inner if not name.startswith("licet.tools"))
+
+
+def oversize(source: str) -> Iterator[str]:
+    """Say when a module is too long to be read in one sitting; 300 lines is the aim."""
+    lines = len(source.splitlines())
+    if lines > 400:
+        yield f"{lines} lines: two ideas would read better apart"
+
+
+def missing_opening(source: str) -> Iterator[str]:
+    """Say when a module does not open with what it is responsible for, in at most five lines."""
+    opening = ast.get_docstring(ast.parse(source))
+    if not opening:
+        yield "no opening docstring"
+    elif len(opening.split("\n\n")[0].splitlines()) > 5:
+        yield "the opening docstring's first paragraph is over five lines"
+
+
+def missing_sentences(source: str) -> Iterator[str]:
+    """Say which public functions and classes do not start with a sentence a user could say."""
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name.startswith("_"):
+            continue
+        first = (ast.get_docstring(node) or "").partition("\n")[0]
+        if not first:
+            yield f"{node.lineno}: {node.name} has no docstring"
+        elif first[0].islower() or first[-1] not in ".?!":
+            yield f"{node.lineno}: {node.name} starts with `{first}`, not a whole sentence"
+
+
+def empty_names(source: str) -> Iterator[str]:
+    """Say which classes and functions have a name that says nothing."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and says_nothing(node.name):
+            yield f"{node.lineno}: {node.name} says nothing about the thing"
+
+
+def says_nothing(name: str) -> bool:
+    """Tell whether a word of the name, in either case style, is one of those that fit anything."""
+    words = {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)}
+    return bool(words & EMPTY_WORDS) or bool(re.search(r"(^|[a-z0-9])Base(?![a-z])", name))
+
+
+def front_door_problems(module: ModuleType) -> Iterator[str]:
+    """Say where `__all__` and what a user can reach on a package are not the same."""
+    promised: list[str] = module.__all__
+    yield from (f"`{name}` is listed twice" for name in {name for name in promised if promised.count(name) > 1})
+    yield from (f"`{name}` is listed and absent" for name in promised if not hasattr(module, name))
+    for name in dir(module):
+        submodule = f"{module.__name__}.{name}" in sys.modules
+        if not name.startswith("_") and name not in promised and not submodule:
+            yield f"`{name}` is reachable and not listed"
+
+
+def heavy_modules(statement: str) -> list[str]:
+    """List which heavy packages a fresh interpreter has loaded after one statement."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
+    return sorted(set(HEAVY) & set(loaded.stdout.split()))
+
+
+Check = Callable[[str], Iterator[str]]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_there_are_modules_to_check() -> None:
+    assert SOURCE / "core" / "scope.py" in MODULES
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(SOURCE / "core")], ids=name_of)
+def test_core_decides_with_values_alone(path: Path) -> None:
+    assert list(impurities(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("check", [oversize, missing_opening, missing_sentences, empty_names])
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_each_module_is_small_and_says_what_it_is(path: Path, check: Check) -> None:
+    assert list(check(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_each_path_completes_a_name(path: Path) -> None:
+    assert [part for part in path.relative_to(SOURCE).with_suffix("").parts if says_nothing(part)] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    layer = path.relative_to(SOURCE).parts[0]
+    if layer == "tools":
+        assert list(back_door_imports(source)) == []
+    elif layer not in ("__init__.py", "surfaces"):
+        assert list(front_door_imports(source)) == []
+
+
+def test_the_public_names_are_exactly_those_listed() -> None:
+    assert list(front_door_problems(licet)) == []
+
+
+def test_importing_licet_loads_nothing_heavy() -> None:
+    assert heavy_modules("import licet") == []
+
+
+@pytest.mark.parametrize(
+    ("check", "sample", "complaint"),
+    [
+        (impurities, "import os", "1: imports os"),
+        (impurities, "import os.path as p", "1: imports os.path"),
+        (impurities, "def f():\n    import time", "2: imports time"),
+        (impurities, "from pathlib import Path", "1: imports pathlib.Path"),
+        (impurities, "from random import random", "1: imports random.random"),
+        (impurities, "from packaging import tags", "1: imports packaging.tags"),
+        (impurities, "import licet.backends.http", "1: imports licet.backends.http"),
+        (impurities, "import licet.corelib", "1: imports licet.corelib"),
+        (impurities, "from ..errors import Refused", "1: imports relatively, which hides where from"),
+        *((impurities, f"import {module}", f"1: imports {module}") for module in (
+            "asyncio", "importlib", "io", "locale", "logging", "multiprocessing", "secrets", "socket", "subprocess",
+            "sys", "tempfile", "threading", "uuid", "urllib.parse", "pydantic", "yaml",
+        )),
+        *((impurities, f"x = {name}", f"1: uses {name}") for name in sorted(IMPURE_BUILTINS)),
+        *((impurities, f"x = y.{name}", f"1: uses .{name}") for name in sorted(IMPURE_ATTRIBUTES)),
+        (impurities, "from datetime import datetime\nx = datetime.now", "2: uses .now"),
+        (impurities, "import datetime as d\nx = d.datetime.now(d.UTC)", "2: uses .now"),
+        (front_door_imports, "from licet import Capability", "1: takes Capability from licet"),
+        (front_door_imports, "import licet", "1: imports licet"),
+        (back_door_imports, "from licet.core.set import CapabilitySet", "1: imports from licet.core.set"),
+        (back_door_imports, "from licet import core", "1: imports from licet"),
+        (back_door_imports, "import licet.guard", "1: imports licet.guard"),
+        (oversize, "x = 1\n" * 401, "401 lines: two ideas would read better apart"),
+        (missing_opening, "x = 1", "no opening docstring"),
+        (missing_opening, '"""' + "word\n" * 6 + '"""', "the opening docstring's first paragraph is over five lines"),
+        (missing_sentences, "def f(): ...", "1: f has no docstring"),
+        (missing_sentences, "async def f(): ...", "1: f has no docstring"),
+        (missing_sentences, 'class C:\n """no capital."""', "1: C starts with `no capital.`, not a whole sentence"),
+        (missing_sentences, 'class C:\n """Cut in\n two."""', "1: C starts with `Cut in`, not a whole sentence"),
+        *((empty_names, f"class {name}: ...", f"1: {name} says nothing about the thing") for name in (
+            "PolicyManager", "HostHelper", "GateImpl", "BaseStore", "StoreBase",
+        )),
+        (empty_names, "def path_utils(): ...", "1: path_utils says nothing about the thing"),
+    ],
+)  # fmt: skip
+def test_each_check_sees_what_it_is_for(check: Check, sample: str, complaint: str) -> None:
+    assert complaint in list(check(sample))
+
+
+@pytest.mark.parametrize(
+    ("check", "sample"),
+    [
+        (impurities, "from collections.abc import Mapping\nfrom licet.core import scope\nimport licet.core.set"),
+        (impurities, "from datetime import datetime\ndef late(now: datetime, use) -> bool: return use.now < now"),
+        (impurities, "from packaging.version import Version\nfrom packaging import specifiers"),
+        (front_door_imports, "from licet import core\nfrom licet.core.set import CapabilitySet"),
+        (back_door_imports, "from licet import Context, tool\nimport licet\nfrom licet.tools import http"),
+        (oversize, "x = 1\n" * 400),
+        (missing_opening, '"""What it is for."""'),
+        (missing_sentences, 'def f():\n    """May it?"""\ndef _g(): ...\nclass _C: ...'),
+        (empty_names, "class Database: ...\ndef simple(): ...\nclass Implied: ...\ndef base_of(): ..."),
+    ],
+)  # fmt: skip
+def test_each_check_accepts_what_is_fine(check: Check, sample: str) -> None:
+    assert list(check(sample)) == []
+
+
+def test_the_front_door_check_sees_missing_doubled_and_stray_names() -> None:
+    door = ModuleType("door")
+    door.__dict__.update(__all__=["kept", "kept", "gone"], kept=1, stray=2, _private=3)
+    assert sorted(front_door_problems(door)) == [
+        "`gone` is listed and absent",
+        "`kept` is listed twice",
+        "`stray` is reachable and not listed",
+    ]
+
+
+def test_the_weight_check_sees_a_heavy_package() -> None:
+    assert "yaml" in heavy_modules("import yaml")
