@@ -6,19 +6,26 @@ from licet.core.domain import DOMAINS, parse_rule
 from licet.core.scope import TOP
 
 
-class Capability:
-    """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
+class _CapabilityParts:
+    """The fields of a capability while it is made; taking the class `Capability` seals it."""
 
-    __slots__ = ("atoms", "domain", "key", "port")
+    __slots__ = ("atoms", "domain", "key", "place", "port")
 
     domain: str
     atoms: int
     key: str
     port: int | None
+    place: str | int  # the table it belongs to: its port, or its domain if it names none
+
+
+class Capability(_CapabilityParts):
+    """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
+
+    __slots__ = ()
 
     def __new__(cls, text: str) -> "Capability":
         """Read a rule, or raise `Malformed` with what was expected."""
-        return capability(*parse_rule(str.__str__(text)))
+        return capability(*parse_rule(text))
 
     @classmethod
     def parse(cls, text: str) -> "Capability":
@@ -92,20 +99,18 @@ class Capability:
 
 
 _new = object.__new__
-_set_domain = Capability.domain.__set__  # type: ignore[attr-defined]
-_set_atoms = Capability.atoms.__set__  # type: ignore[attr-defined]
-_set_key = Capability.key.__set__  # type: ignore[attr-defined]
-_set_port = Capability.port.__set__  # type: ignore[attr-defined]
 
 
 def capability(domain: str, atoms: int, key: str, port: int | None) -> Capability:
     """A capability from its parts; `atoms` must be one of the domain's phrases."""
-    self = _new(Capability)
-    _set_domain(self, domain)
-    _set_atoms(self, atoms)
-    _set_key(self, key)
-    _set_port(self, port)
-    return self
+    parts = _new(_CapabilityParts)
+    parts.domain = domain
+    parts.atoms = atoms
+    parts.key = key
+    parts.port = port
+    parts.place = domain if port is None else port
+    parts.__class__ = Capability
+    return parts  # type: ignore[return-value]
 
 
 Box = tuple[str, int | None]

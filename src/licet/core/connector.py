@@ -62,7 +62,11 @@ class Connectors:
         for rule in self.app_deny:
             if rule.name == ref.name:
                 return f"denied for this app ({rule.origin})"
-        for title, rules in (("tenant_allowlist", self.tenant), ("the app's list", self.app), ("connectors", self.profile)):
+        for title, rules in (
+            ("tenant_allowlist", self.tenant),
+            ("the app's list", self.app),
+            ("connectors", self.profile),
+        ):
             if rules is not None and not any(rule.admits(ref) for rule in rules):
                 listed = [rule for rule in rules if rule.name == ref.name]
                 if listed:
@@ -74,9 +78,7 @@ class Connectors:
         """The connectors that every list names, at some version."""
         lists = [self.tenant, self.profile, *([self.app] if self.app is not None else [])]
         denied = {rule.name for rule in self.app_deny}
-        return tuple(
-            sorted(set.intersection(*({rule.name for rule in rules} for rules in lists)) - denied)
-        )
+        return tuple(sorted(set.intersection(*({rule.name for rule in rules} for rules in lists)) - denied))
 
 
 def version_range(text: str) -> str:

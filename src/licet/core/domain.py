@@ -5,7 +5,7 @@ To add a domain, add one entry to `DOMAINS`. A rule is a set of finite atoms (bi
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from licet.core import network
@@ -35,7 +35,7 @@ class Domain:
     """One kind of outside surface and the grammar of its rules."""
 
     name: str
-    actions: tuple[str, ...]
+    actions: Mapping[str, int]  # with `*`, and the atoms each of them says
     parse: Callable[[str, str], tuple[int, str, int | None]]
     render: Callable[[int, str, int | None], str]
     ancestors: Callable[[str], tuple[str, ...]]
@@ -71,7 +71,7 @@ def _named(
         return f"{domain}:{phrases[mask]}:{render_key(key)}"
 
     order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
-    return Domain(domain, actions, parse, render, ancestors, order, target, frozenset(order))
+    return Domain(domain, atoms, parse, render, ancestors, order, target, frozenset(order))
 
 
 def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
@@ -83,9 +83,7 @@ def _storage() -> Domain:
     kinds = {kind: 0b11 << 2 * bit for bit, kind in enumerate(STORAGE_KINDS)} | {"*": 0b111111}
     sides = {"read": 0b010101, "write": 0b101010, "*": 0b111111}
     phrases = {
-        sides[action] & kinds[kind]: (action, kind)
-        for action in (*actions, "*")
-        for kind in (*STORAGE_KINDS, "*")
+        sides[action] & kinds[kind]: (action, kind) for action in (*actions, "*") for kind in (*STORAGE_KINDS, "*")
     }
 
     def kind_of(text: str) -> str:
@@ -102,16 +100,17 @@ def _storage() -> Domain:
 
     order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
     whole = frozenset(mask for mask, (_, kind) in phrases.items() if kind == "*")
-    return Domain("storage", actions, parse, render, name_ancestors, order, kind_of, whole)
+    return Domain("storage", sides, parse, render, name_ancestors, order, kind_of, whole)
 
 
 def _network() -> Domain:
     def render(mask: int, key: str, port: int | None) -> str:
         return f"network:{network.scope_text(mask, key, port)}"
 
-    actions = tuple(action for action in network.ACTION_ATOMS if action != "*")
     phrases = tuple(network.PHRASES)
-    return Domain("network", actions, network.parse_scope, render, host_ancestors, phrases, str, frozenset(phrases))
+    return Domain(
+        "network", network.ACTION_ATOMS, network.parse_scope, render, host_ancestors, phrases, str, frozenset(phrases)
+    )
 
 
 DOMAINS: dict[str, Domain] = {
@@ -131,23 +130,22 @@ DOMAINS: dict[str, Domain] = {
 
 def split_text(text: str) -> tuple[Domain, str, str]:
     """The domain, action and scope of `domain:action:scope`, or `Malformed` with the nearest spelling."""
-    parts = text.split(":", 2)
+    parts = str.split(text, ":", 2)
     domain = DOMAINS.get(parts[0])
+    if domain is not None and len(parts) == 3 and parts[1] in domain.actions:
+        return domain, parts[1], parts[2]
     if len(parts) != 3 or domain is None:
         if domain is None and len(parts) == 3:
             raise Malformed(parts[0], f"one of the domains {', '.join(DOMAINS)}", nearest(parts[0], tuple(DOMAINS)))
         raise Malformed(text, "`domain:action:scope`, such as `fs:read:/srv/data`")
-    if parts[1] != "*" and parts[1] not in domain.actions:
-        words = (*domain.actions, "*")
-        raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", nearest(parts[1], words))
-    return domain, parts[1], parts[2]
+    words = tuple(domain.actions)
+    raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", nearest(parts[1], words))
 
 
 def parse_rule(text: str) -> tuple[str, int, str, int | None]:
     """The domain, atoms, scope key and port of a rule's text."""
     domain, action, scope = split_text(text)
-    atoms, key, port = domain.parse(action, scope)
-    return domain.name, atoms, key, port
+    return domain.name, *domain.parse(action, scope)
 
 
 def said(domain: Domain, atoms: int, known: int) -> list[int]:

@@ -4,7 +4,7 @@ A box is a key and a port (None is any port); a grid maps boxes to atoms. One si
 other side's grid, so that every operation costs about the size of its input and output.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from licet.core.capability import Box, meet_boxes
 from licet.core.domain import DOMAINS, Domain, said
@@ -38,10 +38,10 @@ def put(tables: Tables, domain: str, grid: Grid, shift: int) -> None:
             table[key] = table.get(key, 0) | atoms << shift
 
 
-def normal(tables: Mapping[str | int, Mapping[str, int]]) -> Grids:
+def normal(tables: Iterable[tuple[str | int, dict[str, int]]]) -> Grids:
     """The normal form: per atom the maximal denies, and the maximal allows not inside a deny."""
     raw: Grids = {}
-    for name, table in tables.items():
+    for name, table in tables:
         domain, port = (name, None) if isinstance(name, str) else ("network", name)
         allows, denies = raw.setdefault(domain, ({}, {}))
         for key, bits in table.items():

@@ -7,14 +7,14 @@ nobody mediates. Hosts are compared in `scope`; this module never looks inside o
 import difflib
 import re
 
-from licet.core.scope import Malformed, canonical_host, host_key, host_text
+from licet.core.scope import Malformed, canonical_host, host_key, host_text, plain_host_key
 
 EFFECTS = {
     "read": ("get", "head", "options"),
     "write": ("post", "put", "patch"),
     "delete": ("delete",),
 }
-METHODS = tuple(method for methods in EFFECTS.values() for method in methods) + ("other",)
+METHODS = (*(method for methods in EFFECTS.values() for method in methods), "other")
 NEVER_METHODS = ("connect", "trace")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -53,6 +53,8 @@ PHRASES = _phrases()
 
 def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
     """The atoms, host key and port that a rule's action and scope say together."""
+    if (key := plain_host_key(scope)) is not None and scope not in METHOD_ATOMS:
+        return ACTION_ATOMS[action], key, None  # most rules are a host and nothing else
     method, at, rest = scope.partition("@")
     if not at:
         method, rest = ("*", scope) if scope.lower() not in METHOD_ATOMS else (scope, "*")

@@ -16,7 +16,7 @@ TOP = ""
 LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancestors would cost quadratic memory
 LONGEST_HOST = 253  # the longest name DNS can carry
 
-_PLAIN_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}")
+_plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
 _CANONICAL_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}")
 _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
@@ -41,8 +41,8 @@ class Malformed(ValueError):
 
 def visible(text: str) -> str:
     """Text from outside with control, bidi and other invisible characters spelled out."""
-    return text if text.isprintable() else "".join(
-        char if char.isprintable() else f"\\u{ord(char):04x}" for char in text
+    return (
+        text if text.isprintable() else "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
     )
 
 
@@ -51,10 +51,6 @@ def visible(text: str) -> str:
 
 def canonical_host(text: str) -> str:
     """The one spelling of a host: lower case, IDNA, no trailing dot, IPv4 as a dotted quad, IPv6 compressed."""
-    # A plain lower-case name is its own canonical form (a test holds this against the parser); the parser is needed
-    # for everything that has a second spelling: capitals, Unicode, punycode, numbers.
-    if _PLAIN_HOST.fullmatch(text) and "xn--" not in text and len(text) <= LONGEST_HOST:
-        return text
     if not text.isprintable() or _URL_DELIMITERS.search(text) or (":" in text and not _bracketed(text)):
         _refuse_host(text)
     try:
@@ -74,9 +70,9 @@ def checked_host(host: str, text: str) -> str:
         return host
     if _MAPPED_IPV4.fullmatch(host):
         raise Malformed(text, "an IPv4 address", "write an IPv4-mapped address as plain IPv4")
-    if _CANONICAL_IPV6.fullmatch(host):
-        return host
-    _refuse_host(text)
+    if not _CANONICAL_IPV6.fullmatch(host):
+        _refuse_host(text)
+    return host
 
 
 def is_address(host: str) -> bool:
@@ -86,6 +82,8 @@ def is_address(host: str) -> bool:
 
 def host_key(pattern: str) -> str:
     """The key of a host pattern: `*`, `*.x.com` (every name below, not `x.com` itself), or one exact host."""
+    if (key := plain_host_key(pattern)) is not None:
+        return key
     if pattern == "*":
         return TOP
     if pattern[:2] == "*.":
@@ -96,6 +94,15 @@ def host_key(pattern: str) -> str:
     if "*" in pattern:
         _refuse_wildcard(pattern)
     return canonical_host(pattern)
+
+
+def plain_host_key(pattern: str) -> str | None:
+    """The key of a pattern that is plainly canonical already, or None if only the parser can tell."""
+    # A lower-case name is its own canonical form (a test holds this against the parser); the parser is needed for
+    # everything that has a second spelling: capitals, Unicode, punycode, numbers.
+    if _plain_host(pattern) and len(pattern) <= LONGEST_HOST and "xn--" not in pattern:
+        return pattern[1:] if pattern[0] == "*" else pattern
+    return None
 
 
 def host_text(key: str) -> str:

@@ -6,17 +6,16 @@ names and ports, a finite union of rules covers a rule only if one of them does,
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, Self
 
 from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, parse_rule, said
 from licet.core.grid import Grids, Tables
+from licet.core.scope import path_key
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Use
 
-Probe = Callable[[str, int], int]
 Rules = Iterable[Capability | str]
 
 
@@ -30,47 +29,60 @@ class Piece(NamedTuple):
         return str(self.rule) + (f" except {', '.join(map(str, self.excepts))}" if self.excepts else "")
 
 
-class CapabilitySet:
-    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes."""
+class _SetParts:
+    """The fields of a set while it is made; taking the class `CapabilitySet` seals it."""
 
-    __slots__ = ("_grids", "_ports", "_probes", "_tables", "_texts")
+    __slots__ = ("_grids", "_ports", "_tables", "_texts")
 
-    _tables: Mapping[str | int, Mapping[str, int]]
-    _probes: Mapping[str, Probe]
-    _ports: Mapping[int | None, Probe]
+    _tables: tuple[dict[str, int], ...]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
+    _ports: dict[int | None, dict[str, int]]  # the same for rules that name a port
     _grids: Grids | None
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
+
+
+class CapabilitySet(_SetParts):
+    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes."""
+
+    __slots__ = ()
 
     def __new__(cls, rules: Rules = (), deny: Rules = ()) -> "CapabilitySet":
         """Gather rules and denies, as text or as capabilities."""
         tables: Tables = {}
         _fill(tables, rules, 0)
-        denied = _fill(tables, deny, DENY_SHIFT)
-        return _from_tables(tables, denied)
+        _fill(tables, deny, DENY_SHIFT)
+        return _from_tables(tables)
 
-    def has(self, x: "Use | Capability | str") -> bool:
+    def has(self, x: Use | Capability | str) -> bool:
         """Whether a use, or every use of a capability, is allowed; text is read as a use."""
-        return self.verdict(x) is True
-
-    def verdict(self, x: "Use | Capability | str") -> bool | None:
-        """True if allowed, False if a deny says no, None if nothing covers it."""
-        if x.__class__ is not Use:
-            if isinstance(x, Capability):
-                return CapabilitySet((x,)) <= self or None
-            x = Use(x)  # type: ignore[arg-type]
-        probe = self._probes.get(x.domain)
-        verdict = None
+        if type(x) is not Use:
+            return self.verdict(x) is True
+        # The nearest key that knows the atom decides: allows inside a deny were dropped when the set was made.
         bits = x.bits
-        if probe is not None:
+        table = self._tables[x.index]
+        allowed = False
+        for key in x.keys:
+            if key in table and (hit := table[key] & bits):
+                if hit >= ONE_ALLOW:
+                    return False
+                allowed = True
+                break
+        if self._ports and x.port in self._ports:
+            table = self._ports[x.port]
             for key in x.keys:
-                if hit := probe(key, 0) & bits:
-                    verdict = hit < ONE_ALLOW
-                    break
-        if self._ports and verdict is not False and (probe := self._ports.get(x.port)) is not None:  # type: ignore[arg-type]
-            for key in x.keys:
-                if hit := probe(key, 0) & bits:
+                if key in table and (hit := table[key] & bits):
                     return hit < ONE_ALLOW
-        return verdict
+        return allowed
+
+    def verdict(self, x: Use | Capability | str) -> bool | None:
+        """True if allowed, False if a deny says no, None if nothing covers it."""
+        if isinstance(x, Capability):
+            return CapabilitySet((x,)) <= self or None
+        use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
+        if self.has(use):
+            return True
+        denied = use.kind.atom << DENY_SHIFT
+        tables = (self._tables[use.index], self._ports.get(use.port, {}))
+        return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
 
     @property
     def allow(self) -> tuple[Capability, ...]:
@@ -92,18 +104,10 @@ class CapabilitySet:
 
     def expand(self, workdir: str, home: str) -> "CapabilitySet":
         """The same set with `${workdir}` and `~` replaced by real directories."""
-        places = {"${workdir}": workdir.rstrip("/"), "~": home.rstrip("/")}
-
-        def rules(texts: tuple[str, ...]) -> Iterator[str]:
-            for text in texts:
-                domain, action, scope = text.split(":", 2)
-                root, slash, rest = scope.partition("/")
-                if domain in ("fs", "process") and root in places:
-                    text = f"{domain}:{action}:{places[root]}{slash}{rest}" if places[root] or slash else f"{domain}:{action}:/"
-                yield text
-
-        allow, deny = self._canonical()
-        return CapabilitySet(rules(allow), rules(deny))
+        return CapabilitySet(
+            [expand_rule(rule, workdir, home) for rule in self.allow],
+            [expand_rule(rule, workdir, home) for rule in self.deny],
+        )
 
     def __and__(self, other: "CapabilitySet") -> "CapabilitySet":
         if not isinstance(other, CapabilitySet):
@@ -115,17 +119,18 @@ class CapabilitySet:
         for side in (mine, theirs):
             for domain, (_, denies) in side.items():
                 grid.put(tables, domain, denies, DENY_SHIFT)
-        return _from_tables(tables, True)
+        return _from_tables(tables)
 
     def __or__(self, other: "CapabilitySet") -> "CapabilitySet":
         if not isinstance(other, CapabilitySet):
             return NotImplemented
-        tables = {name: dict(table) for name, table in self._tables.items()}
-        for name, table in other._tables.items():
-            into = tables.setdefault(name, {})
-            for key, bits in table.items():
-                into[key] = into.get(key, 0) | bits
-        return _from_tables(tables, True)
+        tables: Tables = {}
+        for one in (self, other):
+            for name, table in one._named_tables():
+                into = tables.setdefault(name, {})
+                for key, bits in table.items():
+                    into[key] = into.get(key, 0) | bits
+        return _from_tables(tables)
 
     def __le__(self, other: "CapabilitySet") -> bool:
         if not isinstance(other, CapabilitySet):
@@ -205,18 +210,24 @@ class CapabilitySet:
 
     __iand__ = __ior__ = __isub__ = __ixor__ = __iadd__ = _refuse_change
 
+    def _named_tables(self) -> Iterator[tuple[str | int, dict[str, int]]]:
+        yield from zip(DOMAINS, self._tables, strict=True)
+        yield from self._ports.items()  # type: ignore[misc]
+
     def _normal(self) -> Grids:
-        if self._grids is None:
-            _set_grids(self, grid.normal(self._tables))
-        assert self._grids is not None
-        return self._grids
+        grids = self._grids
+        if grids is None:
+            grids = grid.normal(self._named_tables())
+            object.__setattr__(self, "_grids", grids)
+        return grids
 
     def _canonical(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if self._texts is None:
+        texts = self._texts
+        if texts is None:
             grids = self._normal()
-            _set_texts(self, (grid.texts(grids, 0), grid.texts(grids, 1)))
-        assert self._texts is not None
-        return self._texts
+            texts = grid.texts(grids, 0), grid.texts(grids, 1)
+            object.__setattr__(self, "_texts", texts)
+        return texts
 
     def _uncovered(self, other: "CapabilitySet") -> Iterator[tuple[str, Box, int, bool]]:
         theirs = other._normal()
@@ -225,38 +236,43 @@ class CapabilitySet:
                 yield domain, box, atoms, beyond
 
 
-_set_tables = CapabilitySet._tables.__set__  # type: ignore[attr-defined]
-_set_probes = CapabilitySet._probes.__set__  # type: ignore[attr-defined]
-_set_ports = CapabilitySet._ports.__set__  # type: ignore[attr-defined]
-_set_grids = CapabilitySet._grids.__set__  # type: ignore[attr-defined]
-_set_texts = CapabilitySet._texts.__set__  # type: ignore[attr-defined]
+def expand_rule(rule: Capability, workdir: str, home: str) -> Capability:
+    """A rule with `${workdir}` or `~` at the start of its path replaced by a real directory."""
+    root, slash, rest = rule.key.partition("/")
+    if rule.domain not in ("fs", "process") or root not in ("${workdir}", "~"):
+        return rule
+    place = path_key(workdir if root == "${workdir}" else home)
+    # The root directory's key is empty: `~` itself then means every path, and `~/x` is `/x`.
+    return capability(rule.domain, rule.atoms, place + slash + rest, None)
 
 
-def _fill(tables: Tables, rules: Rules, shift: int) -> bool:
-    """Add rules to tables; whether there were any."""
+def _fill(tables: Tables, rules: Rules, shift: int) -> None:
+    """Add rules to tables, as allows or, shifted, as denies."""
     if isinstance(rules, str):
         raise TypeError("expected a list of rules, found one text")
     name: str | int | None = None
     table: dict[str, int] = {}
     for rule in rules:
         if type(rule) is Capability:
-            domain, atoms, key, port = rule.domain, rule.atoms, rule.key, rule.port
+            place, key, atoms = rule.place, rule.key, rule.atoms
         else:
-            domain, atoms, key, port = parse_rule(str.__str__(rule))
-        into = domain if port is None else port
-        if into != name:
-            name, table = into, tables.setdefault(into, {})
-        table[key] = table.get(key, 0) | atoms << shift
-    return name is not None
+            domain, atoms, key, port = parse_rule(rule)  # type: ignore[arg-type]
+            place = domain if port is None else port
+        if place != name:
+            name, table = place, tables.setdefault(place, {})
+        if shift:
+            atoms <<= shift
+        if key in table:
+            table[key] |= atoms
+        else:
+            table[key] = atoms
 
 
-def _from_tables(tables: Tables, denied: bool) -> CapabilitySet:
-    if denied:
-        grid.fold(tables)
-    self = object.__new__(CapabilitySet)
-    _set_tables(self, MappingProxyType({name: MappingProxyType(table) for name, table in tables.items()}))
-    _set_probes(self, MappingProxyType({name: table.get for name, table in tables.items() if isinstance(name, str)}))
-    _set_ports(self, MappingProxyType({name: table.get for name, table in tables.items() if isinstance(name, int)}))
-    _set_grids(self, None)
-    _set_texts(self, None)
-    return self
+def _from_tables(tables: Tables) -> CapabilitySet:
+    grid.fold(tables)
+    parts = object.__new__(_SetParts)
+    parts._tables = tuple(tables.get(domain, {}) for domain in DOMAINS)
+    parts._ports = {name: table for name, table in tables.items() if isinstance(name, int)}
+    parts._grids = parts._texts = None
+    parts.__class__ = CapabilitySet
+    return parts  # type: ignore[return-value]

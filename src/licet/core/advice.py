@@ -1,0 +1,89 @@
+"""The change that would allow what was refused, in one line a person can type."""
+
+from licet.core.effects import EffectClass, Level, class_fits
+from licet.core.manifest import Layer, Seat
+from licet.core.tool import ToolSpec
+from licet.core.use import Use
+
+_MANIFEST_KEYS = {
+    "network": "capabilities.destinations.allow",
+    "secret": "capabilities.secrets",
+    "process": "capabilities.process.allowed_binaries",
+    "env": "capabilities.env",
+    "storage": "capabilities.storage",
+    "connector": "capabilities.connectors",
+    "tool": "capabilities.tools",
+}
+_NEED_KEYS = {
+    "network": "network.allowed_hosts",
+    "secret": "secrets",
+    "process": "process.allowed_binaries",
+    "env": "env",
+}
+
+
+def add_to_layer(layer: Layer, use: Use) -> str:
+    """Where and what to add so that a layer allows a use."""
+    key, item = _place(layer, use)
+    return f"add `{item}` under `{key}`"
+
+
+def add_need(use: Use, spec: ToolSpec) -> str:
+    """What to add to a tool's declaration so that it may ask for a use."""
+    if use.domain in _NEED_KEYS and use.action != "tcp":
+        return f"add `{use.target}` to the tool's `{_NEED_KEYS[use.domain]}`, or `{need_text(use)}` to its `needs`"
+    if use.domain == "fs":
+        side = "read" if use.action == "read" else "write"
+        return f"add `{use.target}` to the tool's `fs_reach.{side}`, or `{need_text(use)}` to its `needs`"
+    return f"add `{need_text(use)}` to the tool's `needs`"
+
+
+def need_text(use: Use) -> str:
+    """The narrowest rule that covers a use on any port."""
+    if use.domain == "network":
+        host = f"{use.target}:{use.port}" if use.action == "tcp" else use.target
+        return f"network:{use.action}:{host}"
+    return str(use)
+
+
+def raise_class(spec: ToolSpec, seats: tuple[Seat, ...], wanted: EffectClass) -> str:
+    """Every place that must state a stronger class."""
+    places = []
+    if spec.effect and not class_fits(wanted, spec.effect):
+        places.append(f"`effect: {wanted}` on the tool")
+    if any(not class_fits(wanted, effect) for seat in seats for effect, _ in seat.effects):
+        places.append(f"`side_effect_class: {wanted}` where it is admitted")
+    places.append(f"`max_side_effect_class: {wanted}` under `capabilities`")
+    return "set " + " and ".join(places)
+
+
+def state_class(spec: ToolSpec) -> str:
+    """How to state a class for a tool that has none."""
+    return _state(spec, "effect", "side_effect_class", "read_only")
+
+
+def state_level(spec: ToolSpec, level: Level) -> str:
+    """How to state a level for a tool that has none."""
+    return _state(spec, "sandbox", "sandbox", level)
+
+
+def _state(spec: ToolSpec, argument: str, key: str, word: str) -> str:
+    return f'add `{argument}="{word}"` to the tool, or `{spec.name}: {{{key}: {word}}}` under `capabilities.tools`'
+
+
+def _place(layer: Layer, use: Use) -> tuple[str, str]:
+    if layer.kind == "bundle":
+        return f"{layer.title}.destinations", use.target
+    if layer.kind == "workspace":
+        return "destinations.allow", use.target
+    if use.domain == "network" and use.action == "tcp":
+        return _own(layer, "capabilities.grants"), need_text(use)
+    if use.domain == "network" and layer.kind == "personality":
+        return "safety.network.allow", use.target
+    if use.domain == "fs":
+        return _own(layer, f"capabilities.fs_reach.{'read' if use.action == 'read' else 'write'}"), use.target
+    return _own(layer, _MANIFEST_KEYS[use.domain]), use.target
+
+
+def _own(layer: Layer, key: str) -> str:
+    return key.removeprefix("capabilities.") if layer.kind == "personality" else key

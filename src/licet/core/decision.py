@@ -1,0 +1,176 @@
+"""The words of a decision: what was asked, what had been spent, and Allow, Deny or Ask with the rules behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+from licet.core.origin import Origin
+from licet.core.use import Use
+
+Reason = Literal[
+    "UNKNOWN_TOOL",
+    "TOOL_NOT_IN_BUNDLE",
+    "SIDE_EFFECT_EXCEEDED",
+    "CONNECTOR_NOT_ALLOWED",
+    "SANDBOX_NOT_DECLARED",
+    "NATIVE_NOT_ALLOWED",
+    "APPROVAL_REQUIRED",
+    "BUDGET_EXCEEDED",
+    "HOST_NOT_ALLOWED",
+    "PATH_NOT_REACHABLE",
+    "SECRET_NOT_DECLARED",
+    "BINARY_NOT_ALLOWED",
+    "ENV_NOT_ALLOWED",
+    "STORAGE_NOT_DECLARED",
+    "DECISION_FAILED",
+]
+
+REASON_OF_DOMAIN: dict[str, Reason] = {
+    "network": "HOST_NOT_ALLOWED",
+    "fs": "PATH_NOT_REACHABLE",
+    "secret": "SECRET_NOT_DECLARED",
+    "process": "BINARY_NOT_ALLOWED",
+    "env": "ENV_NOT_ALLOWED",
+    "storage": "STORAGE_NOT_DECLARED",
+    "tool": "TOOL_NOT_IN_BUNDLE",
+    "connector": "CONNECTOR_NOT_ALLOWED",
+}
+
+
+class Approval(NamedTuple):
+    """What a person agreed to: never wider than one tool of one session under one manifest."""
+
+    manifest: str
+    tool: str
+    session: str
+    arguments: str = ""  # the digest of the exact arguments, where only this call was meant
+    use: str = ""  # the one act, where only that was meant
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: the tool, and the uses that are known before it starts."""
+
+    tool: str
+    uses: tuple[Use, ...] = ()
+    session: str = ""
+    arguments: str = ""  # the digest of the arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a session has already spent, and what has been agreed to for it."""
+
+    calls: int = 0
+    calls_of_tool: Mapping[str, int] = field(default_factory=dict)
+    cost_usd: Decimal = Decimal(0)
+    cost_usd_today: Decimal = Decimal(0)
+    approved: frozenset[Approval] = frozenset()
+
+
+UNUSED = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One thing that decided: a rule or a missing one, where it is written, and the change that would allow."""
+
+    reason: Reason | Literal[""]
+    text: str
+    origin: Origin | None = None
+    fix: str = ""
+    capability: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.origin})" if self.origin else self.text
+
+
+class Allow:
+    """The call may run, holding its grant."""
+
+    __slots__ = ("reach", "request")
+    verdict = "allow"
+
+    def __init__(self, request: Request, reach: Any) -> None:
+        self.request, self.reach = request, reach
+
+    @property
+    def rules(self) -> tuple[Ground, ...]:
+        """The rules that allow it, use by use."""
+        return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
+
+    def __repr__(self) -> str:
+        return f"Allow({self.request.tool!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Deny:
+    """The call may not run: why, and every rule or missing rule behind it."""
+
+    request: Request
+    reason: Reason
+    rules: tuple[Ground, ...]
+    use: Use | None = None
+    verdict = "deny"
+
+    def __repr__(self) -> str:
+        return f"Deny({self.request.tool!r}, {self.reason}, {'; '.join(map(str, self.rules))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ask:
+    """A person must agree first: to what exactly, and because of which rules."""
+
+    request: Request
+    approval: Approval
+    rules: tuple[Ground, ...]
+    use: Use | None = None
+    verdict = "ask"
+
+    def __repr__(self) -> str:
+        return f"Ask({self.request.tool!r}, {'; '.join(map(str, self.rules))})"
+
+
+Decision = Allow | Deny | Ask
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityGranted:
+    """The event of one allowed check."""
+
+    capability: str
+    tool_name: str
+    reason: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityDenied:
+    """The event of one refused check."""
+
+    capability: str
+    tool_name: str
+    reason: str
+    rule: str
+
+
+def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ...]:
+    """What a log records of a decision: one event per check, granted or denied, with the deciding rule."""
+    tool = decision.request.tool
+    match decision:
+        case Allow():
+            uses = decision.request.uses
+            return tuple(
+                CapabilityGranted(str(use), tool, "", "; ".join(map(str, decision.reach.grounds_of(use))))
+                for use in uses
+            ) or (CapabilityGranted(f"tool:call:{tool}", tool, "", "; ".join(map(str, decision.rules))),)
+        case Deny():
+            return (_denied(decision, decision.reason),)
+        case Ask():
+            return (_denied(decision, "APPROVAL_REQUIRED"),)
+
+
+def _denied(decision: Deny | Ask, reason: str) -> CapabilityDenied:
+    asked = str(decision.use) if decision.use else f"tool:call:{decision.request.tool}"
+    return CapabilityDenied(asked, decision.request.tool, reason, "; ".join(map(str, decision.rules)))

@@ -1,0 +1,53 @@
+"""A decision in words for the operator: what was asked, what decided, where it is written, what would change it."""
+
+from licet.core.decision import Allow, Ask, Decision, Deny, Ground
+from licet.core.reach import Reach
+from licet.core.scope import visible
+from licet.core.use import Use
+
+_WIDTH = 14
+
+
+def explain(decision: Decision, reach: Reach | None = None) -> str:
+    """Why a call is allowed, refused or asked about, a line for each thing that matters."""
+    tool = visible(decision.request.tool)
+    match decision:
+        case Allow():
+            asked = decision.request.uses
+            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in asked] or [f"allowed: `{tool}` may be called"]
+            lines += [_line("because", ground) for ground in decision.rules]
+        case Ask():
+            lines = [f"asks: `{tool}` may {_what(decision.use)} once a person agrees"]
+            lines += [_line("because", ground) for ground in decision.rules]
+            lines += [_line("to settle it", ground.fix) for ground in decision.rules if ground.fix]
+        case Deny():
+            lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
+            lines += [_line("because", ground) for ground in decision.rules]
+            if reach is not None and decision.use is not None:
+                lines += _allowed_instead(reach, decision.use)
+            lines += [_line("to allow it", ground.fix) for ground in decision.rules if ground.fix]
+    return "\n".join(lines)
+
+
+def _what(use: Use | None) -> str:
+    return visible(str(use)) if use else "be called"
+
+
+def _allowed_instead(reach: Reach, use: Use) -> list[str]:
+    """What the tool needs and what is allowed in the domain that was refused, so that a typo shows."""
+    needs = [str(need) for need in reach.spec.needs.allow if need.domain == use.domain]
+    rules = [
+        Ground("", str(rule.capability), rule.origin)
+        for layer in reach.layers
+        for rule in layer.allows
+        if rule.capability.domain == use.domain
+    ]
+    shown = [_line("tool needs", ", ".join(needs) or "nothing of this kind")]
+    shown += [_line("allowed here", rule) for rule in rules[:8]] or [_line("allowed here", "nothing of this kind")]
+    if len(rules) > 8:
+        shown.append(_line("", f"and {len(rules) - 8} more"))
+    return shown
+
+
+def _line(title: str, what: Ground | str) -> str:
+    return f"  {title:<{_WIDTH}}{visible(str(what))}"

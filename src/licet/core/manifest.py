@@ -1,0 +1,221 @@
+"""A manifest as a value: what an agent may touch, rule by rule, each with the place where it is written.
+
+Reading files is not done here, and neither is judging: see `reach` for what one tool holds, `decide` for one call.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from licet.core.capability import Capability
+from licet.core.connector import Connectors
+from licet.core.domain import DOMAINS
+from licet.core.effects import CLASSES, EffectClass, Level
+from licet.core.origin import Origin
+from licet.core.set import CapabilitySet, expand_rule
+from licet.core.tool import ToolSpec
+
+WriteApproval = Literal["call", "session", "manifest"]
+WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
+Number = TypeVar("Number", int, Decimal)
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A capability that a file allows or denies, and where it says so."""
+
+    capability: Capability
+    origin: Origin
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.capability} ({self.origin})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
+
+    kind: Literal["manifest", "personality", "workspace", "bundle", "policy files"]
+    title: str
+    origin: Origin
+    allows: tuple[Rule, ...] = ()
+    denies: tuple[Rule, ...] = ()
+    silent: frozenset[str] = frozenset()
+    allowed: CapabilitySet = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
+        rules = CapabilitySet(
+            [*passed, *(rule.capability for rule in self.allows)], [rule.capability for rule in self.denies]
+        )
+        object.__setattr__(self, "allowed", rules)
+
+    def expand(self, workdir: str, home: str) -> "Layer":
+        """The same layer with `${workdir}` and `~` replaced by real directories."""
+
+        def expanded(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            return tuple(replace(rule, capability=expand_rule(rule.capability, workdir, home)) for rule in rules)
+
+        return replace(self, allows=expanded(self.allows), denies=expanded(self.denies))
+
+
+EVERY_DOMAIN = frozenset(DOMAINS)
+ALL_BUT_NETWORK = EVERY_DOMAIN - {"network"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """How a manifest admits one tool: through a bundle, by name, or both; and what it states about it."""
+
+    origin: Origin
+    bundle: str = ""
+    effects: tuple[tuple[EffectClass, Origin], ...] = ()
+    levels: tuple[tuple[Level, Origin], ...] = ()
+    layer: Layer | None = None  # the bundle's destinations, if it has any
+    args: Mapping[str, Any] = field(default_factory=_nothing)
+    approval: WriteApproval | None = None
+    max_calls: int | None = None
+    limits: Mapping[str, int] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Who must agree before a write, and for how long an answer holds."""
+
+    write: WriteApproval = "session"
+    expires_seconds: int = 300
+    quorum: int = 1
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most an agent may spend; None is not limited by this key."""
+
+    max_calls_per_session: int | None = None
+    max_cost_usd: Decimal | None = None
+    max_cost_usd_per_day: Decimal | None = None
+
+    def __bool__(self) -> bool:
+        return self != Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A tool and a use that the manifest says must match, or must not."""
+
+    tool: str
+    use: str
+    matches: bool
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What one agent may touch. Absent means no: an empty manifest reaches nothing."""
+
+    agent: str
+    origin: Origin
+    version: str = ""
+    app: str = ""
+    personality: str | None = None
+    layers: tuple[Layer, ...] = ()
+    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)
+    tools: Mapping[str, ToolSpec] = field(default_factory=_nothing)
+    sources: Mapping[str, tuple[str, Origin]] = field(default_factory=_nothing)  # tool -> its `from:` text
+    max_effect: EffectClass = "read_only"
+    max_effect_origin: Origin | None = None
+    private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
+    native: frozenset[str] = frozenset()
+    connectors: Connectors = field(default_factory=Connectors)
+    approvals: Approvals = field(default_factory=Approvals)
+    budget: Budget = field(default_factory=Budget)
+    limits: Mapping[str, int] = field(default_factory=_nothing)
+    allow_degraded: bool = False
+    record: Literal["digests", "full"] = "digests"
+    servers: Mapping[str, Any] = field(default_factory=_nothing)
+    examples: tuple[Example, ...] = ()
+    digest: str = ""
+    files: tuple[str, ...] = ()
+    folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
+
+    @property
+    def ceiling(self) -> CapabilitySet:
+        """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
+        return meet_layers(self.layers)
+
+    def declare(self, specs: Iterable[ToolSpec]) -> "Manifest":
+        """The same manifest, knowing these tools too."""
+        return replace(self, tools=MappingProxyType({**self.tools, **{spec.name: spec for spec in specs}}))
+
+    def expand(self, workdir: str, home: str) -> "Manifest":
+        """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays."""
+        tools = {name: replace(spec, needs=spec.needs.expand(workdir, home)) for name, spec in self.tools.items()}
+        layers = tuple(layer.expand(workdir, home) for layer in self.layers)
+        return replace(self, layers=layers, tools=MappingProxyType(tools))
+
+    def meet(self, other: "Manifest") -> "Manifest":
+        """What both allow; the other is a personality, this one gives the agent its name."""
+        both = sorted(self.seats.keys() & other.seats.keys())
+        tighter = min(self, other, key=lambda one: CLASSES.index(one.max_effect))
+        return replace(
+            self,
+            personality=other.personality or self.personality,
+            layers=self.layers + other.layers,
+            seats=MappingProxyType({tool: self.seats[tool] + other.seats[tool] for tool in both}),
+            tools=MappingProxyType({**other.tools, **self.tools}),
+            sources=MappingProxyType({**other.sources, **self.sources}),
+            max_effect=tighter.max_effect,
+            max_effect_origin=tighter.max_effect_origin,
+            private=self.private + other.private,
+            native=self.native & other.native,
+            connectors=replace(
+                self.connectors,
+                profile=tuple(
+                    rule
+                    for rule in self.connectors.profile
+                    if any(rule.name == theirs.name for theirs in other.connectors.profile)
+                ),
+            ),
+            approvals=Approvals(
+                min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
+                min(self.approvals.expires_seconds, other.approvals.expires_seconds),
+                max(self.approvals.quorum, other.approvals.quorum),
+                self.approvals.keys or other.approvals.keys,
+            ),
+            budget=Budget(
+                least(self.budget.max_calls_per_session, other.budget.max_calls_per_session),
+                least(self.budget.max_cost_usd, other.budget.max_cost_usd),
+                least(self.budget.max_cost_usd_per_day, other.budget.max_cost_usd_per_day),
+            ),
+            limits=least_limits(self.limits, other.limits),
+            allow_degraded=self.allow_degraded and other.allow_degraded,
+            record="full" if "full" == self.record == other.record else "digests",
+            examples=self.examples + other.examples,
+            files=self.files + other.files,
+        )
+
+
+def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:
+    """What every layer allows; with no layer at all, nothing."""
+    ceiling: CapabilitySet | None = None
+    for layer in layers:
+        ceiling = layer.allowed if ceiling is None else ceiling & layer.allowed
+    return ceiling if ceiling is not None else CapabilitySet()
+
+
+def least(one: Number | None, two: Number | None) -> Number | None:
+    """The smaller of two limits, where None is no limit."""
+    return one if two is None else two if one is None else min(one, two)
+
+
+def least_limits(one: Mapping[str, int], two: Mapping[str, int]) -> Mapping[str, int]:
+    """The tighter of two sets of limits, key by key."""
+    return MappingProxyType({**one, **two, **{key: min(one[key], two[key]) for key in one.keys() & two.keys()}})

@@ -1,0 +1,86 @@
+"""One tree of refusals.
+
+    LicetError
+    ├── ManifestError          a policy file is wrong: every problem, with file, line and column
+    ├── RegistrationRefused    tools ask for more than the manifest gives: every misfit
+    └── Refused                a call, or a use inside one, is not permitted: a code, and why
+
+`Malformed` (a rule) and `InvalidUse` (a request) are raised by the pure core and are `ValueError`s.
+"""
+
+from collections.abc import Iterable
+
+from licet.core.decision import Ask, Deny, Reason
+from licet.core.explain import explain
+from licet.core.origin import Problem
+from licet.core.scope import Malformed, visible
+from licet.core.use import InvalidUse, Use
+from licet.core.validate import Misfit
+
+__all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused", "refused"]
+
+
+class LicetError(Exception):
+    """Anything that licet refuses or cannot do."""
+
+
+class ManifestError(LicetError):
+    """A policy file cannot be used; `problems` has all of them."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class RegistrationRefused(LicetError):
+    """Tools ask for more than the manifest gives; `misfits` has every case."""
+
+    def __init__(self, misfits: Iterable[Misfit]) -> None:
+        self.misfits = tuple(misfits)
+        super().__init__("\n".join(map(str, self.misfits)))
+
+
+class Refused(LicetError):
+    """A call or a use is not permitted. The text is one line and safe for the model; `explain()` is for the operator."""
+
+    def __init__(self, decision: Deny | Ask) -> None:
+        self.decision = decision
+        self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
+        self.use = decision.use
+        super().__init__(f"{self.code}: {_sentence(self.code, decision)}")
+
+    def explain(self) -> str:
+        """Why, in full: what was asked, what decided and where it is written, what would allow it."""
+        return explain(self.decision)
+
+
+def refused(decision: Deny | Ask) -> Refused:
+    """The refusal that a decision is."""
+    return Refused(decision)
+
+
+def _sentence(code: Reason, decision: Deny | Ask) -> str:
+    """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
+    use, tool = decision.use, visible(decision.request.tool)
+    if use is None:
+        return f"{tool} may not be called"
+    target = visible(use.target)
+    match code:
+        case "HOST_NOT_ALLOWED":
+            return f"{target} is not in the declared allowedHosts"
+        case "SECRET_NOT_DECLARED":
+            return f"{target} is not in the tool's declared secrets"
+        case "PATH_NOT_REACHABLE":
+            return f"{use.action} not permitted for {target}"
+        case "BINARY_NOT_ALLOWED":
+            return f"{target} is not in the declared allowedBinaries"
+        case "ENV_NOT_ALLOWED":
+            return f"{target} is not in the tool's declared env"
+        case "STORAGE_NOT_DECLARED":
+            return f"{target} is not in the tool's declared storage"
+        case _:
+            return f"{visible(_asked(use))} is not permitted to {tool}"
+
+
+def _asked(use: Use) -> str:
+    return f"{use.domain} {use.method or use.action} {use.target}"
