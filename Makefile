@@ -53,7 +53,7 @@ bench: ## licet against its floor and its peers, as ratios
 
 docs: ## the documentation, in site/
 	@$(ENVIRONMENT) .venv-docs requirements-docs.lock --without-licet
-	@.venv-docs/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 	@echo "· site/index.html"
 
 wheel: .venv ## the distribution files, in dist/

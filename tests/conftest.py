@@ -4,14 +4,13 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# No deadlines: a slow machine is not a failure.
-settings.register_profile("short", max_examples=60, derandomize=True, database=None, deadline=None)
+# A slow machine is not a failure: no deadlines, and no complaint about slow or wasteful data.
+PATIENT = (HealthCheck.too_slow, HealthCheck.filter_too_much)
+
 settings.register_profile(
-    "long",
-    max_examples=2000,
-    database=None,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "short", max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=PATIENT
+)
+settings.register_profile(
+    "long", max_examples=3000, database=None, deadline=None, print_blob=True, suppress_health_check=PATIENT
 )
 settings.load_profile("long" if os.environ.get("LICET_LONG") == "1" else "short")
