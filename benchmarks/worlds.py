@@ -7,6 +7,7 @@ no code with licet, the floors or the peers. Everything is generated from a fixe
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 __all__ = ["REQUESTS", "World", "host_in", "host_world", "path_in", "path_world", "urls_for"]
 
@@ -28,7 +29,7 @@ class World:
         return len(self.allow) + len(self.deny)
 
 
-def host_world(size: int) -> World:
+def host_world(size: int, count: int = REQUESTS) -> World:
     """Hosts in tens: four exact, three `*.` patterns, an exact and a `*.` deny inside them, an allow inside a deny."""
     allow, deny = [], []
     for ten in range(size // 10):
@@ -58,10 +59,10 @@ def host_world(size: int) -> World:
         ]
         return allowed, denied
 
-    return _world("host", allow, deny, requests, size // 10, host_in)
+    return _world("host", allow, deny, requests, size // 10, count, host_in)
 
 
-def path_world(size: int) -> World:
+def path_world(size: int, count: int = REQUESTS) -> World:
     """Paths in tens: seven allowed subtrees, a denied file and a denied subtree inside them, an allow inside a deny."""
     allow, deny = [], []
     for ten in range(size // 10):
@@ -90,19 +91,17 @@ def path_world(size: int) -> World:
         ]
         return allowed, denied
 
-    return _world("path", allow, deny, requests, size // 10, path_in)
+    return _world("path", allow, deny, requests, size // 10, count, path_in)
 
 
-def urls_for(world: World, copies: int) -> tuple[list[str], list[bool]]:
-    """Raw URLs for a host world, no two alike, a few of them in spellings that need canonicalising."""
-    urls, expected = [], []
-    for copy in range(copies):
-        for i, (host, verdict) in enumerate(zip(world.requests, world.expected, strict=True)):
-            spelled = host.title() if i % 8 == 0 else f"{host}." if i % 8 == 1 else host
-            port = ":443" if i % 8 == 2 else ""
-            urls.append(f"https://{spelled}{port}/v1/items/{copy}-{i}?limit=20&after=x")
-            expected.append(verdict)
-    return urls, expected
+def urls_for(world: World) -> list[str]:
+    """A raw URL for each request of a host world, a few of them in spellings that need canonicalising."""
+    urls = []
+    for i, host in enumerate(world.requests):
+        spelled = host.title() if i % 8 == 0 else f"{host}." if i % 8 == 1 else host
+        port = ":443" if i % 8 == 2 else ""
+        urls.append(f"https://{spelled}{port}/v1/items/{i}?limit=20&after=x")
+    return urls
 
 
 def _world(
@@ -111,15 +110,18 @@ def _world(
     deny: list[str],
     requests: Callable[[int], tuple[list[str], list[str]]],
     tens: int,
+    count: int,
     reading: Callable[[str, Sequence[str]], bool],
 ) -> World:
     chosen = random.Random(7)
     allowed: list[str] = []
     denied: list[str] = []
-    while len(allowed) + len(denied) < REQUESTS:
-        yes, no = requests(chosen.randrange(tens))
+    for ten in cycle(chosen.sample(range(tens), tens)):  # no request twice before every one was made once
+        yes, no = requests(ten)
         allowed += yes
         denied += no
+        if len(allowed) + len(denied) >= count:
+            break
     asked = [(request, True) for request in allowed] + [(request, False) for request in denied]
     chosen.shuffle(asked)  # in random order, so that no branch is predictable
     for request, verdict in asked:
