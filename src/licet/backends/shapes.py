@@ -1,0 +1,261 @@
+"""A vocabulary for what a policy file may hold. Each shape checks a node and writes its own JSON Schema, side by side,
+so that what an editor accepts and what a loader accepts cannot drift apart. What keys mean is not known here.
+
+Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Money`, and the size of `Free`.
+"""
+
+from collections.abc import Mapping as ReadOnly
+from dataclasses import dataclass, replace
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any
+
+from licet.backends.shape_leaves import Flag, Free, Money, OneOf, Text, Whole
+from licet.backends.shape_parts import Located, Problems, Shape, Value, alternatives, described, misfit, nearest
+from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
+from licet.backends.yaml_text import shown
+from licet.core.origin import Origin, Problem
+
+__all__ = [
+    "Either",
+    "Field",
+    "Flag",
+    "Free",
+    "Keyed",
+    "Listed",
+    "Located",
+    "Money",
+    "OneOf",
+    "Record",
+    "Shape",
+    "Text",
+    "Value",
+    "Whole",
+    "check",
+    "json_schema",
+]
+
+
+def check(shape: Shape, node: Node, problems: Problems) -> Value | None:
+    """Check a node: add every problem to the list and return what is sound, to be trusted whole if none was added.
+
+    The values inside: `Text` str or what its `parse` returned, `OneOf` str, `Whole` int, `Money` Decimal, `Flag` bool,
+    `Listed` a tuple of values, `Keyed` and `Record` a read-only mapping from key to value, `Free` plain data.
+    """
+    return shape.read(node, problems)
+
+
+def json_schema(shape: Shape, title: str, description: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a file, for editors."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
+    return head | {key: value for key, value in shape.schema().items() if key != "description"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of one shape, each entry once unless `unique` is false; its value is a tuple of values."""
+
+    shape: Shape
+    unique: bool = True
+    least: int = 0
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a list ({self.shape.expected} in each entry)"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Sequence)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Sequence):
+            return misfit(self, node, problems)
+        if len(node.items) < self.least:
+            problems.append(Problem(node.origin, f"{len(node.items)} entries", f"at least {self.least}"))
+        read = self.shape.read
+        values = [value for item in node.items if (value := read(item, problems)) is not None]
+        if self.unique:
+            _each_once(values, problems)
+        return Located(tuple(values), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        demands: dict[str, Any] = {"type": "array", "items": self.shape.schema()}
+        if self.unique:
+            demands["uniqueItems"] = True
+        if self.least:
+            demands["minItems"] = self.least
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A mapping whose keys are names of the author's choosing; its value maps parsed keys to values."""
+
+    key: Text
+    shape: Shape
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a mapping ({self.key.expected} as each key)"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Mapping)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Mapping):
+            return misfit(self, node, problems)
+        values: dict[Any, Value] = {}
+        for text, (origin, child) in node.entries.items():
+            key = self.key.read(Scalar(text, text, True, origin), problems)
+            value = self.shape.read(child, problems)
+            if key is None or value is None:
+                continue
+            if key.value in values:
+                first = values[key.value]
+                problems.append(_again(Located(text, origin), first.key_origin or first.origin))
+            else:
+                values[key.value] = replace(value, key_origin=origin)
+        return Located(MappingProxyType(values), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        demands = {
+            "type": "object",
+            "propertyNames": self.key.schema(),
+            "additionalProperties": self.shape.schema(),
+        }
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a record holds under one key; `aliases` are other spellings of the key, and only one may be given."""
+
+    shape: Shape
+    required: bool = False
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        return self.shape.schema() | ({"description": self.description} if self.description else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A mapping with known keys; its value maps those that were given, by their first spelling, to values."""
+
+    fields: ReadOnly[str, Field]
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a mapping with {alternatives(map(shown, self.fields))}"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Mapping)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Mapping):
+            return misfit(self, node, problems)
+        spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
+        given: dict[str, str] = {}
+        values: dict[str, Value] = {}
+        for text, (origin, child) in node.entries.items():
+            name = spellings.get(text)
+            if name is None:
+                # The first spelling last: where two fold to the same, it is the one to suggest.
+                hint = nearest(text, (*spellings, *self.fields), problems)
+                problems.append(Problem(origin, f"the key {shown(text)}", alternatives(map(shown, self.fields)), hint))
+            elif name in given:
+                found = f"the key {shown(text)} beside {shown(given[name])}"
+                problems.append(Problem(origin, found, "one spelling of it", f"keep {shown(name)}"))
+            else:
+                given[name] = text
+                value = self.fields[name].shape.read(child, problems)
+                if value is not None:
+                    values[name] = replace(value, key_origin=origin)
+        for name, known_field in self.fields.items():
+            if known_field.required and name not in given:
+                expected = f"the key {shown(name)} ({known_field.shape.expected})"
+                problems.append(Problem(node.origin, "a mapping without it", expected))
+        return Located(MappingProxyType(values), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        choices: list[dict[str, Any]] = []
+        for name, known in self.fields.items():
+            properties[name] = known.schema()
+            also = {"deprecated": True, "description": f"another spelling of `{name}`"}
+            properties |= {alias: known.schema() | also for alias in known.aliases}
+            spellings = (name, *known.aliases)
+            if known.required and known.aliases:
+                choices.append({"oneOf": [{"required": [spelling]} for spelling in spellings]})
+            elif known.required:
+                required.append(name)
+            else:
+                choices += [{"not": {"required": list(pair)}} for pair in combinations(spellings, 2)]
+        demands: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        if required:
+            demands["required"] = required
+        if choices:
+            demands["allOf"] = choices
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Either:
+    """One of several shapes of different kinds (a list or a mapping, a list or a word), chosen by the kind of node."""
+
+    shapes: tuple[Shape, ...]
+    description: str
+
+    def __init__(self, *shapes: Shape, description: str = "") -> None:
+        object.__setattr__(self, "shapes", shapes)
+        object.__setattr__(self, "description", description)
+
+    @property
+    def expected(self) -> str:
+        return alternatives(shape.expected for shape in self.shapes)
+
+    def fits(self, node: Node) -> bool:
+        return any(shape.fits(node) for shape in self.shapes)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        for shape in self.shapes:
+            if shape.fits(node):
+                return shape.read(node, problems)
+        return misfit(self, node, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return described({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)
+
+
+def _each_once(values: list[Value], problems: Problems) -> None:
+    seen: dict[Any, Value] = {}
+    for value in values:
+        first = seen.setdefault(_identity(value), value)
+        if first is not value:
+            problems.append(_again(value, first.origin))
+
+
+def _again(value: Value, first: Origin) -> Problem:
+    what = shown(value.value) if isinstance(value.value, str) else "the same entry"
+    return Problem(value.origin, f"{what} a second time", "each entry once", f"it first stands at {first.full}")
+
+
+def _identity(value: Any) -> Any:
+    """What two entries have in common when they say the same; `true` and `1` do not."""
+    match value:
+        case str():
+            return value
+        case Located():
+            return _identity(value.value)
+        case bool():
+            return bool, value
+        case ReadOnly():
+            return frozenset((key, _identity(child)) for key, child in value.items())
+        case list() | tuple():
+            return tuple(map(_identity, value))
+        case _:
+            return value
