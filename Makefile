@@ -14,7 +14,7 @@ ENVIRONMENT := scripts/python scripts/environment.py
 help: ## this list
 	@echo "licet: tools declare, a manifest allows, a call holds the overlap"
 	@echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
 demo: .venv ## check, explain, surface and diff on a small agent
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh

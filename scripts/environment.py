@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -56,9 +55,12 @@ def main() -> None:
 
 
 def _fill(target: Path, lock: str, source_lock: str | None) -> None:
-    if importlib.util.find_spec("ensurepip") is None:
+    try:
+        import ensurepip  # noqa: F401
+        import venv  # noqa: F401
+    except ImportError as missing:
         sys.exit(
-            f"{sys.executable} cannot make virtual environments: its `ensurepip` module is missing\n"
+            f"{sys.executable} cannot make virtual environments: its module `{missing.name}` is missing\n"
             "install it (Debian, Ubuntu: `apt install python3-venv`), or use another: make PYTHON=/path/to/python3 ..."
         )
     (target / RECORD).unlink(missing_ok=True)
@@ -111,4 +113,7 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the next make starts over")
