@@ -234,7 +234,8 @@ class Either:
 def _each_once(values: list[Value], problems: Problems) -> None:
     seen: dict[Any, Value] = {}
     for value in values:
-        first = seen.setdefault(_identity(value), value)
+        said = value.value
+        first = seen.setdefault(said if type(said) is str else _identity(said), value)
         if first is not value:
             problems.append(_again(value, first.origin))
 
@@ -247,8 +248,6 @@ def _again(value: Value, first: Origin) -> Problem:
 def _identity(value: Any) -> Any:
     """What two entries have in common when they say the same; `true` and `1` do not."""
     match value:
-        case str():
-            return value
         case Located():
             return _identity(value.value)
         case bool():

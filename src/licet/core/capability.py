@@ -3,7 +3,7 @@
 from typing import Any, NoReturn
 
 from licet.core.domain import DOMAINS, parse_rule
-from licet.core.scope import TOP
+from licet.core.scope import TOP, host_key
 
 
 class _CapabilityParts:
@@ -129,3 +129,10 @@ def meet_boxes(domain: str, one: Box, two: Box) -> Box | None:
     else:
         return None
     return narrower, port if other_port is None else other_port
+
+
+def destination(text: str) -> Capability:
+    """The rule for every request to a host, written as in `destinations`: a host pattern, perhaps with a port."""
+    if "@" in text or "://" in text:
+        host_key(text)  # says what is wrong with a URL where a host belongs
+    return Capability(f"network:*:*@{text}")

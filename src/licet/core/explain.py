@@ -14,7 +14,9 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
     match decision:
         case Allow():
             asked = decision.request.uses
-            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in asked] or [f"allowed: `{tool}` may be called"]
+            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in asked] or [
+                f"allowed: `{tool}` may be called"
+            ]
             lines += [_line("because", ground) for ground in decision.rules]
         case Ask():
             lines = [f"asks: `{tool}` may {_what(decision.use)} once a person agrees"]

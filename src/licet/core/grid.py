@@ -122,8 +122,10 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
     for key, port, atoms in boxes(allows):
         chain = ancestors(key)
         covered, denied = covering(their_allows, chain, port), covering(their_denies, chain, port)
-        if beyond := atoms & (~covered | denied):
+        if beyond := atoms & ~covered & ~denied:
             yield (key, port), beyond, True
+        if atoms & denied:
+            yield (key, port), atoms & denied, False
         if port is None and their_denies:
             for above in chain:
                 for other, mask in their_denies.get(above, {}).items():

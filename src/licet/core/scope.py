@@ -130,11 +130,14 @@ def _bracketed(text: str) -> bool:
 def _refuse_host(text: str) -> NoReturn:
     hint = ""
     if "://" in text:
-        hint = "only the host belongs here, without scheme and path"
+        try:
+            hint = f"did you mean `{checked_host(can_ada.parse(text).hostname, '')}`?"
+        except ValueError:
+            hint = "only the host belongs here, without scheme and path"
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
-        hint = "only the host belongs here, without a path"
+        hint = f"did you mean `{text.partition('/')[0]}`?"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)

@@ -1,0 +1,52 @@
+"""The composition root: the only place that picks backends and looks at this machine's directories."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from licet.backends.manifest_yaml import Policy, read_policy
+from licet.backends.source import find_tool
+from licet.core.manifest import Manifest
+from licet.core.origin import Problem
+from licet.core.tool import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The directories that `${workdir}` and `~` stand for."""
+
+    workdir: str
+    home: str
+
+    @classmethod
+    def here(cls, workdir: str | Path | None = None) -> "Places":
+        """The current directory, or another one, and the home of this user."""
+        return cls(str(Path(workdir or Path.cwd()).absolute()), str(Path.home()))
+
+
+def review(
+    path: str | Path,
+    workspace: str | Path | None = None,
+    personality: str | Path | None = None,
+    places: Places | None = None,
+) -> Policy:
+    """A policy as a reviewer sees it: declarations read from source, never imported, and directories filled in."""
+    policy = read_policy(path, workspace, personality)
+    if policy.manifest is None:
+        return policy
+    manifest, problems = _declared(policy.manifest)
+    places = places or Places.here()
+    return Policy(policy.kind, manifest.expand(places.workdir, places.home), (*policy.problems, *problems))
+
+
+def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
+    """The manifest with every `from:` resolved below the directories of its files."""
+    roots = list(dict.fromkeys(Path(file).absolute().parent for file in manifest.files))
+    specs: list[ToolSpec] = []
+    problems: list[Problem] = []
+    for name, (reference, origin) in manifest.sources.items():
+        found = find_tool(reference, roots, name=name, origin=origin)
+        if isinstance(found, ToolSpec):
+            specs.append(found)
+        else:
+            problems.append(found)
+    return manifest.declare(specs), problems

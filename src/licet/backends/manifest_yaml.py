@@ -1,0 +1,158 @@
+"""Loading policy files: a workspace, a manifest, a personality, in YAML or JSON, checked whole before anything is used.
+
+Every problem of a run is reported at once. What the keys mean is in `manifest_reader`, what they may hold in
+`manifest_shapes`.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from licet.backends.manifest_reader import read_manifest, read_personality
+from licet.backends.manifest_shapes import SHAPES
+from licet.backends.public_suffix import suffix_problems
+from licet.backends.shapes import Located, check
+from licet.backends.yaml_nodes import Mapping, Node, read_nodes
+from licet.backends.yaml_text import MOST_BYTES
+from licet.core.document import manifest_digest
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.capability import capability
+from licet.core.domain import DOMAINS
+from licet.core.origin import Origin, Problem
+from licet.errors import ManifestError
+
+WORKSPACE_FILE = "licet.yaml"
+LOCK_FILE = "licet.lock"
+Kind = Literal["workspace", "manifest", "personality"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a policy file holds: its kind, every problem in order, and the manifest if there is one and it is sound."""
+
+    kind: Kind
+    manifest: Manifest | None
+    problems: tuple[Problem, ...]
+
+    def __post_init__(self) -> None:
+        placed = sorted(set(self.problems), key=lambda one: (one.origin.file, one.origin.line, one.origin.column))
+        object.__setattr__(self, "problems", tuple(placed))
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong; warnings are not wrong."""
+        return all(problem.severity == "warning" for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    kind: Kind
+    content: Located[Any] | None
+
+
+def load_manifest(
+    path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
+) -> Manifest:
+    """Load an agent's manifest with the `licet.yaml` beside it, or raise `ManifestError` with every problem."""
+    policy = read_policy(path, workspace, personality)
+    if not policy.sound or policy.manifest is None:
+        raise ManifestError(problem for problem in policy.problems if problem.severity == "error")
+    return policy.manifest
+
+
+def read_policy(path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None) -> Policy:
+    """Read a policy file of any kind and everything it refers to; problems are returned, not raised."""
+    problems: list[Problem] = []
+    file = _read(Path(path), problems)
+    if file.kind == "workspace":
+        if workspace is not None or personality is not None:
+            problems.append(_wrong_kind(file, "a manifest or a personality"))
+        problems += suffix_problems(file.content)
+        return Policy("workspace", None, tuple(problems))
+    shared = _workspace(file, workspace, problems)
+    files = [one for one in (file, shared) if one is not None]
+    manifest = _manifest(file, shared, problems)
+    if personality is not None:
+        second = _read(Path(personality), problems)
+        if second.kind != "personality":
+            problems.append(_wrong_kind(second, "a personality"))
+        elif second.content is not None:
+            files.append(second)
+            other = read_personality(second.content, None if shared is None else shared.content, problems)
+            manifest = manifest.meet(other) if manifest is not None else None
+    for one in {one.path: one for one in files}.values():
+        problems += suffix_problems(one.content)
+    if manifest is None or any(problem.severity == "error" for problem in problems):
+        return Policy(file.kind, None, tuple(problems))
+    manifest = replace(manifest, digest=manifest_digest(manifest), files=tuple(str(one.path) for one in files))
+    return Policy(file.kind, _protected(manifest, files), tuple(problems))
+
+
+def _manifest(file: _File, shared: _File | None, problems: list[Problem]) -> Manifest | None:
+    if file.content is None or (shared is not None and shared.content is None):
+        return None
+    read = read_personality if file.kind == "personality" else read_manifest
+    return read(file.content, None if shared is None else shared.content, problems)
+
+
+def _workspace(file: _File, given: str | Path | None, problems: list[Problem]) -> _File | None:
+    """The workspace that was named, or the one beside the file; never one from a parent directory."""
+    if given is None:
+        beside = file.path.parent / WORKSPACE_FILE
+        if file.path.name == WORKSPACE_FILE or not beside.exists():
+            return file if file.kind == "manifest" else None
+        given = beside
+    shared = _read(Path(given), problems)
+    if shared.kind == "personality":
+        problems.append(_wrong_kind(shared, "a workspace"))
+    own = [key for key in SHAPES["workspace"].fields if file.content is not None and key in file.content.value]
+    if file.kind == "manifest" and own:
+        origin = file.content.value[own[0]].key_origin  # type: ignore[union-attr]
+        expected = f"workspace keys in one file, here or in {shared.path.name}"
+        problems.append(Problem(origin, f"the workspace key `{own[0]}` beside a workspace file", expected))
+    return shared
+
+
+def _read(path: Path, problems: list[Problem]) -> _File:
+    origin = Origin(str(path), 1, 1)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        problems.append(Problem(origin, error.strerror or "an unreadable file", "a policy file that can be read"))
+        return _File(path, "manifest", None)
+    node, found = read_nodes(data, str(path))
+    problems += found
+    kind = _kind(node)
+    if node is None:
+        return _File(path, kind, None)
+    return _File(path, kind, check(SHAPES[kind], node, problems))
+
+
+def _kind(node: Node | None) -> Kind:
+    keys = node.entries.keys() if isinstance(node, Mapping) else set()
+    if keys & {"id", "toolset", "safety"}:
+        return "personality"
+    if keys & {"agent", "capabilities"} or not keys & SHAPES["workspace"].fields.keys():
+        return "manifest"
+    return "workspace"
+
+
+def _wrong_kind(file: _File, expected: str) -> Problem:
+    return Problem(Origin(str(file.path), 1, 1), f"a {file.kind}", expected)
+
+
+def _protected(manifest: Manifest, files: list[_File]) -> Manifest:
+    """The manifest with its own files, and the lock beside them, never writable from any grant."""
+    change = DOMAINS["fs"].actions["write"], DOMAINS["fs"].actions["delete"]
+    places = sorted(
+        {str(spot) for one in files for spot in (one.path.absolute(), one.path.absolute().parent / LOCK_FILE)}
+    )
+    rules = tuple(
+        Rule(capability("fs", atoms, place, None), manifest.origin, "policy files are never writable")
+        for place in places
+        for atoms in change
+    )
+    layer = Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
+    return replace(manifest, layers=(*manifest.layers, layer))

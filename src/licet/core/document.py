@@ -1,0 +1,95 @@
+"""The meaning of a manifest as plain data: equal for every spelling of the same policy, and what its digest is over."""
+
+from typing import Any
+
+from licet.core.canonical import digest, plain
+from licet.core.connector import ConnectorRule
+from licet.core.manifest import Layer, Manifest, Seat
+from licet.core.network import TCP
+from licet.core.tool import ToolSpec
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """The content address of what a manifest means, with every workspace part it uses."""
+    return digest(document(manifest))
+
+
+def document(manifest: Manifest) -> dict[str, Any]:
+    """Everything that a manifest says, without file names, order, comments and spelling."""
+    connectors = manifest.connectors
+    used = manifest.seats.keys()
+    said: dict[str, Any] = plain(
+        {
+            "format": 1,
+            "agent": manifest.agent,
+            "version": manifest.version,
+            "app": manifest.app,
+            "personality": manifest.personality,
+            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "policy files"],
+            "tools": {tool: [_seat(seat) for seat in seats] for tool, seats in manifest.seats.items()},
+            "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
+            "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
+            "max_side_effect_class": manifest.max_effect,
+            "private": [sorted(set(ranges)) for ranges in manifest.private],
+            "native": manifest.native,
+            "connectors": {
+                "tenant": _lines(connectors.tenant),
+                "app": None if connectors.app is None else _lines(connectors.app),
+                "app_deny": _lines(connectors.app_deny),
+                "profile": _lines(connectors.profile),
+            },
+            "approvals": {
+                "write": manifest.approvals.write,
+                "expires_seconds": manifest.approvals.expires_seconds,
+                "quorum": manifest.approvals.quorum,
+                "keys": sorted(set(manifest.approvals.keys)),
+            },
+            "budget": {
+                "max_calls_per_session": manifest.budget.max_calls_per_session,
+                "max_cost_usd": manifest.budget.max_cost_usd,
+                "max_cost_usd_per_day": manifest.budget.max_cost_usd_per_day,
+            },
+            "limits": manifest.limits,
+            "allow_degraded": manifest.allow_degraded,
+            "record": manifest.record,
+            "servers": manifest.servers,
+            "examples": sorted([example.tool, example.use, example.matches] for example in manifest.examples),
+        }
+    )
+    return said
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "allow": [str(rule) for rule in layer.allowed.allow],
+        "deny": [str(rule) for rule in layer.allowed.deny],
+        # At `write_limited` a rule that names `tcp` reaches further than `*` does, so it is part of the meaning.
+        "tcp": sorted({str(rule.capability) for rule in layer.allows if rule.capability.atoms == TCP}),
+    }
+
+
+def _seat(seat: Seat) -> dict[str, Any]:
+    return {
+        "bundle": seat.bundle,
+        "effects": sorted({effect for effect, _ in seat.effects}),
+        "levels": sorted({level for level, _ in seat.levels}),
+        "destinations": _layer(seat.layer) if seat.layer else None,
+        "args": seat.args,
+        "approval": seat.approval,
+        "max_calls": seat.max_calls,
+        "limits": seat.limits,
+    }
+
+
+def _spec(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "needs": [str(rule) for rule in spec.needs.allow],
+        "effect": spec.effect,
+        "sandbox": spec.sandbox,
+        "connector": str(spec.connector) if spec.connector else None,
+        "cost_usd": spec.cost_usd,
+    }
+
+
+def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:
+    return sorted({f"{rule.name} {rule.versions}".strip() for rule in rules})
