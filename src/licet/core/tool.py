@@ -1,8 +1,8 @@
 """What a tool declares, as plain data: its needs, effect class, level, connector and cost. No function, no source."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from licet.core.canonical import digest
@@ -23,8 +23,11 @@ class ToolSpec:
     connector: ConnectorRef | None = None
     cost_usd: Decimal | None = None
     description: str = ""
-    schema: Any = field(default_factory=lambda: MappingProxyType({}))
+    schema: Mapping[str, Any] | None = field(
+        default=None, hash=False, repr=False
+    )  # None: not known, only source was read
     origin: Origin | None = None
+    storage_ttl_seconds: int | None = None
 
     @property
     def digest(self) -> str:
@@ -39,6 +42,7 @@ class ToolSpec:
                 "connector": str(self.connector) if self.connector else None,
                 "cost_usd": self.cost_usd,
                 "schema": self.schema,
+                "storage_ttl_seconds": self.storage_ttl_seconds,
             }
         )
 

@@ -1,0 +1,253 @@
+"""From what a tool's author writes to what policy sees: `ToolCapabilities` to rules, and a whole declaration to a spec.
+
+Everything is checked here, once, for decorators and for files that are only read. Functions and files are not known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Context, Decimal
+from typing import Any, TypeVar
+
+from licet.core.canonical import money_text
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef
+from licet.core.domain import STORAGE_KINDS, nearest
+from licet.core.effects import CLASSES, LEVELS
+from licet.core.origin import Origin
+from licet.core.scope import Malformed
+from licet.core.scope import name as checked_name
+from licet.core.set import CapabilitySet, Rules
+from licet.core.tool import ToolSpec
+
+FROM_PERSONALITY = "from-personality"
+NEITHER = "give `capabilities=` or `needs=`; `capabilities={}` is a tool that touches nothing"
+
+_KEYS = {  # what each key holds; a key that holds nothing named is a list itself
+    "network": ("allowed_hosts",),
+    "secrets": (),
+    "storage": ("scope", "kind", "ttl_seconds_default"),
+    "fs_reach": ("read", "write"),
+    "process": ("allowed_binaries",),
+    "env": (),
+}
+_REQUIRED = {"network": "allowed_hosts", "storage": "scope", "process": "allowed_binaries"}
+_CAMEL_CASE = {
+    "allowedHosts": "allowed_hosts",
+    "allowedBinaries": "allowed_binaries",
+    "ttlSecondsDefault": "ttl_seconds_default",
+}
+_RULES = {  # what each entry of a list stands for; `write` means delete too, and the effect class decides on deletes
+    "network.allowed_hosts": ("network:*:*@",),  # `*@`, or a host called `get` would be a method
+    "secrets": ("secret:read:",),
+    "fs_reach.read": ("fs:read:",),
+    "fs_reach.write": ("fs:write:", "fs:delete:"),
+    "process.allowed_binaries": ("process:exec:",),
+    "env": ("env:read:",),
+}
+
+# The same bounds as for money in a manifest: a thousand such amounts add up exactly.
+_AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
+_LARGEST_AMOUNT = 10**9
+_FINEST = Decimal("1e-15")
+_LARGEST_TTL = 2**53 - 1  # the largest whole number that JSON carries everywhere
+
+_Word = TypeVar("_Word", bound=str)
+
+
+def needs_of(capabilities: Mapping[str, Any]) -> CapabilitySet:
+    """The rules that a `ToolCapabilities` mapping stands for, or `Malformed` with the nearest spelling."""
+    return _needs(normal_form(capabilities))
+
+
+def normal_form(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """A `ToolCapabilities` mapping in its first spelling: known keys, right types, lists as tuples."""
+    declared = _known(capabilities, tuple(_KEYS), "`capabilities`")
+    for key, value in declared.items():
+        if not _KEYS[key]:
+            declared[key] = _texts(value, key)
+            continue
+        part = declared[key] = _known(value, _KEYS[key], f"`{key}`")
+        required = _REQUIRED.get(key)
+        if required and required not in part:
+            raise Malformed(_shown(value), f"`{required}` in `{key}`")
+        if key == "storage":
+            _check_storage(part)
+            continue
+        for inner in part:
+            where = f"{key}.{inner}"
+            if key == "fs_reach" and isinstance(part[inner], str):
+                _word(part[inner], (FROM_PERSONALITY,), where, f"a list of paths or `{FROM_PERSONALITY}`")
+            else:
+                part[inner] = _texts(part[inner], where)
+    return declared
+
+
+def spec_of(
+    *,
+    name: str,
+    capabilities: Mapping[str, Any] | None = None,
+    needs: Rules | None = None,
+    effect: str | None = None,
+    sandbox: str | None = None,
+    connector: str | ConnectorRef | None = None,
+    cost_usd: Decimal | str | float | None = None,
+    description: str = "",
+    schema: Mapping[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> ToolSpec:
+    """A checked declaration: `Malformed` for a wrong value, `TypeError` if it says nothing or everything twice."""
+    if not isinstance(name, str):
+        raise Malformed(_shown(name), "text as `name`")
+    checked_name(name)
+    if capabilities is None and needs is None:
+        raise TypeError(f"`{name}` does not say what it touches: {NEITHER}")
+    if capabilities is not None and needs is not None:
+        raise TypeError(f"`{name}` says twice what it touches: keep one of `capabilities=` and `needs=`")
+    declared = {} if capabilities is None else normal_form(capabilities)
+    touched = _needs(declared) if needs is None else _rules_as_given(needs)
+    through = None if connector is None else _connector(connector)
+    if through is not None:
+        touched |= CapabilitySet((f"connector:use:{through.name}",))
+    if not isinstance(description, str):
+        raise Malformed(_shown(description), "text as `description`")
+    return ToolSpec(
+        name,
+        touched,
+        effect=None if effect is None else _word(effect, CLASSES, "effect"),
+        sandbox=None if sandbox is None else _word(sandbox, LEVELS, "sandbox"),
+        connector=through,
+        cost_usd=None if cost_usd is None else amount(cost_usd),
+        description=description,
+        schema=schema,
+        origin=origin,
+        storage_ttl_seconds=declared.get("storage", {}).get("ttl_seconds_default"),
+    )
+
+
+def summary(docstring: str) -> str:
+    """The first paragraph of a docstring whose indentation is gone, on one line."""
+    return " ".join(re.split(r"\n\s*\n", docstring.strip(), maxsplit=1)[0].split())
+
+
+def amount(value: Decimal | str | float) -> Decimal:
+    """An amount of money, exact: a float means the decimal it prints as, not the binary fraction it is."""
+    number = Decimal("NaN")
+    if isinstance(value, Decimal | int) and not isinstance(value, bool):
+        number = Decimal(value)
+    elif isinstance(value, float) or (isinstance(value, str) and _AMOUNT.fullmatch(value)):
+        number = Decimal(value if isinstance(value, str) else repr(value))
+    if number.is_finite() and 0 <= number <= _LARGEST_AMOUNT:
+        exact = number.quantize(_FINEST, context=Context(prec=28))
+        if exact == number:
+            return Decimal(money_text(exact.copy_abs()))
+    hint = 'write it as text, such as `"0.25"`' if isinstance(value, float) else ""
+    raise Malformed(_shown(value), f"an amount from 0 to {_LARGEST_AMOUNT}, to 15 decimals, as `cost_usd`", hint)
+
+
+def _needs(declared: dict[str, Any]) -> CapabilitySet:
+    rules: list[Capability] = []
+    for where, prefixes in _RULES.items():
+        outer, _, inner = where.partition(".")
+        entries = declared.get(outer, ())
+        if inner and entries:
+            entries = entries.get(inner, ())
+        for entry in ("*",) if entries == FROM_PERSONALITY else entries:
+            rules += [_rule(prefix, entry, where) for prefix in prefixes]
+    if "storage" in declared:
+        rules.append(Capability(f"storage:*:{declared['storage']['scope']}"))
+    return CapabilitySet(rules)
+
+
+def _rule(prefix: str, entry: str, where: str) -> Capability:
+    try:
+        if where == "network.allowed_hosts" and ("/" in entry or "@" in entry):
+            raise _not_a_host(entry)
+        return Capability(prefix + entry)
+    except Malformed as error:
+        hint = error.hint
+        if entry == FROM_PERSONALITY and where.startswith("fs_reach"):
+            hint = f"write `{FROM_PERSONALITY}` alone, not in a list"
+        raise Malformed(error.found, f"{error.expected}, in `{where}`", hint) from None
+
+
+def _not_a_host(entry: str) -> Malformed:
+    hint = "to allow only some methods or protocols, write rules with `needs=`"
+    if "/" in entry:
+        host = entry.partition("://")[2].partition("/")[0].rpartition("@")[2]
+        hint = f"only the host belongs here: `{host}`" if host else "only the host belongs here, without a path"
+    return Malformed(entry, "a host such as `api.example.com`, `*.example.com`, `api.example.com:8443` or `*`", hint)
+
+
+def _rules_as_given(needs: Rules) -> CapabilitySet:
+    if isinstance(needs, CapabilitySet):
+        if needs.deny:
+            raise Malformed(str(needs.deny[0]), "needs without denies", "a tool says what it touches; manifests deny")
+        return needs
+    if isinstance(needs, str | Mapping) or not isinstance(needs, Iterable):
+        hint = f"write `[{needs!r}]`" if isinstance(needs, str) else ""
+        raise Malformed(_shown(needs), "a list of rules such as `fs:read:/srv/data` as `needs`", hint)
+    rules = []
+    for rule in needs:
+        if not isinstance(rule, str | Capability):
+            raise Malformed(_shown(rule), "a rule such as `fs:read:/srv/data` in `needs`")
+        rules.append(rule)
+    return CapabilitySet(rules)
+
+
+def _connector(connector: str | ConnectorRef) -> ConnectorRef:
+    if isinstance(connector, ConnectorRef):
+        return connector
+    if not isinstance(connector, str):
+        raise Malformed(_shown(connector), "a connector such as `github` or `github@2.1`")
+    return ConnectorRef.parse(connector)
+
+
+def _check_storage(storage: dict[str, Any]) -> None:
+    _word(storage["scope"], STORAGE_KINDS, "storage.scope")
+    _word(storage.get("kind", "kv"), ("kv",), "storage.kind")
+    ttl = storage.get("ttl_seconds_default", 1)
+    if isinstance(ttl, bool) or not isinstance(ttl, int) or not 1 <= ttl <= _LARGEST_TTL:
+        raise Malformed(_shown(ttl), "a whole number of seconds, at least 1, as `storage.ttl_seconds_default`")
+
+
+def _known(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:
+    """The entries of a mapping by the first spelling of their keys."""
+    listed = ", ".join(f"`{key}`" for key in keys)
+    if not isinstance(value, Mapping):
+        raise Malformed(_shown(value), f"a mapping with {listed} as {where}")
+    known: dict[str, Any] = {}
+    for key, held in value.items():
+        first = _CAMEL_CASE.get(key, key)
+        if first not in keys:
+            raise Malformed(_shown(key), f"one of {listed} in {where}", _near(key, keys))
+        if first in known:
+            raise Malformed(_shown(key), f"one spelling of `{first}` in {where}", f"keep `{first}`")
+        known[first] = held
+    return known
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple | set | frozenset):
+        hint = f"write `[{value!r}]`" if isinstance(value, str) else ""
+        raise Malformed(_shown(value), f"a list as `{where}`", hint)
+    for entry in value:
+        if not isinstance(entry, str):
+            raise Malformed(_shown(entry), f"text in `{where}`")
+    return tuple(sorted(value) if isinstance(value, set | frozenset) else value)
+
+
+def _word(value: Any, words: tuple[_Word, ...], where: str, expected: str = "") -> _Word:
+    for word in words:
+        if value == word:
+            return word
+    listed = expected or ("one of " if words[1:] else "") + ", ".join(f"`{word}`" for word in words)
+    raise Malformed(_shown(value), f"{listed} as `{where}`", _near(value, words))
+
+
+def _near(word: Any, words: tuple[str, ...]) -> str:
+    return nearest(word[:64], words) if isinstance(word, str) else ""
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
