@@ -238,7 +238,7 @@ def tenuo_calls(asked: Sequence[Call]) -> Contestant:
         (call.tool, {name: value for name, value in call._asdict().items() if name != "tool"}) for call in asked
     ]
 
-    def answer(call: tuple[str, dict[str, str]]) -> str | None:
+    def answer(call: tuple[str, dict[str, str]]) -> Any:
         return check(call[0], call[1])
 
     return Contestant("tenuo", answer, prepared, lambda refusal: refusal is None)

@@ -206,18 +206,18 @@ def duration(nanoseconds: float) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """All rows as one aligned table; a repeated first column is left blank."""
-    head = ("", "against", "licet", "other", "ratio", "target", "")
-    lines: list[Sequence[str]] = [head]
+    """All rows as one aligned table; a repeated first column is left blank, a note stands behind its verdict."""
+    lines = [("", "against", "licet", "other", "ratio", "target", "")]
     previous = ""
     for row in rows:
         what, previous = ("" if row.what == previous else row.what), row.what
-        ratio = row.note if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 9.95 else f"{row.ratio:.0f}x"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 9.95 else f"{row.ratio:.0f}x"
         lines.append((what, row.against, row.licet, row.other, ratio, str(row.target or ""), row.verdict))
-    # A note may be long; it must not push the columns behind it to the right.
-    widths = [max(len(line[i]) for line in lines if i != 4 or len(line[i]) < 9) for i in range(len(head))]
-    aligned = ("<", "<", ">", ">", ">", "<", "<")
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = "<<>>><<"
     return "\n".join(
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, aligned, widths, strict=True)).rstrip()
-        for line in lines
+        (
+            "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)) + note
+        ).rstrip()
+        for line, note in zip(lines, ["", *(f"  {row.note}" for row in rows)], strict=True)
     )

@@ -4,11 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.harness import Effort, Row, at_most, spawn_race, versus_floor
+from benchmarks.harness import Effort, Row, VerdictError, at_most, spawn_race, versus_floor
 
 __all__ = ["measure"]
 
 IMPORT_TARGET, HELP_TARGET, CHECK_TARGET = at_most(1.5), at_most(10), at_most(18)
+BARE = "python -c pass"
 ROOT = Path(__file__).resolve().parent.parent
 
 # The child times its own import, so that starting Python is not part of it and cannot flatter the ratio.
@@ -29,13 +30,16 @@ def _imports(effort: Effort) -> list[Row]:
 def _commands(effort: Effort) -> list[Row]:
     licet = os.fspath(Path(sys.executable).with_name("licet"))
     manifests = [os.fspath(path) for path in sorted((ROOT / "examples").rglob("*.yaml"))]
-    commands = {
-        "bare": [sys.executable, "-c", "pass"],
-        "help": [licet, "--help"],
-        "check": [licet, "check", *manifests],
-    }
-    times = spawn_race(commands, effort)
-    return [
-        versus_floor("licet --help", "python -c pass", times["help"], times["bare"], HELP_TARGET),
-        versus_floor("licet check, the examples", "python -c pass", times["check"], times["bare"], CHECK_TARGET),
+    commands = [
+        ("licet --help", [licet, "--help"], HELP_TARGET),
+        ("licet check, the examples", [licet, "check", *manifests], CHECK_TARGET),
     ]
+    rows = []
+    for what, command, target in commands:
+        try:
+            times = spawn_race({BARE: [sys.executable, "-c", "pass"], what: command}, effort)
+        except (OSError, VerdictError) as wrong:
+            rows.append(Row(what, BARE, target=target, note=f"{wrong}".strip().rpartition("\n")[2]))
+        else:
+            rows.append(versus_floor(what, BARE, times[what], times[BARE], target))
+    return rows
