@@ -41,7 +41,7 @@ class RegistrationRefused(LicetError):
 
 
 class Refused(LicetError):
-    """A call or a use is not permitted. The text is one line and safe for the model; `explain()` is for the operator."""
+    """A call or a use is not permitted. Its text is one line, safe for the model; `explain()` is for the operator."""
 
     def __init__(self, decision: Deny | Ask) -> None:
         self.decision = decision

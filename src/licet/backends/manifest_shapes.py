@@ -1,4 +1,4 @@
-"""What a workspace, a manifest and a personality may hold, key by key; checking and `licet schema` both come from it."""
+"""What a workspace, a manifest and a personality may hold, key by key; checking and `licet schema` come from it."""
 
 import ipaddress
 from collections.abc import Callable

@@ -14,10 +14,10 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.shapes import Located, check
 from licet.backends.yaml_nodes import Mapping, Node, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
-from licet.core.document import manifest_digest
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
 from licet.core.capability import capability
+from licet.core.document import manifest_digest
 from licet.core.domain import DOMAINS
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
 from licet.errors import ManifestError
 

@@ -19,7 +19,7 @@ EMPTY: tuple[Grid, Grid] = ({}, {})
 def fold(tables: Tables) -> None:
     """Drop allows inside a deny of the same table, so that the nearest key that knows an atom decides it."""
     for name, table in tables.items():
-        if not any(bits >= ONE_ALLOW for bits in table.values()):
+        if max(table.values(), default=0) < ONE_ALLOW:
             continue
         ancestors = _domain(name).ancestors
         for key, bits in table.items():

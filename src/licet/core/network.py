@@ -18,8 +18,8 @@ METHODS = (*(method for methods in EFFECTS.values() for method in methods), "oth
 NEVER_METHODS = ("connect", "trace")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-HTTP = (1 << len(METHODS)) - 1
-HTTPS = HTTP << len(METHODS)
+HTTPS = (1 << len(METHODS)) - 1  # the lowest bits, since the most asked about: small numbers are the fastest
+HTTP = HTTPS << len(METHODS)
 TCP = 1 << 2 * len(METHODS)
 EVERYTHING = HTTP | HTTPS | TCP
 

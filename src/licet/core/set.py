@@ -54,34 +54,28 @@ class CapabilitySet(_SetParts):
 
     def has(self, x: Use | Capability | str) -> bool:
         """Whether a use, or every use of a capability, is allowed; text is read as a use."""
-        if type(x) is not Use:
+        try:
+            table = self._tables[x.slot]  # type: ignore[union-attr]
+        except AttributeError:
             return self.verdict(x) is True
         # The nearest key that knows the atom decides: allows inside a deny were dropped when the set was made.
-        bits = x.bits
-        table = self._tables[x.index]
-        allowed = False
-        for key in x.keys:
+        bits = x.bits  # type: ignore[union-attr]
+        for key in x.keys:  # type: ignore[union-attr]
             if key in table and (hit := table[key] & bits):
                 if hit >= ONE_ALLOW:
                     return False
-                allowed = True
-                break
-        if self._ports and x.port in self._ports:
-            table = self._ports[x.port]
-            for key in x.keys:
-                if key in table and (hit := table[key] & bits):
-                    return hit < ONE_ALLOW
-        return allowed
+                return not self._ports or self._at_port(x) is not False  # type: ignore[arg-type]
+        return bool(self._ports) and self._at_port(x) is True  # type: ignore[arg-type]
 
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny says no, None if nothing covers it."""
         if isinstance(x, Capability):
             return CapabilitySet((x,)) <= self or None
-        use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
+        use = x if isinstance(x, Use) else Use(x)
         if self.has(use):
             return True
         denied = use.kind.atom << DENY_SHIFT
-        tables = (self._tables[use.index], self._ports.get(use.port, {}))
+        tables = (self._tables[use.slot], self._ports.get(use.port, {}))
         return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
 
     @property
@@ -209,6 +203,15 @@ class CapabilitySet(_SetParts):
         raise TypeError("a CapabilitySet cannot be changed in place; write `a = a & b`")
 
     __iand__ = __ior__ = __isub__ = __ixor__ = __iadd__ = _refuse_change
+
+    def _at_port(self, use: Use) -> bool | None:
+        """What the rules that name this very port say."""
+        table = self._ports.get(use.port)
+        if table is not None:
+            for key in use.keys:
+                if hit := table.get(key, 0) & use.bits:
+                    return hit < ONE_ALLOW
+        return None
 
     def _named_tables(self) -> Iterator[tuple[str | int, dict[str, int]]]:
         yield from zip(DOMAINS, self._tables, strict=True)

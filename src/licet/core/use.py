@@ -23,7 +23,7 @@ from licet.core.scope import (
     visible,
 )
 
-DENY_SHIFT = 32  # in a table, the bits of denied atoms stand this far above those of allowed ones
+DENY_SHIFT = 17  # in a table, the bits of denied atoms stand this far above those of allowed ones; `network` has 17
 ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
 
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -43,21 +43,21 @@ class InvalidUse(ValueError):
 class Kind:
     """What all uses of one atom share: `fs` `read`, or `network` `https` `get`."""
 
-    __slots__ = ("action", "atom", "bits", "domain", "effect", "index", "method")
+    __slots__ = ("action", "atom", "bits", "domain", "effect", "method", "slot")
 
     def __init__(self, domain: str, action: str, method: str, atom: int, effect: str) -> None:
         self.domain, self.action, self.method, self.atom, self.effect = domain, action, method, atom, effect
         self.bits = atom | atom << DENY_SHIFT
-        self.index = tuple(DOMAINS).index(domain)
+        self.slot = tuple(DOMAINS).index(domain)
 
 
 class _UseParts:
     """The fields of a use while it is made; taking the class `Use` seals it. (Three times as fast as other ways.)"""
 
-    __slots__ = ("bits", "index", "keys", "kind", "port", "target")
+    __slots__ = ("bits", "keys", "kind", "port", "slot", "target")
 
     kind: Kind
-    index: int  # of the domain's table in a CapabilitySet
+    slot: int  # of the domain's table in a CapabilitySet
     bits: int
     keys: tuple[str, ...]
     target: str
@@ -142,7 +142,7 @@ _new = object.__new__
 def _use(kind: Kind, target: str, port: int | None, keys: tuple[str, ...]) -> Use:
     parts = _new(_UseParts)
     parts.kind = kind
-    parts.index = kind.index
+    parts.slot = kind.slot
     parts.bits = kind.bits
     parts.keys = keys
     parts.target = target
