@@ -98,6 +98,20 @@ def back_door_imports(source: str) -> Iterator[str]:
                 yield from (f"{node.lineno}: imports {name}" for name in inner if not name.startswith("licet.tools"))
 
 
+def third_parties(source: str) -> Iterator[str]:
+    """Name the packages that a module imports and that are neither licet's nor the standard library's."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                imported = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                imported = [module]
+            case _:
+                continue
+        tops = [name.partition(".")[0] for name in imported]
+        yield from (f"{node.lineno}: imports {top}" for top in tops if top not in {"licet", *sys.stdlib_module_names})
+
+
 def oversize(source: str) -> Iterator[str]:
     """Say when a module is too long to be read in one sitting; 300 lines is the aim."""
     lines = len(source.splitlines())
@@ -194,6 +208,15 @@ def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do(path: Pat
         assert list(front_door_imports(source)) == []
 
 
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_third_parties_are_spoken_to_at_the_edges_alone(path: Path) -> None:
+    layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if layer in ("__init__", "assemble", "guard", "declare", "errors"):
+        found = [line.partition(" imports ")[2] for line in third_parties(path.read_text(encoding="utf-8"))]
+        # Argument schemas come from type hints, and pydantic is what reads those.
+        assert set(found) <= ({"pydantic"} if layer == "declare" else set())
+
+
 def test_the_public_names_are_exactly_those_listed() -> None:
     assert list(front_door_problems(licet)) == []
 
@@ -227,6 +250,8 @@ def test_importing_licet_loads_nothing_heavy() -> None:
         (back_door_imports, "from licet.core.set import CapabilitySet", "1: imports from licet.core.set"),
         (back_door_imports, "from licet import core", "1: imports from licet"),
         (back_door_imports, "import licet.guard", "1: imports licet.guard"),
+        (third_parties, "import yaml.nodes", "1: imports yaml"),
+        (third_parties, "def f():\n    from httpx2 import get", "2: imports httpx2"),
         (oversize, "x = 1\n" * 401, "401 lines: two ideas would read better apart"),
         (missing_opening, "x = 1", "no opening docstring"),
         (missing_opening, '"""' + "word\n" * 6 + '"""', "the opening docstring's first paragraph is over five lines"),
@@ -252,6 +277,7 @@ def test_each_check_sees_what_it_is_for(check: Check, sample: str, complaint: st
         (impurities, "from packaging.version import Version\nfrom packaging import specifiers"),
         (front_door_imports, "from licet import core\nfrom licet.core.set import CapabilitySet"),
         (back_door_imports, "from licet import Context, tool\nimport licet\nfrom licet.tools import http"),
+        (third_parties, "import json, licet.core\nfrom os import path\nfrom licet.core import set\nfrom . import x"),
         (oversize, "x = 1\n" * 400),
         (missing_opening, '"""What it is for."""'),
         (missing_sentences, 'def f():\n    """May it?"""\ndef _g(): ...\nclass _C: ...'),

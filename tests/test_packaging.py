@@ -99,7 +99,7 @@ def test_the_wheel_holds_the_package_its_types_marker_and_its_licence_alone(inst
         names = set(archive.namelist())
     assert {"licet/__init__.py", "licet/py.typed", f"licet-{VERSION}.dist-info/licenses/LICENSE"} <= names
     assert {name.partition("/")[0] for name in names} == {"licet", f"licet-{VERSION}.dist-info"}
-    assert [name for name in names if "test" in name or "__pycache__" in name] == []
+    assert [name for name in names if re.search(r"/(tests|__pycache__|conftest\.py|test_)", name)] == []
 
 
 def test_the_wheel_describes_itself(installed: Installed) -> None:
