@@ -133,6 +133,8 @@ def missing_sentences(source: str) -> Iterator[str]:
     for node in ast.parse(source).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name.startswith("_"):
             continue
+        if "overload" in map(ast.unparse, node.decorator_list):
+            continue  # its implementation speaks for it
         first = (ast.get_docstring(node) or "").partition("\n")[0]
         if not first:
             yield f"{node.lineno}: {node.name} has no docstring"
@@ -281,6 +283,7 @@ def test_each_check_sees_what_it_is_for(check: Check, sample: str, complaint: st
         (oversize, "x = 1\n" * 400),
         (missing_opening, '"""What it is for."""'),
         (missing_sentences, 'def f():\n    """May it?"""\ndef _g(): ...\nclass _C: ...'),
+        (missing_sentences, "@overload\ndef f(): ..."),
         (empty_names, "class Database: ...\ndef simple(): ...\nclass Implied: ...\ndef base_of(): ..."),
     ],
 )  # fmt: skip
