@@ -107,7 +107,7 @@ def spec_of(
     touched = _needs(declared) if needs is None else _rules_as_given(needs)
     through = None if connector is None else _connector(connector)
     if through is not None:
-        touched |= CapabilitySet((f"connector:use:{through.name}",))
+        touched = touched | CapabilitySet((f"connector:use:{through.name}",))
     if not isinstance(description, str):
         raise Malformed(_shown(description), "text as `description`")
     return ToolSpec(

@@ -1,0 +1,206 @@
+"""`@tool` turns a function into a `Tool`, which carries what policy needs to know about it.
+
+Nothing is enforced here: calling a `Tool` directly is calling its function.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+
+from licet.core.effects import EffectClass, Level
+from licet.core.needs import NEITHER, spec_of, summary
+from licet.core.origin import Origin
+from licet.core.scope import Malformed
+from licet.core.set import CapabilitySet, Rules
+from licet.core.tool import ToolSpec
+from licet.core.tool_capabilities import ToolCapabilities
+from licet.declare.arguments import ArgumentSchema, context_parameter
+
+if TYPE_CHECKING:
+    # With defaults, so that `list[Tool]` is complete; the standard library has them from Python 3.13 on.
+    from typing_extensions import ParamSpec as DefaultedParamSpec
+    from typing_extensions import TypeVar as DefaultedTypeVar
+
+    P = DefaultedParamSpec("P", default=...)
+    R = DefaultedTypeVar("R", default=Any)
+else:
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+Taken = ParamSpec("Taken")
+Given = TypeVar("Given")
+
+
+class Tool(Generic[P, R]):
+    """A function and its declaration. It never changes; calling it calls the function, unguarded."""
+
+    fn: Callable[P, R]
+    spec: ToolSpec
+    is_async: bool
+    context_parameter: str | None
+
+    def __init__(self, fn: Callable[P, R], spec: ToolSpec) -> None:
+        own = {
+            "fn": fn,
+            "spec": spec,
+            "is_async": inspect.iscoroutinefunction(fn),
+            "context_parameter": context_parameter(fn),
+        }
+        copied = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
+        vars(self).update(vars(fn), **copied, __wrapped__=fn, **own)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, without any guard."""
+        return self.fn(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """The name that models, manifests and receipts use."""
+        return self.spec.name
+
+    @property
+    def needs(self) -> CapabilitySet:
+        """What the tool may touch at most."""
+        return self.spec.needs
+
+    @property
+    def effect(self) -> EffectClass | None:
+        """What its calls do to the world, if it says so."""
+        return self.spec.effect
+
+    @property
+    def sandbox(self) -> Level | None:
+        """The level it runs at, if it says so."""
+        return self.spec.sandbox
+
+    @property
+    def description(self) -> str:
+        """What models read about it: the first paragraph of the docstring."""
+        return self.spec.description
+
+    @property
+    def storage_ttl_seconds(self) -> int | None:
+        """How long entries in its store live by default; None is for ever."""
+        return self.spec.storage_ttl_seconds
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments, from the type hints; a copy."""
+        return dict(self.spec.schema or {})
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The content address of the definition: the same in every process, another one after any change."""
+        return self.spec.digest
+
+    def __repr__(self) -> str:
+        touches = ", ".join(map(str, self.needs)) or "nothing"
+        stated = ", ".join(word for word in (self.effect, self.sandbox) if word)
+        return f"<tool {self.name}: {touches}{'; ' if stated else ''}{stated}>"
+
+    def __reduce__(self) -> str:
+        # As functions do: pickled by the place it is defined at, copied as itself.
+        return str(vars(self)["__qualname__"])
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Tool cannot be changed: {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Tool cannot be changed: {name}")
+
+
+class Declares(Protocol):
+    """What `tool(…)` returns: it takes a function and gives the tool."""
+
+    def __call__(self, fn: Callable[Taken, Given], /) -> Tool[Taken, Given]:
+        """Make a tool of a function."""
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
+    needs: Rules | None = None,
+    effect: EffectClass | None = None,
+    sandbox: Level | None = None,
+    connector: str | None = None,
+    cost_usd: Decimal | str | float | None = None,
+) -> Declares: ...
+
+
+@overload
+def tool(*misplaced: object) -> NoReturn: ...
+
+
+def tool(
+    *misplaced: object,
+    name: str | None = None,
+    description: str | None = None,
+    capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
+    needs: Rules | None = None,
+    effect: EffectClass | None = None,
+    sandbox: Level | None = None,
+    connector: str | None = None,
+    cost_usd: Decimal | str | float | None = None,
+) -> Declares:
+    """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`."""
+    if misplaced:
+        raise TypeError(_misplaced(misplaced[0]))
+    if isinstance(capabilities, ToolCapabilities):
+        capabilities = capabilities.as_mapping()
+
+    def declare(fn: Callable[Taken, Given], /) -> Tool[Taken, Given]:
+        _check_function(fn)
+        origin = Origin(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+        try:
+            spec = spec_of(
+                name=fn.__name__ if name is None else name,
+                capabilities=capabilities,
+                needs=needs,
+                effect=effect,
+                sandbox=sandbox,
+                connector=connector,
+                cost_usd=cost_usd,
+                description=summary(inspect.cleandoc(fn.__doc__ or "")) if description is None else description,
+                schema=ArgumentSchema(fn, context_parameter(fn)),
+                origin=origin,
+            )
+        except (Malformed, TypeError) as error:
+            error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
+            raise
+        return Tool(fn, spec)
+
+    return declare
+
+
+def _misplaced(given: object) -> str:
+    if isinstance(given, str):
+        return f"the arguments of `tool` have names: write `name={given!r}`"
+    if callable(given):
+        label = getattr(given, "__name__", "the function")
+        return f"`{label}` does not say what it touches: {NEITHER}"
+    return "the arguments of `tool` have names: write `capabilities=` or `needs=`"
+
+
+def _check_function(fn: object) -> None:
+    """Refuse what cannot be found again by its name in a module, or called with arguments by name."""
+    label = getattr(fn, "__name__", type(fn).__name__)
+    if isinstance(fn, Tool):
+        raise TypeError(f"`{label}` is a tool already: keep one `@tool`")
+    if isinstance(fn, type):
+        raise TypeError(f"`{label}` is a class: decorate a function that uses it")
+    if isinstance(fn, staticmethod | classmethod) or inspect.ismethod(fn):
+        raise TypeError(f"`{label}` belongs to a class: a tool is a function of a module")
+    if not inspect.isfunction(fn):
+        raise TypeError(f"`{label}` is not a function defined with `def`: wrap it in one")
+    if fn.__name__ == "<lambda>":
+        raise TypeError("a lambda has no name and no type hints: write a function with `def`")
+    scope = fn.__qualname__.rpartition(".")[0]
+    if scope and not scope.endswith("<locals>"):
+        raise TypeError(f"`{fn.__qualname__}` belongs to a class: a tool is a function of a module")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(f"`{label}` yields: a tool returns one value, such as a list")
