@@ -1,0 +1,197 @@
+"""Manifests for tests: small ones made by hand, and random ones over the universes of `naive`."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis import strategies as st
+
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.effects import CLASSES, LEVELS
+from licet.core.manifest import (
+    ALL_BUT_NETWORK,
+    EVERY_DOMAIN,
+    WRITE_APPROVALS,
+    Approvals,
+    Budget,
+    Layer,
+    Manifest,
+    Rule,
+    Seat,
+)
+from licet.core.origin import Origin
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+
+from .strategies import PlainSet, rules, sets_of
+
+HERE = Origin("agent.yaml", 1, 1)
+
+
+def layer(allows: Iterable[str] = (), denies: Iterable[str] = (), kind: Any = "manifest", **given: Any) -> Layer:
+    """A layer of rules, each on a line of its own."""
+    return Layer(
+        kind,
+        f"the {kind}",
+        HERE,
+        tuple(Rule(Capability(text), Origin("agent.yaml", line, 3), "grants") for line, text in enumerate(allows, 10)),
+        tuple(Rule(Capability(text), Origin("agent.yaml", line, 3), "deny") for line, text in enumerate(denies, 50)),
+        **given,
+    )
+
+
+def tool(name: str, *needs: str, effect: Any = "read_only", sandbox: Any = "restricted", **given: Any) -> ToolSpec:
+    """A tool that needs some rules."""
+    return ToolSpec(name, CapabilitySet(needs), effect, sandbox, origin=Origin("licet.yaml", 7, 3), **given)
+
+
+def seat(**given: Any) -> Seat:
+    """A place in the list of tools."""
+    return Seat(Origin("agent.yaml", 5, 5), **given)
+
+
+def manifest(
+    *tools: ToolSpec,
+    allows: Iterable[str] = (),
+    denies: Iterable[str] = (),
+    seats: dict[str, tuple[Seat, ...]] | None = None,
+    **given: Any,
+) -> Manifest:
+    """A manifest of one layer that admits its tools by name, unless `seats` says otherwise."""
+    admitted = {spec.name: (seat(),) for spec in tools} if seats is None else seats
+    given.setdefault("layers", (layer(allows, denies),))
+    return Manifest(
+        agent=given.pop("agent", "clerk"),
+        origin=HERE,
+        seats=MappingProxyType(admitted),
+        tools=MappingProxyType({spec.name: spec for spec in tools}),
+        **given,
+    )
+
+
+# Random ones ----------------------------------------------------------------------------------------------------------
+
+NAMES = ("one", "two", "three")
+# Often everything: a tool that needs only what the ceiling happens not to allow teaches nothing.
+_EVERYTHING = tuple(f"{domain}:*:*" for domain in sorted(EVERY_DOMAIN))
+_texts = st.lists(rules, max_size=8).map(lambda found: tuple(rule.text for rule in found))
+_needs = st.one_of(st.just(_EVERYTHING), _texts)
+_limits = st.dictionaries(st.sampled_from(("wall_seconds", "memory_mb")), st.integers(1, 3), max_size=2).map(
+    MappingProxyType
+)
+_args = st.dictionaries(
+    st.sampled_from(("path", "url")),
+    st.sampled_from(({"maxLength": 5}, {"enum": ["a"]}, {"scope": "network"})),
+    max_size=2,
+)
+_ranges = st.lists(
+    st.sampled_from(("10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9", "10.1.0.0/16", "fd00::/8", "fd00::/16")), max_size=3
+).map(tuple)
+_lines = st.lists(
+    st.builds(
+        ConnectorRule, st.sampled_from(("github", "slack")), st.sampled_from(("", ">=2.0", "==1.5.*")), st.just(HERE)
+    ),
+    max_size=3,
+).map(tuple)
+
+
+def _often_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), st.none(), values)
+
+
+def _layer_of(found: PlainSet, kind: Any, silent: frozenset[str]) -> Layer:
+    return layer([rule.text for rule in found.allow], [rule.text for rule in found.deny], kind, silent=silent)
+
+
+_plain_sets = st.builds(
+    PlainSet, st.lists(rules, max_size=10).map(tuple), st.one_of(st.just(()), st.lists(rules, max_size=4).map(tuple))
+)
+_own_layers = st.builds(_layer_of, _plain_sets, st.just("manifest"), st.just(frozenset[str]()))
+_narrowing = st.builds(
+    _layer_of, sets_of("network"), st.sampled_from(("workspace", "bundle")), st.just(ALL_BUT_NETWORK)
+)
+_layers = st.one_of(
+    _own_layers.map(lambda one: (one,)),
+    st.tuples(_narrowing, _own_layers),
+    st.tuples(_own_layers, _own_layers),
+)
+_stated_classes = st.lists(st.tuples(st.sampled_from(CLASSES), st.just(HERE)), max_size=1).map(tuple)
+_stated_levels = st.lists(st.tuples(st.sampled_from(LEVELS), st.just(HERE)), max_size=1).map(tuple)
+_seats = st.builds(
+    Seat,
+    st.just(HERE),
+    st.sampled_from(("", "", "desk", "lab")),
+    _stated_classes,
+    _stated_levels,
+    _often_none(_narrowing),
+    _args,
+    _often_none(st.sampled_from(WRITE_APPROVALS)),
+    _often_none(st.integers(0, 3)),
+    _limits,
+)
+_specs = st.builds(
+    ToolSpec,
+    st.just("?"),
+    _needs.map(CapabilitySet),
+    _often_none(st.sampled_from(CLASSES)),
+    st.one_of(st.sampled_from(LEVELS), st.none()),
+    _often_none(st.builds(ConnectorRef, st.sampled_from(("github", "slack")), st.sampled_from(("", "2.1")))),
+    _often_none(st.sampled_from((Decimal(0), Decimal(1)))),
+    origin=st.just(HERE),
+)
+_admitted = st.dictionaries(
+    st.sampled_from(NAMES), st.lists(_seats, min_size=1, max_size=2).map(tuple), min_size=1, max_size=3
+)
+_declared = st.dictionaries(st.sampled_from(NAMES), _specs, min_size=1, max_size=3)
+
+
+def _named(specs: dict[str, ToolSpec]) -> MappingProxyType[str, ToolSpec]:
+    return MappingProxyType({name: replace(spec, name=name) for name, spec in specs.items()})
+
+
+manifests: st.SearchStrategy[Manifest] = st.builds(
+    Manifest,
+    agent=st.sampled_from(("clerk", "cook")),
+    origin=st.just(HERE),
+    version=st.sampled_from(("", "1.0")),
+    app=st.just(""),
+    personality=_often_none(st.just("kind")),
+    layers=_layers,
+    seats=_admitted.map(MappingProxyType),
+    tools=_declared.map(_named),
+    max_effect=st.sampled_from((*CLASSES, "full")),
+    max_effect_origin=st.just(HERE),
+    private=st.lists(_ranges, max_size=2).map(tuple),
+    native=st.frozensets(st.sampled_from(NAMES), max_size=2),
+    connectors=st.builds(Connectors, _lines, _often_none(_lines), st.just(()), _lines),
+    approvals=st.builds(
+        Approvals,
+        st.sampled_from(WRITE_APPROVALS),
+        st.sampled_from((300, 600)),
+        st.integers(1, 2),
+        st.sampled_from(((), ("k1",), ("k1", "k2"))),
+    ),
+    budget=st.builds(
+        Budget,
+        _often_none(st.integers(0, 3)),
+        _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
+        _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
+    ),
+    limits=_limits,
+    allow_degraded=st.booleans(),
+    record=st.sampled_from(("digests", "full")),
+    servers=st.dictionaries(
+        st.just("files"),
+        st.fixed_dictionaries(
+            {
+                "command": st.sampled_from((["a"], ["b"])),
+                "grants": _texts.map(list),
+                "env": st.sampled_from(([], ["HOME"])),
+            }
+        ),
+        max_size=1,
+    ),
+)

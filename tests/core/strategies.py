@@ -1,0 +1,197 @@
+"""What the properties are tried on: rules and uses of small universes, and wide random text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from licet.core.capability import Capability
+from licet.core.scope import Malformed
+from licet.core.set import CapabilitySet
+from licet.core.use import InvalidUse
+
+from .naive import (
+    ACTIONS,
+    DOMAINS,
+    HOSTS,
+    METHODS,
+    PORTS,
+    REQUESTS,
+    SMALL_SCOPES,
+    PlainRule,
+    PlainUse,
+    universe,
+)
+
+PROTOCOLS = ("http", "https", "tcp")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSet:
+    """The rules and denies of a set, in the order they were written."""
+
+    allow: tuple[PlainRule, ...]
+    deny: tuple[PlainRule, ...] = ()
+
+    @property
+    def real(self) -> CapabilitySet:
+        return CapabilitySet([rule.text for rule in self.allow], [rule.text for rule in self.deny])
+
+
+def _agrees(rule: PlainRule) -> bool:
+    """Whether a network rule's parts agree on at least one request."""
+    host = "z" if rule.scope == "*" else rule.scope.replace("*.", "z.")
+    return any(
+        rule.reaches(PlainUse("network", protocol, host, method, rule.port or 9)) for protocol, method in REQUESTS
+    )
+
+
+def _network_rule(action: str, method: str, protocol: str, host: str, port: int | None, bare: bool) -> PlainRule:
+    """A rule of these parts, without the parts that the others contradict."""
+    if action in PROTOCOLS:
+        protocol = "*"
+    rule = PlainRule("network", action, host, method, protocol, port, bare)
+    if not _agrees(rule):
+        rule = PlainRule("network", action, host, "*", protocol if action == "*" else "*", port)
+    return rule
+
+
+def _star_often(*words: str) -> st.SearchStrategy[str]:
+    return st.one_of(st.just("*"), st.sampled_from(words))
+
+
+network_rules = st.builds(
+    _network_rule,
+    _star_often(*ACTIONS["network"]),
+    _star_often(*METHODS),
+    _star_often(*PROTOCOLS),
+    st.sampled_from(HOSTS),
+    st.sampled_from(PORTS),
+    st.booleans(),
+)
+
+
+def rules_of(domain: str) -> st.SearchStrategy[PlainRule]:
+    """Small rules of one domain."""
+    if domain == "network":
+        return network_rules
+    return st.builds(
+        PlainRule, st.just(domain), st.sampled_from((*ACTIONS[domain], "*")), st.sampled_from(SMALL_SCOPES[domain])
+    )
+
+
+def sets_of(domain: str, most: int = 6) -> st.SearchStrategy[PlainSet]:
+    """Small sets of one domain, with denies."""
+    rules = st.lists(rules_of(domain), max_size=most).map(tuple)
+    denies = st.lists(rules_of(domain), max_size=most // 2).map(tuple)
+    return st.builds(PlainSet, rules, denies)
+
+
+def uses_of(domain: str) -> st.SearchStrategy[PlainUse]:
+    """Uses of one domain's universe."""
+    return st.sampled_from(universe(domain))
+
+
+# The rich domains more often than the flat ones.
+domains = st.sampled_from(("network", "network", "network", "fs", "fs", "secret", "storage", *DOMAINS))
+rules = domains.flatmap(rules_of)
+uses = domains.flatmap(uses_of)
+sets = st.builds(
+    PlainSet, st.lists(rules, max_size=8).map(tuple), st.one_of(st.just(()), st.lists(rules, max_size=4).map(tuple))
+)
+
+# Wide text ------------------------------------------------------------------------------------------------------------
+
+labels = st.text("abcdefghijklmnopqrstuvwxyz0123456789_-", min_size=1, max_size=12)
+host_names = st.lists(labels, min_size=1, max_size=5).map(".".join)
+odd_labels = st.text(st.sampled_from("abXZ09-_.ıßſ…é\u00ad\u200d\u3002\uff0e\uff11\uff41%2e*:[]@/\\ #?"), max_size=12)
+odd_hosts = st.one_of(
+    host_names,
+    host_names.map(str.upper),
+    host_names.map("{}.".format),
+    odd_labels,
+    st.text(max_size=20),
+    st.ip_addresses().map(lambda address: f"[{address}]" if address.version == 6 else str(address)),
+    st.lists(st.sampled_from(("0x7f", "0177", "127", "0", "1", "256", "0x", "08", "4294967295", "")), max_size=5).map(
+        ".".join
+    ),
+)
+components = st.text(st.characters(exclude_characters="/\0"), min_size=1, max_size=8)
+odd_paths = st.lists(
+    st.one_of(components, st.sampled_from((".", "..", "", "...", "~", "*", "${workdir}"))), max_size=6
+).map("/".join)
+clean_components = st.text(
+    st.characters(categories=("L", "N", "P", "S"), exclude_characters="/*${"), min_size=1, max_size=8
+).filter(lambda part: part not in (".", ".."))
+clean_paths = st.lists(clean_components, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
+
+_ROOTED = st.builds("{}{}".format, st.sampled_from(("", "~", "${workdir}")), clean_paths)
+_NETWORK_SCOPES = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(("", "", "GET@", "other@", "*@", "Delete@")),
+    st.sampled_from(("", "", "https://", "TCP://")),
+    st.builds("{}{}".format, st.sampled_from(("", "*.")), odd_hosts),
+    st.sampled_from(("", "", ":80", ":00443", ":0", ":65536")),
+)
+_NAMED_SCOPES = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=12)
+_PIECES = st.sampled_from(
+    (
+        "fs",
+        "network",
+        "secret",
+        "storage",
+        ":",
+        "*",
+        "@",
+        "/",
+        "//",
+        ".",
+        "..",
+        "get",
+        "https",
+        "://",
+        "a",
+        "[::1]",
+        "80",
+    )
+)
+
+
+def _texts(domain: str) -> st.SearchStrategy[str]:
+    scopes = {"fs": _ROOTED, "network": _NETWORK_SCOPES}.get(domain, _NAMED_SCOPES)
+    return st.builds(f"{domain}:{{}}:{{}}".format, st.sampled_from((*ACTIONS[domain], "*")), scopes)
+
+
+# Text that is often, but not always, a rule or a use.
+odd_texts = st.one_of(
+    st.sampled_from(DOMAINS).flatmap(_texts), st.lists(_PIECES, max_size=9).map("".join), st.text(max_size=30)
+)
+odd_urls = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(("http://", "https://", "HTTPS:", "ws://", "tcp://", "file://", "//", "", "http:\\\\")),
+    st.sampled_from(("", "", "", "user@", "user:pass@", "@", ":@")),
+    odd_hosts,
+    st.sampled_from(("", "", ":80", ":443", ":0", ":99999", ":x")),
+    st.sampled_from(("", "/", "/a b", "?q", "#f", "\\@evil.test", "\t", "\ud800")),
+)
+odd_methods = st.one_of(
+    st.sampled_from((*METHODS, "GET", "PROPFIND", "CONNECT", "trace", "", "*", "GE T", "get\n", "é")),
+    st.text(max_size=5),
+)
+
+
+def read(text: str) -> Capability | None:
+    """The capability that a text is, or nothing."""
+    try:
+        return Capability(text)
+    except ValueError:
+        return None
+
+
+def outcome(ask: Callable[..., Any], *parts: object) -> Any:
+    """What asking gives: a value, or the refusal. Any other error is a failure."""
+    try:
+        return ask(*parts)
+    except (Malformed, InvalidUse) as refusal:
+        return refusal
