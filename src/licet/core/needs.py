@@ -20,7 +20,8 @@ from licet.core.set import CapabilitySet, Rules
 from licet.core.tool import ToolSpec
 
 FROM_PERSONALITY = "from-personality"
-NEITHER = "give `capabilities=` or `needs=`; `capabilities={}` is a tool that touches nothing"
+TOUCHES_NOTHING = "`capabilities={}` is a tool that touches nothing"
+NEITHER = f"give `capabilities=` or `needs=`; {TOUCHES_NOTHING}"
 
 _KEYS = {  # what each key holds; a key that holds nothing named is a list itself
     "network": ("allowed_hosts",),
@@ -249,5 +250,8 @@ def _near(word: Any, words: tuple[str, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # a number with too many digits to print
+        text = type(value).__name__
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,159 @@
+"""Declarations read from source: the tools of a file, and the tool that `pkg.mod:func` names. Nothing is imported.
+
+A declaration read this way has no `schema`: type hints are code, and code under review is not run. So its digest is
+not that of the running tool; its needs, class, level, connector and cost are.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from licet.backends.source_names import Imported
+from licet.backends.source_text import read_bytes
+from licet.backends.source_tools import Module, module_of
+from licet.core.origin import Origin, Problem
+from licet.core.scope import visible
+from licet.core.tool import ToolSpec
+
+__all__ = ["Source", "find_tool", "read_tools"]
+
+MOST_HOPS = 8
+LONGEST_REFERENCE = 512
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The tools that a file declares, in order; the functions they are, by tool name; and everything that is wrong."""
+
+    specs: tuple[ToolSpec, ...]
+    problems: tuple[Problem, ...]
+    functions: Mapping[str, str]
+
+
+def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Source:
+    """Read the tools of a Python file without importing it; whatever is wrong comes back as problems."""
+    file = os.fspath(path) if display is None else display
+    module = _module(path, file)
+    if isinstance(module, Problem):
+        return Source((), (module,), MappingProxyType({}))
+    specs = tuple(one.spec for one in module.declared if one.spec)
+    problems = [problem for one in module.declared for problem in one.problems] + list(module.problems)
+    functions = {one.spec.name: one.function for one in module.declared if one.spec}
+    ordered = sorted(problems, key=lambda problem: (problem.origin.line, problem.origin.column))
+    return Source(specs, tuple(ordered), MappingProxyType(functions))
+
+
+def find_tool(
+    reference: str, roots: Sequence[Path], *, name: str | None = None, origin: Origin | None = None
+) -> ToolSpec | Problem:
+    """Find the declaration that `pkg.mod:func` names below some directories, or say where it was looked for.
+
+    `name` is what the tool must call itself, `origin` the place where the reference is written.
+    """
+    origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
+    parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
+    if parts is None:
+        return Problem(origin, f"`{visible(reference[:80])}`", "`package.module:function`")
+    found = _follow(parts[1], parts[2], roots, origin)
+    if isinstance(found, ToolSpec) and name is not None and found.name != name:
+        hint = f"call it `{found.name}` here, or give it `name={name!r}` there"
+        return Problem(origin, f"a tool that calls itself `{found.name}` ({found.origin})", f"`{name}`", hint)
+    return found
+
+
+def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -> ToolSpec | Problem:
+    """Go from import to import until the function itself is found."""
+    seen: list[str] = []
+    while True:
+        step = f"{dotted}:{function}"
+        if step in seen or len(seen) > MOST_HOPS:
+            found = f"`{seen[0]}`, imported {'in a circle' if step in seen else f'over more than {MOST_HOPS} files'}"
+            return Problem(origin, found, "an import that leads to a function", " → ".join([*seen, step]))
+        seen.append(step)
+        path = _locate(dotted, roots, origin)
+        if isinstance(path, Problem):
+            return path
+        module = _module(path, str(path))
+        if isinstance(module, Problem):
+            return module
+        further = _resolve(module, function, str(path), origin)
+        if not isinstance(further, tuple):
+            return further
+        imported, origin = further
+        target = _absolute(imported, dotted, path.name == "__init__.py")
+        if target is None:
+            return Problem(origin, f"`{imported.dotted}`", "an import that stays inside the package")
+        dotted, function = target, imported.name
+
+
+def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSpec | Problem | tuple[Imported, Origin]:
+    """What a name means in a file: a tool, a problem, or something imported from elsewhere."""
+    for one in module.declared:
+        if one.function == function:
+            return one.spec or next(problem for problem in one.problems if problem.severity == "error")
+    bindings = module.names.bindings(function)
+    way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+    if not bindings:
+        stars = "; names behind `import *` are not followed" if module.names.bindings("*") else ""
+        return Problem(origin, f"no `{function}` in {file}", "a function of that name", way_out + stars)
+    place = module.text.place(bindings[-1].node)
+    if len(bindings) > 1:
+        return Problem(place, f"`{function}` bound {len(bindings)} times in this file", "one meaning", way_out)
+    meaning = bindings[0].meaning
+    if isinstance(meaning, Imported) and meaning.name:
+        return meaning, place
+    return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)
+
+
+def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Problem:
+    """The file of a module below the first root that has one; it never lies outside that root."""
+    looked: list[str] = []
+    for root in roots:
+        found: dict[str, Path] = {}
+        for candidate in _candidates(root, dotted):
+            looked.append(str(candidate))
+            try:
+                real = os.path.realpath(candidate, strict=True)
+                inside = Path(real).is_relative_to(os.path.realpath(root, strict=True))
+            except (OSError, ValueError):
+                continue
+            if not inside:
+                return Problem(origin, f"{candidate}, which leads outside {root}", "a file below that directory")
+            if os.path.isfile(real):
+                found.setdefault(real, candidate)
+        if len(found) > 1:
+            places = " and ".join(str(candidate) for candidate in found.values())
+            return Problem(origin, f"`{dotted}` in two places: {places}", "one of them")
+        if found:
+            return next(iter(found.values()))
+    hint = f"looked for {', '.join(looked)}" if looked else "there is no directory to look in"
+    return Problem(origin, f"no module `{dotted}`", "a Python file below the directory of the manifest", hint)
+
+
+def _candidates(root: Path, dotted: str) -> Iterator[Path]:
+    # The dotted name is made of identifiers, so no part of it can be `..` or hold a slash.
+    for base in (root, root / "src"):
+        below = base.joinpath(*dotted.split("."))
+        yield below / "__init__.py"
+        yield below.with_name(f"{below.name}.py")
+
+
+def _absolute(imported: Imported, dotted: str, is_package: bool) -> str | None:
+    if not imported.level:
+        return imported.module
+    package = dotted.split(".") if is_package else dotted.split(".")[:-1]
+    kept = len(package) - (imported.level - 1)
+    if kept < 1:
+        return None
+    return ".".join([*package[:kept], *([imported.module] if imported.module else [])])
+
+
+def _module(path: str | os.PathLike[str], file: str) -> Module | Problem:
+    data = read_bytes(path, file)
+    return data if isinstance(data, Problem) else module_of(data, file)

@@ -1,0 +1,246 @@
+"""What the names of a module stand for, as far as its text tells: imports, functions, and literals bound once.
+
+This follows text, not execution: code that rebinds names behind the text's back is seen only where it says so plainly
+(a second binding, `global`, a method of a list). What a program registers when it runs is checked again, by the gate.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from licet.backends.source_text import Text
+from licet.core.capability import Capability
+from licet.core.scope import Malformed
+from licet.core.set import CapabilitySet
+from licet.core.tool_capabilities import ToolCapabilities
+
+LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
+MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise grow without bound
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_STAR = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context")
+# Constructors of values, ours and the standard library's; nothing that a file under review defines is ever called.
+_CONSTRUCTORS: dict[str, Any] = {
+    "licet.ToolCapabilities": ToolCapabilities,
+    "licet.ToolCapabilities.Network": ToolCapabilities.Network,
+    "licet.ToolCapabilities.Storage": ToolCapabilities.Storage,
+    "licet.ToolCapabilities.FsReach": ToolCapabilities.FsReach,
+    "licet.ToolCapabilities.Process": ToolCapabilities.Process,
+    "licet.Capability": Capability,
+    "licet.CapabilitySet": CapabilitySet,
+    "decimal.Decimal": Decimal,
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A name that comes from another module; with `name` empty it is the module itself."""
+
+    module: str
+    level: int
+    name: str
+
+    @property
+    def dotted(self) -> str:
+        """The full name, with a dot in front for each step up."""
+        return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One place where a module gives a name a meaning."""
+
+    node: ast.AST
+    meaning: "Imported | Function | ast.expr | None"
+
+
+class NotLiteral(Exception):
+    """A value that the text alone does not tell."""
+
+    def __init__(self, node: ast.AST, found: str) -> None:
+        self.node, self.found = node, found
+        super().__init__(found)
+
+
+class Names:
+    """The names of one module."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._bindings: dict[str, list[Binding]] = {}
+        for name, binding in _bound(text.tree):
+            self._bindings.setdefault(name, []).append(binding)
+        self._changed = set(_changed(text.tree))
+
+    def bindings(self, name: str) -> list[Binding]:
+        """Every meaning a name is given at the level of the module."""
+        return self._bindings.get(name, [])
+
+    def dotted(self, node: ast.AST) -> set[str]:
+        """The full names that an expression such as `licet.tool` may stand for; more than one if it is bound again."""
+        tail: list[str] = []
+        while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
+            tail.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return set()
+        found = set()
+        for binding in self.bindings(node.id):
+            start = binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{node.id} itself"
+            found.add(_public(".".join([start, *reversed(tail)])))
+        if node.id in self._changed:
+            found.add(f"{node.id} as `global`")
+        return found
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of a literal, of a name bound once to one, or of a constructor of such; or `NotLiteral`."""
+        try:
+            return self._value(node, [MOST_VALUES])
+        except RecursionError:
+            raise NotLiteral(node, "names or values nested too deeply") from None
+
+    def _value(self, node: ast.expr, left: list[int]) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise NotLiteral(node, f"more than {MOST_VALUES} values")
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
+                return ast.literal_eval(node)
+            case ast.Tuple(elts=items):
+                return tuple(self._value(item, left) for item in items)
+            case ast.List(elts=items):
+                return [self._value(item, left) for item in items]
+            case ast.Set(elts=items):
+                return self._set(node, [self._value(item, left) for item in items])
+            case ast.Dict(keys=keys, values=values):
+                return self._dict(keys, values, left)
+            case ast.Name(id=name):
+                return self._value(self._constant(name, node), left)
+            case ast.Call():
+                return self._constructed(node, left)
+        raise NotLiteral(node, excerpt(node))
+
+    def _set(self, node: ast.expr, items: list[Any]) -> frozenset[Any]:
+        try:
+            return frozenset(items)
+        except TypeError:
+            raise NotLiteral(node, f"{excerpt(node)}, a set of what cannot be in one") from None
+
+    def _dict(self, keys: list[ast.expr | None], values: list[ast.expr], left: list[int]) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            if key is None:
+                raise NotLiteral(value, f"`**` of {excerpt(value)}")
+            word = self._value(key, left)
+            if not isinstance(word, str) or word in made:
+                again = "a second time" if isinstance(word, str) else "that is not text"
+                raise NotLiteral(key, f"the key {excerpt(key)} {again}")
+            made[word] = self._value(value, left)
+        return made
+
+    def _constant(self, name: str, node: ast.expr) -> ast.expr:
+        bound = self.bindings(name)
+        if len(bound) != 1 or not isinstance(bound[0].meaning, ast.expr):
+            where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
+            raise NotLiteral(node, f"the name `{name}`{where}")
+        mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
+        if name in self._changed or (mutable and name in self._handled):
+            raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
+        return bound[0].meaning
+
+    @cached_property
+    def _handled(self) -> set[str]:
+        """Names of which a method is used or a part is assigned: what they hold may have changed since."""
+        return {
+            node.value.id
+            for node in ast.walk(self._text.tree)
+            if isinstance(node, ast.Attribute | ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
+        }
+
+    def _constructed(self, node: ast.Call, left: list[int]) -> Any:
+        known = self.dotted(node.func)
+        constructor = _CONSTRUCTORS.get(next(iter(known))) if len(known) == 1 else None
+        if constructor is None or any(keyword.arg is None for keyword in node.keywords):
+            raise NotLiteral(node, f"a call, {excerpt(node)}")
+        given = [self._value(item, left) for item in node.args]
+        named = {keyword.arg: self._value(keyword.value, left) for keyword in node.keywords if keyword.arg}
+        try:
+            return constructor(*given, **named)
+        except Malformed:
+            raise
+        except (TypeError, ArithmeticError, ValueError) as error:
+            raise NotLiteral(node, f"a call that fails, {excerpt(node)} ({error})") from None
+
+
+def _bound(tree: ast.Module) -> Iterator[tuple[str, Binding]]:
+    """Every binding at the level of the module, in `if`, `try`, `with` and loops too."""
+    for node in module_level(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    module = alias.name if alias.asname else alias.name.partition(".")[0]
+                    yield alias.asname or module, Binding(node, Imported(module, 0, ""))
+            case ast.ImportFrom(module=module, names=names, level=level):
+                for alias in names:
+                    stars = _STAR if alias.name == "*" and module in ("licet", "licet.declare") else (alias.name,)
+                    for name in stars:
+                        yield alias.asname or name, Binding(node, Imported(module or "", level, name))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name, Binding(node, node)
+            case ast.ClassDef():
+                yield node.name, Binding(node, None)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, Binding(node, value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, Binding(node, value)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name, Binding(node, None)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name, Binding(node, None)
+
+
+def module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes that belong to the module itself, not to a function or class in it, in the order of the text."""
+    stack: list[ast.AST] = list(reversed(tree.body))
+    while stack:
+        node = stack.pop()
+        yield node
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=inner)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as inner)
+            ):
+                stack.append(inner)  # the target is bound by the statement, with its value
+            case _ if not isinstance(node, _OTHER_SCOPES):
+                stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _changed(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+
+
+def _public(dotted: str) -> str:
+    """`licet.declare.tool` and `licet.tool` are the same."""
+    return dotted.replace("licet.declare.", "licet.", 1) if dotted.startswith("licet.declare.") else dotted
+
+
+def excerpt(node: ast.AST) -> str:
+    """The beginning of a piece of code, on one line."""
+    try:
+        text = ast.unparse(node)
+    except (RecursionError, ValueError):
+        text = type(node).__name__
+    text = " ".join(text.split())
+    return f"`{text[:59]}…`" if len(text) > 60 else f"`{text}`"

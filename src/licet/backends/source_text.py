@@ -1,0 +1,102 @@
+"""From a Python file to a syntax tree, or to the one problem that stands in the way. Nothing in the file is run.
+
+A file under review may be hostile: size, encoding, nesting and kind of file are bounded before anything looks inside.
+"""
+
+import ast
+import io
+import os
+import re
+import stat
+import tokenize
+import warnings
+from dataclasses import dataclass
+
+from licet.core.origin import Origin, Problem
+
+MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
+
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+# What makes a line look like another one than Python reads ("trojan source"): embeddings, overrides and isolates.
+_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A file that could be read as Python: its tree, and its lines to find columns by."""
+
+    file: str
+    lines: tuple[str, ...]
+    tree: ast.Module
+
+    def place(self, node: ast.AST) -> Origin:
+        """Where a node begins; columns count characters, as editors do."""
+        line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
+        return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
+
+    def place_of_decorator(self, node: ast.expr) -> Origin:
+        """Where the `@` of a decorator stands."""
+        origin = self.place(node)
+        at = self.lines[origin.line - 1].rfind("@", 0, origin.column)
+        return Origin(self.file, origin.line, at + 1) if at >= 0 else origin
+
+
+def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
+    """The bytes of a regular file, or why there are none."""
+    start = Origin(file, 1, 1)
+    try:
+        # Without O_NONBLOCK a named pipe in the place of a file would hold the reader for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return Problem(start, "something that is not a regular file", "a Python file")
+            with open(handle, "rb", closefd=False) as opened:
+                data = opened.read(MOST_BYTES + 1)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        return Problem(start, f"no readable file ({getattr(error, 'strerror', None) or error})", "a Python file")
+    if len(data) > MOST_BYTES:
+        return Problem(start, f"more than {MOST_BYTES} bytes", "at most 512 KiB of Python")
+    return data
+
+
+def parse(data: bytes, file: str) -> Text | Problem:
+    """The syntax tree of a file, or why it has none."""
+    text = _decoded(data, file)
+    if isinstance(text, Problem):
+        return text
+    lines = tuple(_LINE_BREAK.split(text))
+    for number, line in enumerate(lines, 1):
+        if hidden := _REORDERING.search(line):
+            found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
+            return Problem(Origin(file, number, hidden.start() + 1), found, "text in reading order", "delete it")
+    start = Origin(file, 1, 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a doubtful escape is not for us to judge
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        origin = Origin(file, error.lineno or 1, max(error.offset or 1, 1))
+        return Problem(origin, f"a syntax error ({error.msg})", "Python that this interpreter can read")
+    except (RecursionError, MemoryError):
+        return Problem(start, "code nested too deeply", "code that a person can read")
+    except ValueError as error:
+        return Problem(start, f"a file that is not text ({error})", "Python")
+    return Text(file, lines, tree)
+
+
+def _decoded(data: bytes, file: str) -> str | Problem:
+    expected, hint = "UTF-8", "save the file as UTF-8"
+    try:
+        # A file may name its own encoding, and under UTF-7 a harmless comment becomes code.
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if encoding not in ("utf-8", "utf-8-sig", "ascii"):
+            return Problem(Origin(file, 1, 1), f"the encoding {encoding}", expected, hint)
+        return data.decode("utf-8-sig")
+    except SyntaxError as error:
+        return Problem(Origin(file, 1, 1), str(error.msg), expected, hint)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Problem(Origin(file, line, 1), f"the byte 0x{data[error.start]:02X}", expected, hint)

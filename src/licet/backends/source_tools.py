@@ -1,0 +1,204 @@
+"""The tools that one Python file declares with `@tool(…)`, read from its text. Nothing in the file is run."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from licet.backends.source_names import Function, Names, NotLiteral, excerpt, module_level
+from licet.backends.source_text import Text, parse
+from licet.core.domain import nearest
+from licet.core.needs import TOUCHES_NOTHING, spec_of, summary
+from licet.core.origin import Origin, Problem
+from licet.core.scope import Malformed, visible
+from licet.core.tool import ToolSpec
+from licet.core.tool_capabilities import ToolCapabilities
+from licet.declare import tool
+
+TOOL = "licet.tool"
+WAY_OUT = "write it as a literal, or declare `needs:` in licet.yaml"
+ARGUMENTS = tuple(
+    parameter.name
+    for parameter in inspect.signature(tool).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A decorated function: its spec, or None and at least one problem that is an error."""
+
+    function: str
+    spec: ToolSpec | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What one file declares; `text` and `names` are for those who look further."""
+
+    text: Text
+    names: Names
+    declared: tuple[Declared, ...]
+    problems: tuple[Problem, ...]  # of the whole file, not of one tool
+
+
+@lru_cache(maxsize=8)  # many tools of one file are looked up one by one
+def module_of(data: bytes, file: str) -> Module | Problem:
+    """Everything that a file declares, or why it cannot be read at all."""
+    text = parse(data, file)
+    if isinstance(text, Problem):
+        return text
+    names = Names(text)
+    top = {id(node) for node in module_level(text.tree)}
+    in_class = {id(one) for node in ast.walk(text.tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    declared: list[Declared] = []
+    problems: list[Problem] = []
+    decorators: set[int] = set()
+    for node in _in_order(text.tree):
+        marks = [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]
+        decorators |= {id(_called(mark)) for mark in marks}
+        if not marks:
+            continue
+        if isinstance(node, ast.ClassDef):
+            problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
+        elif id(node) in top:
+            declared.append(_declared(text, names, node, marks))
+        elif id(node) in in_class:
+            problems.append(_misplaced(text, marks[0], f"the method `{node.name}` as a tool", "error"))
+        else:
+            problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
+    problems += _other_uses(text, names, decorators)
+    return Module(text, names, tuple(_each_once(declared)), tuple(problems))
+
+
+def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Declared:
+    mark = marks[0]
+    origin = text.place_of_decorator(mark)
+    problems = list(_doubts(text, names, node, marks))
+    written: dict[str, ast.expr] = {}
+    given: dict[str, Any] = {}
+    if isinstance(mark, ast.Call):
+        for item in mark.args:
+            found = f"{excerpt(item)} without a name in `@tool` of `{node.name}`"
+            problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
+        for keyword in mark.keywords:
+            problem = _take(text, names, node, keyword, written, given)
+            problems += [problem] if problem else []
+    sound = not any(problem.severity == "error" for problem in problems)
+    if sound and not given.keys() & {"capabilities", "needs"}:
+        found = f"`{node.name}`, which does not say what it touches"
+        problems.append(Problem(origin, found, "`capabilities=` or `needs=`", TOUCHES_NOTHING))
+    elif given.keys() >= {"capabilities", "needs"}:
+        found = f"both `capabilities=` and `needs=` on `{node.name}`"
+        problems.append(Problem(text.place(written["needs"]), found, "one of the two"))
+    spec = None
+    if not any(problem.severity == "error" for problem in problems):
+        described = {"name": node.name, "description": summary(ast.get_docstring(node) or "")}
+        try:
+            spec = spec_of(**{**described, **given}, origin=origin)
+        except Malformed as error:
+            problems.append(_malformed(origin, error))
+    return Declared(node.name, spec, tuple(problems))
+
+
+def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
+    """What makes the text an unsure witness of the tool that a program would get."""
+    origin = text.place_of_decorator(marks[0])
+    if len(marks) > 1:
+        yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
+    called = _called(marks[0])
+    if len(names.dotted(called)) > 1:
+        found = f"{excerpt(called)} on `{node.name}`, a name that this file binds more than once"
+        yield Problem(origin, found, "a name bound once, by its import from licet")
+    if (count := len(names.bindings(node.name))) > 1:
+        found = f"`{node.name}` bound {count} times in this file"
+        yield Problem(origin, found, "one function of that name", "rename one, or declare `needs:` in licet.yaml")
+    if marks[0] is not node.decorator_list[0]:
+        found = f"{excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
+        expected = "`@tool` as the first decorator"
+        yield Problem(origin, found, expected, "what the other makes of the tool is not read", "warning")
+
+
+def _take(
+    text: Text,
+    names: Names,
+    node: Function,
+    keyword: ast.keyword,
+    written: dict[str, ast.expr],
+    given: dict[str, Any],
+) -> Problem | None:
+    """Read one argument of a decorator into `given`, or say what is wrong with it."""
+    key, origin = keyword.arg, text.place(keyword.value)
+    if key is None:
+        found = f"`**` of {excerpt(keyword.value)} in `@tool` of `{node.name}`"
+        return Problem(origin, found, "arguments one by one", WAY_OUT)
+    if key not in ARGUMENTS:
+        listed = ", ".join(f"`{name}`" for name in ARGUMENTS)
+        return Problem(
+            text.place(keyword), f"`{key}=` in `@tool` of `{node.name}`", listed, nearest(key[:64], ARGUMENTS)
+        )
+    if key in written:
+        return Problem(text.place(keyword), f"`{key}=` twice in `@tool` of `{node.name}`", "it once")
+    written[key] = keyword.value
+    try:
+        value = names.value(keyword.value)
+        if isinstance(value, ToolCapabilities):
+            value = value.as_mapping()
+        if value is not None:
+            # Each argument alone, so that all that is wrong with a declaration is said at once.
+            spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
+            given[key] = value
+    except NotLiteral as error:
+        found = f"`{key}=` of `{node.name}` given by {error.found}"
+        return Problem(text.place(error.node), found, "a literal", WAY_OUT)
+    except Malformed as error:
+        return _malformed(origin, error)
+    return None
+
+
+def _malformed(origin: Origin, error: Malformed) -> Problem:
+    return Problem(origin, f"`{visible(error.found)}`", error.expected, error.hint)
+
+
+def _each_once(declared: list[Declared]) -> Iterator[Declared]:
+    first: dict[str, ToolSpec] = {}
+    for one in declared:
+        spec = one.spec
+        if spec is not None and spec.name in first and spec.origin:
+            again = Problem(
+                spec.origin,
+                f"a second tool called `{spec.name}`",
+                "each name once",
+                f"the first is at {first[spec.name].origin}",
+            )
+            yield Declared(one.function, None, (*one.problems, again))
+            continue
+        if spec is not None:
+            first[spec.name] = spec
+        yield one
+
+
+def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error", "warning"]) -> Problem:
+    hint = "it is not read; declare it in licet.yaml" if severity == "warning" else ""
+    return Problem(text.place_of_decorator(mark), found, "a function of the module", hint, severity)
+
+
+def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Problem]:
+    """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
+    for node in ast.walk(text.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and id(node) not in decorators and TOOL in names.dotted(node):
+            found, expected = f"{excerpt(node)} used by hand", "`@tool(…)` above a function"
+            hint = "what it declares is not read; declare `needs:` in licet.yaml"
+            yield Problem(text.place(node), found, expected, hint, "warning")
+
+
+def _in_order(tree: ast.Module) -> list[Function | ast.ClassDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return sorted((node for node in ast.walk(tree) if isinstance(node, kinds)), key=lambda node: node.lineno)
+
+
+def _called(mark: ast.expr) -> ast.expr:
+    return mark.func if isinstance(mark, ast.Call) else mark
