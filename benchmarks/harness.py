@@ -211,7 +211,9 @@ def table(rows: Sequence[Row]) -> str:
     previous = ""
     for row in rows:
         what, previous = ("" if row.what == previous else row.what), row.what
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 9.95 else f"{row.ratio:.0f}x"
+        ratio = (
+            "" if row.ratio is None else f"{row.ratio:.{2 if row.ratio < 9.995 else 1 if row.ratio < 99.95 else 0}f}x"
+        )
         lines.append((what, row.against, row.licet, row.other, ratio, str(row.target or ""), row.verdict))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = "<<>>><<"
