@@ -1,10 +1,16 @@
 """The composition root: the only place that picks backends and looks at this machine's directories."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from licet.backends.manifest_reader import read_manifest
+from licet.backends.manifest_shapes import SHAPES
 from licet.backends.manifest_yaml import Policy, read_policy
+from licet.backends.public_suffix import suffix_problems
+from licet.backends.shapes import check
 from licet.backends.source import find_tool
+from licet.backends.yaml_nodes import read_nodes
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.tool import ToolSpec
@@ -38,9 +44,23 @@ def review(
     return Policy(policy.kind, manifest.expand(places.workdir, places.home), (*policy.problems, *problems))
 
 
+def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:
+    """A manifest with its workspace keys that is not written yet, as `review` would see it; its tools are given."""
+    node, found = read_nodes(text.encode(), file)
+    problems = list(found)
+    content = check(SHAPES["manifest"], node, problems) if node is not None else None
+    if content is None:
+        return Policy("manifest", None, tuple(problems))
+    problems += suffix_problems(content)
+    manifest = read_manifest(content, content, problems)
+    sound = all(problem.severity == "warning" for problem in problems)
+    return Policy("manifest", manifest.declare(tools) if sound else None, tuple(problems))
+
+
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """The manifest with every `from:` resolved below the directories of its files."""
-    roots = list(dict.fromkeys(Path(file).absolute().parent for file in manifest.files))
+    # Not made absolute: what is found there is then named the way the manifest was.
+    roots = list(dict.fromkeys(Path(file).parent for file in manifest.files))
     specs: list[ToolSpec] = []
     problems: list[Problem] = []
     for name, (reference, origin) in manifest.sources.items():

@@ -22,8 +22,10 @@ from licet.core.manifest import (
     Example,
     Layer,
     Manifest,
+    MaxEffect,
     Rule,
     Seat,
+    WriteApproval,
 )
 from licet.core.origin import Origin, Problem
 from licet.core.set import CapabilitySet
@@ -100,21 +102,22 @@ def _read_ceiling(
             hint = nearest(item.value, seats, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = _record(ceiling.keys, "approvals"), _record(ceiling.keys, "budget")
-    keys = tuple(item.value for item in approvals["keys"].value) if "keys" in approvals else ()
+    keys = tuple(item.value for item in approvals["keys"].value) if "keys" in approvals else None
     quorum = _plain(approvals, "quorum", 1)
-    if keys and quorum > len(set(keys)):
+    if keys is not None and quorum > len(set(keys)):
         found, expected = f"a quorum of {quorum}", f"at most {len(set(keys))}, the number of keys"
-        problems.append(Problem(approvals["quorum"].origin, found, expected))
+        problems.append(Problem(_key(approvals["keys"]), found, expected))
     effect = ceiling.keys.get("max_side_effect_class")
     manifest = Manifest(
         agent=agent,
         origin=ceiling.origin,
-        layers=(*_workspace_layer(shared), _own_layer(ceiling, kind, seats, connectors)),
+        layers=(*_workspace_layer(shared, problems), _own_layer(ceiling, kind, seats)),
         seats=MappingProxyType(seats),
         tools=MappingProxyType(tools),
         sources=MappingProxyType(sources),
-        max_effect=effect.value if effect else "read_only",
-        max_effect_origin=effect.origin if effect else None,
+        max_effects=(
+            MaxEffect(effect.value, effect.origin, True) if effect else MaxEffect("read_only", ceiling.origin, False),
+        ),
         private=(tuple(item.value for item in ceiling.listed("private")),),
         native=frozenset(item.value for item in native),
         connectors=connectors,
@@ -132,18 +135,13 @@ def _read_ceiling(
     return manifest
 
 
-def _own_layer(ceiling: _Ceiling, kind: Any, seats: Mapping[str, tuple[Seat, ...]], connectors: Connectors) -> Layer:
+def _own_layer(ceiling: _Ceiling, kind: Any, seats: Mapping[str, tuple[Seat, ...]]) -> Layer:
     always = [
         Rule(Capability(f"storage:*:{name}"), ceiling.origin, "in every ceiling")
         for name in ("tool-private", "session")
     ]
     admitted = [
         Rule(Capability(f"tool:call:{tool}"), held[0].origin, f"{ceiling.prefix}tools") for tool, held in seats.items()
-    ]
-    linked = [
-        Rule(Capability(f"connector:use:{rule.name}"), rule.origin, f"{ceiling.prefix}connectors")
-        for rule in connectors.profile
-        if rule.name in connectors.names()
     ]
     hosts = ("safety", "network") if "safety" in ceiling.keys else ("destinations",)
     allows = (
@@ -161,19 +159,26 @@ def _own_layer(ceiling: _Ceiling, kind: Any, seats: Mapping[str, tuple[Seat, ...
         *ceiling.whole_rules("grants"),
         *always,
         *admitted,
-        *linked,
     )
     denies = (*ceiling.whole_rules(*hosts, "deny"), *ceiling.whole_rules("deny"))
-    return Layer(kind, f"the {kind}", ceiling.origin, allows, denies)
+    # Connectors have versions; their lists are a layer of their own, made for each tool.
+    return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}))
 
 
-def _workspace_layer(shared: Fields) -> Iterator[Layer]:
+def _workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
     held = shared.get("destinations")
-    if held is not None:
-        narrowing = _Ceiling(held.value, "destinations.", _key(held))
-        allows, denies = tuple(narrowing.whole_rules("allow")), tuple(narrowing.whole_rules("deny"))
-        silent = ALL_BUT_NETWORK if "allow" in held.value else EVERY_DOMAIN
-        yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, silent)
+    if held is None:
+        return
+    narrowing = _Ceiling(held.value, "destinations.", _key(held))
+    if "default" in held.value and "allow" not in held.value:
+        found, expected = "`default: deny` without an `allow` list", "an `allow` list, since absent it does not narrow"
+        hint = "write `allow: []` to reach nothing, or leave `default` out"
+        problems.append(Problem(_key(held.value["default"]), found, expected, hint))
+    allows, denies = tuple(narrowing.whole_rules("allow")), tuple(narrowing.whole_rules("deny"))
+    if "allow" in held.value:
+        yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)
+    elif denies:
+        yield Layer("workspace", "the workspace", narrowing.origin, (), denies, EVERY_DOMAIN)
 
 
 def _seats(ceiling: _Ceiling, shared: Fields, problems: Problems) -> dict[str, tuple[Seat, ...]]:
@@ -200,7 +205,15 @@ def _seats(ceiling: _Ceiling, shared: Fields, problems: Problems) -> dict[str, t
         for tool, entry in named.value.items():
             problems += argument_problems(entry.value.get("args"))
             seats[tool] = (*seats.get(tool, ()), _named_seat(entry))
-    return seats
+    default = _plain(_record(ceiling.keys, "approvals"), "write", "session")
+    return {tool: _asked(held, default) for tool, held in seats.items()}
+
+
+def _asked(seats: tuple[Seat, ...], default: WriteApproval) -> tuple[Seat, ...]:
+    """The seats of a tool, one of them saying how this ceiling wants to be asked."""
+    if any(seat.approval for seat in seats):
+        return seats
+    return (replace(seats[0], approval=default), *seats[1:])
 
 
 def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
@@ -267,7 +280,7 @@ def _connectors(ceiling: _Ceiling, shared: Fields, app: str) -> Connectors:
         tenant=_lines(held.get("tenant_allowlist")),
         app=_lines(override["allow"]) if "allow" in override else None,
         app_deny=_lines(override.get("deny")),
-        profile=_lines(ceiling.keys.get("connectors")),
+        profiles=(_lines(ceiling.keys.get("connectors")),),
     )
 
 
@@ -327,13 +340,22 @@ def _numbers(held: Value | None) -> Mapping[str, int]:
 
 
 def _data(held: Value) -> Any:
-    """A checked value as plain data, without places."""
+    """A checked value as plain data without places, which nobody can change."""
     value = held.value
-    if isinstance(value, tuple):
-        return [_data(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _data(item) if isinstance(item, Located) else item for key, item in value.items()}
-    return str(value) if isinstance(value, Capability) else value
+    return _frozen([_data(item) for item in value] if isinstance(value, tuple) else value)
+
+
+def _frozen(value: Any) -> Any:
+    match value:
+        case Located():
+            return _data(value)
+        case Capability():
+            return str(value)
+        case Mapping():
+            return MappingProxyType({str(key): _frozen(item) for key, item in value.items()})
+        case list():
+            return tuple(map(_frozen, value))
+    return value
 
 
 def _key(held: Value) -> Origin:

@@ -4,6 +4,7 @@ Every problem of a run is reported at once. What the keys mean is in `manifest_r
 `manifest_shapes`.
 """
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -100,7 +101,7 @@ def _workspace(file: _File, given: str | Path | None, problems: list[Problem]) -
     """The workspace that was named, or the one beside the file; never one from a parent directory."""
     if given is None:
         beside = file.path.parent / WORKSPACE_FILE
-        if file.path.name == WORKSPACE_FILE or not beside.exists():
+        if file.path.name == WORKSPACE_FILE or not os.path.lexists(beside):
             return file if file.kind == "manifest" else None
         given = beside
     shared = _read(Path(given), problems)

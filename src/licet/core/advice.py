@@ -1,7 +1,7 @@
 """The change that would allow what was refused, in one line a person can type."""
 
 from licet.core.effects import EffectClass, Level, class_fits
-from licet.core.manifest import Layer, Seat
+from licet.core.manifest import Layer, MaxEffect, Seat
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
 
@@ -46,14 +46,20 @@ def need_text(use: Use) -> str:
     return str(use)
 
 
-def raise_class(spec: ToolSpec, seats: tuple[Seat, ...], wanted: EffectClass) -> str:
+def raise_class(
+    spec: ToolSpec, seats: tuple[Seat, ...], max_effects: tuple[MaxEffect, ...], wanted: EffectClass
+) -> str:
     """Every place that must state a stronger class."""
-    places = []
-    if spec.effect and not class_fits(wanted, spec.effect):
-        places.append(f"`effect: {wanted}` on the tool")
-    if any(not class_fits(wanted, effect) for seat in seats for effect, _ in seat.effects):
-        places.append(f"`side_effect_class: {wanted}` where it is admitted")
-    places.append(f"`max_side_effect_class: {wanted}` under `capabilities`")
+    places = [f"`effect: {wanted}` on the tool"] if spec.effect and not class_fits(wanted, spec.effect) else []
+    places += [
+        f"`side_effect_class: {wanted}` ({origin})"
+        for seat in seats
+        for effect, origin in seat.effects
+        if not class_fits(wanted, effect)
+    ]
+    places += [
+        f"`max_side_effect_class: {wanted}` ({top.origin})" for top in max_effects if not class_fits(wanted, top.effect)
+    ]
     return "set " + " and ".join(places)
 
 
@@ -74,6 +80,8 @@ def _state(spec: ToolSpec, argument: str, key: str, word: str) -> str:
 def _place(layer: Layer, use: Use) -> tuple[str, str]:
     if layer.kind == "bundle":
         return f"{layer.title}.destinations", use.target
+    if layer.kind == "connectors":
+        return "capabilities.connectors", use.target
     if layer.kind == "workspace":
         return "destinations.allow", use.target
     if use.domain == "network" and use.action == "tcp":

@@ -1,5 +1,6 @@
 """Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from licet.core.origin import Origin
@@ -51,34 +52,36 @@ class Connectors:
     tenant: tuple[ConnectorRule, ...] = ()
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
-    profile: tuple[ConnectorRule, ...] = ()
+    profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
 
-    def admits(self, ref: ConnectorRef) -> bool:
-        """Whether every list admits a connector and no deny names it."""
-        return self.obstacle(ref) is None
-
-    def obstacle(self, ref: ConnectorRef) -> str | None:
-        """The first list that does not admit a connector, in words, or None."""
+    def obstacle(self, ref: ConnectorRef) -> tuple[str, str] | None:
+        """The first list that does not admit a connector and the change that would make it, or None."""
         for rule in self.app_deny:
             if rule.name == ref.name:
-                return f"denied for this app ({rule.origin})"
-        for title, rules in (
-            ("tenant_allowlist", self.tenant),
-            ("the app's list", self.app),
-            ("connectors", self.profile),
-        ):
-            if rules is not None and not any(rule.admits(ref) for rule in rules):
-                listed = [rule for rule in rules if rule.name == ref.name]
-                if listed:
-                    return f"{title} has version {listed[0].versions} ({listed[0].origin})"
-                return f"not in {title}"
+                return f"is denied for this app ({rule.origin})", f"remove `{ref.name}` from the app's `deny`"
+        for key, rules in self._lists():
+            if any(rule.admits(ref) for rule in rules):
+                continue
+            for rule in rules:
+                if rule.name == ref.name and ref.version:
+                    return f"is listed as {rule.versions} ({rule.origin})", f"widen its version under `{key}`"
+                if rule.name == ref.name:
+                    fix = f"state its version on the tool, such as `{ref.name}@2.1`"
+                    return f"states no version, and {rule.versions} is asked for ({rule.origin})", fix
+            return f"is not listed under `{key}`", f"add `{ref.name}` under `{key}`"
         return None
 
     def names(self) -> tuple[str, ...]:
         """The connectors that every list names, at some version."""
-        lists = [self.tenant, self.profile, *([self.app] if self.app is not None else [])]
-        denied = {rule.name for rule in self.app_deny}
-        return tuple(sorted(set.intersection(*({rule.name for rule in rules} for rules in lists)) - denied))
+        named = [{rule.name for rule in rules} for _, rules in self._lists()]
+        return tuple(sorted(set.intersection(*named) - {rule.name for rule in self.app_deny}))
+
+    def _lists(self) -> Iterator[tuple[str, tuple[ConnectorRule, ...]]]:
+        yield "connectors.tenant_allowlist", self.tenant
+        if self.app is not None:
+            yield "connectors.app_overrides", self.app
+        for profile in self.profiles:
+            yield "capabilities.connectors", profile
 
 
 def version_range(text: str) -> str:
@@ -89,9 +92,12 @@ def version_range(text: str) -> str:
         if text[:1].isdigit():
             _version(text)
             text = f"=={text}.*"
-        return str(SpecifierSet(text))
+        said = str(SpecifierSet(text))
     except InvalidSpecifier:
-        raise Malformed(text, "a version range such as `>=2.0`, or a version such as `1.5`") from None
+        said = ""
+    if not said:  # no clause at all would mean any version
+        raise Malformed(text, "a version range such as `>=2.0`, or a version such as `1.5`")
+    return said
 
 
 def _version(text: str) -> str:

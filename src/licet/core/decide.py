@@ -24,17 +24,18 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         if reach is None:
             return _unknown(request, manifest)
         if reach.grounds:
-            return Deny(request, reach.grounds[0].reason or "DECISION_FAILED", reach.grounds)
+            return Deny(request, reach.grounds[0].reason, reach.grounds)
         has = reach.grant.has
         for use in request.uses:
             if not has(use):
                 return _refused(request, reach, use)
-        limited = manifest.budget or reach.max_calls is not None
-        if limited and (spent := _overspent(request, manifest, reach, usage)):
-            return Deny(request, "BUDGET_EXCEEDED", (spent,))
-        if reach.approval or reach.effect == "full":
-            return _asked(request, manifest, reach, usage) or Allow(request, reach)
-        return Allow(request, reach)
+        if reach.plain:
+            return Allow(request, reach)
+        return (
+            _overspent(request, manifest, reach, usage)
+            or _asked(request, manifest, reach, usage)
+            or Allow(request, reach)
+        )
     except Exception as error:  # fail closed: whatever went wrong here must not become a yes
         return Deny(
             request, "DECISION_FAILED", (Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}"),)
@@ -58,10 +59,10 @@ def _unknown(request: Request, manifest: Manifest) -> Deny:
 
 def _refused(request: Request, reach: Reach, use: Use) -> Deny:
     grounds = reach.obstacles_of(use)
-    return Deny(request, grounds[0].reason or "DECISION_FAILED", grounds, use)
+    return Deny(request, grounds[0].reason, grounds, use)
 
 
-def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ground | None:
+def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
     budget, cost = manifest.budget, reach.spec.cost_usd or 0
     limits = (
         ("max_calls_per_session", budget.max_calls_per_session, usage.calls + 1),
@@ -71,8 +72,8 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     )
     for key, limit, wanted in limits:
         if limit is not None and wanted > limit:
-            fix = f"raise `{key}`"
-            return Ground("BUDGET_EXCEEDED", f"{wanted} would exceed {key} {limit}", manifest.origin, fix)
+            text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}`"
+            return Deny(request, "BUDGET_EXCEEDED", (Ground("BUDGET_EXCEEDED", text, manifest.origin, fix),))
     return None
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from licet.core.origin import Origin
 from licet.core.use import Use
 
 Reason = Literal[
+    "ALLOWED",
     "UNKNOWN_TOOL",
     "TOOL_NOT_IN_BUNDLE",
     "SIDE_EFFECT_EXCEEDED",
@@ -76,7 +77,7 @@ UNUSED = Usage()
 class Ground:
     """One thing that decided: a rule or a missing one, where it is written, and the change that would allow."""
 
-    reason: Reason | Literal[""]
+    reason: Reason
     text: str
     origin: Origin | None = None
     fix: str = ""
@@ -86,19 +87,39 @@ class Ground:
         return f"{self.text} ({self.origin})" if self.origin else self.text
 
 
-class Allow:
-    """The call may run, holding its grant."""
+class _AllowParts:
+    """The fields of an Allow while it is made; taking the class `Allow` seals it."""
 
     __slots__ = ("reach", "request")
+
+    request: "Request"
+    reach: Any  # licet.core.reach.Reach
+
+
+class Allow(_AllowParts):
+    """The call may run, holding its grant."""
+
+    __slots__ = ()
     verdict = "allow"
 
-    def __init__(self, request: Request, reach: Any) -> None:
-        self.request, self.reach = request, reach
+    def __new__(cls, request: "Request", reach: Any) -> "Allow":
+        """The call of a request, within a reach."""
+        parts = object.__new__(_AllowParts)
+        parts.request = request
+        parts.reach = reach
+        parts.__class__ = Allow
+        return parts  # type: ignore[return-value]
 
     @property
     def rules(self) -> tuple[Ground, ...]:
         """The rules that allow it, use by use."""
         return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"an Allow cannot be changed: {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"an Allow cannot be changed: {name}")
 
     def __repr__(self) -> str:
         return f"Allow({self.request.tool!r})"
@@ -156,21 +177,19 @@ class CapabilityDenied:
 
 
 def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ...]:
-    """What a log records of a decision: one event per check, granted or denied, with the deciding rule."""
-    tool = decision.request.tool
-    match decision:
-        case Allow():
-            uses = decision.request.uses
-            return tuple(
-                CapabilityGranted(str(use), tool, "", "; ".join(map(str, decision.reach.grounds_of(use))))
-                for use in uses
-            ) or (CapabilityGranted(f"tool:call:{tool}", tool, "", "; ".join(map(str, decision.rules))),)
-        case Deny():
-            return (_denied(decision, decision.reason),)
-        case Ask():
-            return (_denied(decision, "APPROVAL_REQUIRED"),)
+    """What a log records of a decision: one event per check, granted or denied, with the deciding rules."""
+    request = decision.request
+    stopped = None if isinstance(decision, Allow) else decision
+    passed = request.uses
+    if stopped is not None:
+        passed = passed[: passed.index(stopped.use)] if stopped.use in passed else ()
+    granted = tuple(CapabilityGranted(str(use), request.tool, "", _said(decision, use)) for use in passed)
+    if stopped is None:
+        return granted or (CapabilityGranted(f"tool:call:{request.tool}", request.tool, "", ""),)
+    asked = str(stopped.use) if stopped.use else f"tool:call:{request.tool}"
+    reason = stopped.reason if isinstance(stopped, Deny) else "APPROVAL_REQUIRED"
+    return (*granted, CapabilityDenied(asked, request.tool, reason, "; ".join(map(str, stopped.rules))))
 
 
-def _denied(decision: Deny | Ask, reason: str) -> CapabilityDenied:
-    asked = str(decision.use) if decision.use else f"tool:call:{decision.request.tool}"
-    return CapabilityDenied(asked, decision.request.tool, reason, "; ".join(map(str, decision.rules)))
+def _said(decision: Decision, use: Use) -> str:
+    return "; ".join(map(str, decision.reach.grounds_of(use))) if isinstance(decision, Allow) else ""

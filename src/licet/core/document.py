@@ -1,5 +1,6 @@
 """The meaning of a manifest as plain data: equal for every spelling of the same policy, and what its digest is over."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from licet.core.canonical import digest, plain
@@ -36,13 +37,13 @@ def document(manifest: Manifest) -> dict[str, Any]:
                 "tenant": _lines(connectors.tenant),
                 "app": None if connectors.app is None else _lines(connectors.app),
                 "app_deny": _lines(connectors.app_deny),
-                "profile": _lines(connectors.profile),
+                "profiles": [_lines(profile) for profile in connectors.profiles],
             },
             "approvals": {
                 "write": manifest.approvals.write,
                 "expires_seconds": manifest.approvals.expires_seconds,
                 "quorum": manifest.approvals.quorum,
-                "keys": sorted(set(manifest.approvals.keys)),
+                "keys": None if manifest.approvals.keys is None else sorted(set(manifest.approvals.keys)),
             },
             "budget": {
                 "max_calls_per_session": manifest.budget.max_calls_per_session,
@@ -52,8 +53,8 @@ def document(manifest: Manifest) -> dict[str, Any]:
             "limits": manifest.limits,
             "allow_degraded": manifest.allow_degraded,
             "record": manifest.record,
-            "servers": manifest.servers,
-            "examples": sorted([example.tool, example.use, example.matches] for example in manifest.examples),
+            "servers": {name: _server(server) for name, server in manifest.servers.items()},
+            "examples": sorted({(example.tool, example.use, example.matches) for example in manifest.examples}),
         }
     )
     return said
@@ -89,6 +90,15 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
         "connector": str(spec.connector) if spec.connector else None,
         "cost_usd": spec.cost_usd,
     }
+
+
+def _server(server: Mapping[str, Any]) -> dict[str, Any]:
+    said = {**server}
+    for key in ("grants", "env"):
+        said[key] = sorted(set(server.get(key, ())))
+    tools = server.get("tools", {})
+    said["tools"] = {name: {**tool, "needs": sorted(set(tool.get("needs", ())))} for name, tool in tools.items()}
+    return said
 
 
 def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:

@@ -39,7 +39,7 @@ def _allowed_instead(reach: Reach, use: Use) -> list[str]:
     """What the tool needs and what is allowed in the domain that was refused, so that a typo shows."""
     needs = [str(need) for need in reach.spec.needs.allow if need.domain == use.domain]
     rules = [
-        Ground("", str(rule.capability), rule.origin)
+        Ground("ALLOWED", str(rule.capability), rule.origin)
         for layer in reach.layers
         for rule in layer.allows
         if rule.capability.domain == use.domain

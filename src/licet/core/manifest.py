@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from licet.core.capability import Capability
 from licet.core.connector import Connectors
@@ -20,6 +20,7 @@ from licet.core.tool import ToolSpec
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
 Number = TypeVar("Number", int, Decimal)
+Item = TypeVar("Item")
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -42,7 +43,7 @@ class Rule:
 class Layer:
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
-    kind: Literal["manifest", "personality", "workspace", "bundle", "policy files"]
+    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files"]
     title: str
     origin: Origin
     allows: tuple[Rule, ...] = ()
@@ -51,11 +52,14 @@ class Layer:
     allowed: CapabilitySet = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
-        rules = CapabilitySet(
-            [*passed, *(rule.capability for rule in self.allows)], [rule.capability for rule in self.denies]
-        )
+        rules = self.without_denies | CapabilitySet((), [rule.capability for rule in self.denies])
         object.__setattr__(self, "allowed", rules)
+
+    @property
+    def without_denies(self) -> CapabilitySet:
+        """What the layer would allow if it denied nothing."""
+        passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
+        return CapabilitySet([*passed, *(rule.capability for rule in self.allows)])
 
     def expand(self, workdir: str, home: str) -> "Layer":
         """The same layer with `${workdir}` and `~` replaced by real directories."""
@@ -85,6 +89,14 @@ class Seat:
     limits: Mapping[str, int] = field(default_factory=_nothing)
 
 
+class MaxEffect(NamedTuple):
+    """The strongest class that one ceiling allows, and where it says so or would."""
+
+    effect: EffectClass
+    origin: Origin
+    stated: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Approvals:
     """Who must agree before a write, and for how long an answer holds."""
@@ -92,7 +104,7 @@ class Approvals:
     write: WriteApproval = "session"
     expires_seconds: int = 300
     quorum: int = 1
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none, an empty list accepts nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +142,8 @@ class Manifest:
     seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)
     tools: Mapping[str, ToolSpec] = field(default_factory=_nothing)
     sources: Mapping[str, tuple[str, Origin]] = field(default_factory=_nothing)  # tool -> its `from:` text
-    max_effect: EffectClass = "read_only"
-    max_effect_origin: Origin | None = None
+    max_effects: tuple[MaxEffect, ...] = ()  # one per ceiling
+    narrow: bool = False  # run a tool that asks for more at the tighter class and level, instead of refusing it
     private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
     native: frozenset[str] = frozenset()
     connectors: Connectors = field(default_factory=Connectors)
@@ -151,9 +163,21 @@ class Manifest:
         """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
         return meet_layers(self.layers)
 
-    def declare(self, specs: Iterable[ToolSpec]) -> "Manifest":
-        """The same manifest, knowing these tools too."""
-        return replace(self, tools=MappingProxyType({**self.tools, **{spec.name: spec for spec in specs}}))
+    @property
+    def max_effect(self) -> EffectClass:
+        """The strongest class that any tool may have."""
+        return min((one.effect for one in self.max_effects), key=CLASSES.index, default="read_only")
+
+    @property
+    def max_effect_origin(self) -> Origin:
+        """Where the tightest class is stated, or would be."""
+        tightest = min(self.max_effects, key=lambda one: CLASSES.index(one.effect), default=None)
+        return tightest.origin if tightest else self.origin
+
+    def declare(self, specs: Iterable[ToolSpec], *, narrow: bool = False) -> "Manifest":
+        """The same manifest, knowing these tools too; `narrow` runs misfits at the tighter class and level."""
+        tools = MappingProxyType({**self.tools, **{spec.name: spec for spec in specs}})
+        return replace(self, tools=tools, narrow=narrow or self.narrow)
 
     def expand(self, workdir: str, home: str) -> "Manifest":
         """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays."""
@@ -164,31 +188,22 @@ class Manifest:
     def meet(self, other: "Manifest") -> "Manifest":
         """What both allow; the other is a personality, this one gives the agent its name."""
         both = sorted(self.seats.keys() & other.seats.keys())
-        tighter = min(self, other, key=lambda one: CLASSES.index(one.max_effect))
         return replace(
             self,
             personality=other.personality or self.personality,
-            layers=self.layers + other.layers,
-            seats=MappingProxyType({tool: self.seats[tool] + other.seats[tool] for tool in both}),
+            layers=distinct(self.layers + other.layers),
+            seats=MappingProxyType({tool: distinct(self.seats[tool] + other.seats[tool]) for tool in both}),
             tools=MappingProxyType({**other.tools, **self.tools}),
             sources=MappingProxyType({**other.sources, **self.sources}),
-            max_effect=tighter.max_effect,
-            max_effect_origin=tighter.max_effect_origin,
+            max_effects=self.max_effects + other.max_effects,
             private=self.private + other.private,
             native=self.native & other.native,
-            connectors=replace(
-                self.connectors,
-                profile=tuple(
-                    rule
-                    for rule in self.connectors.profile
-                    if any(rule.name == theirs.name for theirs in other.connectors.profile)
-                ),
-            ),
+            connectors=replace(self.connectors, profiles=self.connectors.profiles + other.connectors.profiles),
             approvals=Approvals(
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
                 min(self.approvals.expires_seconds, other.approvals.expires_seconds),
                 max(self.approvals.quorum, other.approvals.quorum),
-                self.approvals.keys or other.approvals.keys,
+                _both_keys(self.approvals.keys, other.approvals.keys),
             ),
             budget=Budget(
                 least(self.budget.max_calls_per_session, other.budget.max_calls_per_session),
@@ -201,6 +216,15 @@ class Manifest:
             examples=self.examples + other.examples,
             files=self.files + other.files,
         )
+
+
+def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
+    """The values in order, each once; two ceilings may share a workspace."""
+    return tuple(value for place, value in enumerate(values) if value not in values[:place])
+
+
+def _both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return one if two is None else two if one is None else tuple(key for key in one if key in two)
 
 
 def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:

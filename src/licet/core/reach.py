@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from licet.core import network
 from licet.core.advice import add_need, add_to_layer, raise_class, state_class, state_level
 from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef
 from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.effects import (
     CLASSES,
@@ -22,11 +23,24 @@ from licet.core.effects import (
     permits,
     weakest_class,
 )
-from licet.core.manifest import WRITE_APPROVALS, Layer, Manifest, Rule, Seat, WriteApproval, least, meet_layers
-from licet.core.origin import Origin
+from licet.core.manifest import (
+    EVERY_DOMAIN,
+    WRITE_APPROVALS,
+    Layer,
+    Manifest,
+    MaxEffect,
+    Rule,
+    Seat,
+    WriteApproval,
+    distinct,
+    least,
+    meet_layers,
+)
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
+
+CEILINGS = ("manifest", "personality")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,7 @@ class Reach:
     spec: ToolSpec
     seats: tuple[Seat, ...]
     layers: tuple[Layer, ...]
+    max_effects: tuple[MaxEffect, ...]
     effect: EffectClass | None
     level: Level | None
     permitted: CapabilitySet
@@ -44,14 +59,17 @@ class Reach:
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
+    plain: bool  # nothing but the uses has to be looked at: callable, no budget, nobody to ask
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
         grounds = [
-            Ground("", f"`{self.spec.name}` needs {need}", self.spec.origin) for need in covering(self.spec, use)
+            Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin) for need in covering(self.spec, use)
         ]
         for layer in self.layers:
-            grounds += [Ground("", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)]
+            grounds += [
+                Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
+            ]
         return tuple(grounds)
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
@@ -63,26 +81,33 @@ class Reach:
         if not self.spec.needs.has(use):
             yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, add_need(use, self.spec))
         if not self.permitted.has(use):
-            wanted = weakest_class(use, tcp_named=any(_names_tcp(layer, use) for layer in self.layers))
-            fix = raise_class(self.spec, self.seats, wanted)
-            yield Ground("SIDE_EFFECT_EXCEEDED", f"{_act(use)} is not permitted to class {self.effect}", None, fix)
+            text = f"{_act(use)} is not permitted to class {self.effect}"
+            yield Ground("SIDE_EFFECT_EXCEEDED", text, self.spec.origin, self._stronger(use))
         for layer in self.layers:
             verdict = layer.allowed.verdict(use)
             if verdict is False:
-                for rule in nearest_rules(layer.denies, use):
+                for rule in layer.denies:
+                    if not rule_covers(rule.capability, use):
+                        continue
                     fix = f"remove `{rule.capability}` from `{rule.key}`" if layer.kind != "policy files" else ""
                     yield Ground(reason, f"denied by {rule.capability}", rule.origin, fix)
             elif verdict is None:
                 yield Ground(reason, f"{layer.title} does not allow it", layer.origin, add_to_layer(layer, use))
 
+    def _stronger(self, use: Use) -> str:
+        """The change that lets the class permit a use."""
+        unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
+        if use.action == "tcp" and self.effect == "write_limited":
+            return "; ".join(add_to_layer(layer, use) for layer in unnamed)
+        return raise_class(self.spec, self.seats, self.max_effects, weakest_class(use, tcp_named=not unnamed))
 
-def reach_of(manifest: Manifest, tool: str, *, narrow: bool = False) -> Reach | None:
+
+def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest, or None if the manifest does not know or does not admit it."""
-    key = f"{tool}*" if narrow else tool
-    found: Reach | None = manifest.folded.get(key)
+    found: Reach | None = manifest.folded.get(tool)
     if found is None and tool in manifest.seats and tool in manifest.tools:
         # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
-        found = manifest.folded[key] = _fold(manifest, manifest.tools[tool], narrow)
+        found = manifest.folded[tool] = _fold(manifest, manifest.tools[tool])
     return found
 
 
@@ -108,18 +133,21 @@ def rule_covers(rule: Capability, use: Use) -> bool:
     )
 
 
-def _fold(manifest: Manifest, spec: ToolSpec, narrow: bool) -> Reach:
+def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     seats = manifest.seats[spec.name]
-    layers = manifest.layers + tuple(seat.layer for seat in seats if seat.layer)
+    bundles = tuple(seat.layer for seat in seats if seat.layer)
+    layers = distinct((*manifest.layers, *bundles, _connector_layer(manifest, spec)))
+    grounds: list[Ground] = []
+    effect = _class_of(manifest, spec, seats, grounds)
+    grounds += _connector_grounds(manifest, spec)
+    level = _level_of(manifest, spec, seats, grounds)
+    grounds += _elevated_grounds(manifest, spec, effect, level)
     ceiling = meet_layers(layers)
-    effect, level, grounds = _standing(manifest, spec, seats, narrow)
-    named_tcp = CapabilitySet(
-        rule.capability for layer in layers for rule in layer.allows if rule.capability.atoms == network.TCP
-    )
-    permitted = permits(effect, named_tcp) if effect else CapabilitySet()
+    permitted = permits(effect, _named_tcp(layers)) if effect else CapabilitySet()
     grant = spec.needs & ceiling & permitted
-    approvals = [seat.approval for seat in seats if seat.approval] or [manifest.approvals.write]
-    write: WriteApproval = min(approvals, key=WRITE_APPROVALS.index)
+    write: WriteApproval = min(
+        (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default="session"
+    )
     asks = effect == "destructive" or (write != "manifest" and bool(grant & WRITES))
     max_calls = None
     for seat in seats:
@@ -128,6 +156,7 @@ def _fold(manifest: Manifest, spec: ToolSpec, narrow: bool) -> Reach:
         spec=spec,
         seats=seats,
         layers=layers,
+        max_effects=manifest.max_effects,
         effect=effect,
         level=level,
         permitted=permitted,
@@ -136,78 +165,94 @@ def _fold(manifest: Manifest, spec: ToolSpec, narrow: bool) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
+        plain=not (grounds or manifest.budget or max_calls is not None or asks or effect in ("full", "destructive")),
     )
 
 
-def _standing(
-    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], narrow: bool
-) -> tuple[EffectClass | None, Level | None, list[Ground]]:
-    """The class and level a tool runs at, and what keeps it from being called at all."""
-    grounds: list[Ground] = []
-    effect, level = _class_of(manifest, spec, seats, narrow, grounds), _level_of(manifest, spec, seats, narrow, grounds)
-    if effect in ("full", "destructive"):
-        if level == "native":
-            text = f"class {effect} needs the level restricted or isolated"
-            grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_level(spec, "isolated")))
-        if not manifest.budget:
-            text, fix = (
-                f"class {effect} needs a budget",
-                "add `budget: {max_calls_per_session: 100}` under `capabilities`",
-            )
-            grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, fix))
-    if spec.connector and (why := manifest.connectors.obstacle(spec.connector)):
-        text = f"connector {spec.connector} is {why}" if why.startswith("not") else f"connector {spec.connector}: {why}"
-        fix = f"list `{spec.connector.name}` under `connectors` and `tenant_allowlist`"
-        capability = f"connector:use:{spec.connector.name}"
-        grounds.append(Ground("CONNECTOR_NOT_ALLOWED", text, manifest.origin, fix, capability))
-    return effect, level, grounds
+def _named_tcp(layers: tuple[Layer, ...]) -> CapabilitySet:
+    """The connections that every ceiling allows by a rule that says `tcp`."""
+    named: CapabilitySet | None = None
+    for layer in layers:
+        if layer.kind in CEILINGS:
+            rules = CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
+            named = rules if named is None else named & rules
+    return named if named is not None else CapabilitySet()
 
 
-def _class_of(
-    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], narrow: bool, grounds: list[Ground]
-) -> EffectClass | None:
+def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:
+    """The connectors that the lists admit for this tool, at the version it states."""
+    stated = {spec.connector.name: spec.connector} if spec.connector else {}
+    admitted = tuple(
+        Rule(Capability(f"connector:use:{name}"), manifest.origin, "capabilities.connectors")
+        for name in manifest.connectors.names()
+        if manifest.connectors.obstacle(stated.get(name, ConnectorRef(name))) is None
+    )
+    silent = EVERY_DOMAIN - {"connector"}
+    return Layer("connectors", "the lists of connectors", manifest.origin, admitted, silent=silent)
+
+
+def _connector_grounds(manifest: Manifest, spec: ToolSpec) -> Iterator[Ground]:
+    named = [need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers]
+    for name in named:
+        ref = spec.connector if spec.connector and spec.connector.name == name else ConnectorRef(name)
+        if found := manifest.connectors.obstacle(ref):
+            text, fix = found
+            capability = f"connector:use:{name}"
+            yield Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", manifest.origin, fix, capability)
+
+
+def _elevated_grounds(
+    manifest: Manifest, spec: ToolSpec, effect: EffectClass | None, level: Level | None
+) -> Iterator[Ground]:
+    if effect not in ("full", "destructive"):
+        return
+    if level == "native":
+        text = f"class {effect} needs the level restricted or isolated"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_level(spec, "isolated"))
+    if not manifest.budget:
+        text, fix = f"class {effect} needs a budget", "add `budget: {max_calls_per_session: 100}` under `capabilities`"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, fix)
+
+
+def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> EffectClass | None:
+    """The class a tool runs at; what keeps it from that class is added to the grounds."""
     stated = [pair for seat in seats for pair in seat.effects]
     own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
     if own is None:
         text = f"nobody states a side-effect class for `{spec.name}`"
         grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
         return None
-    ceilings: list[tuple[EffectClass, Origin | None]] = [*stated, (manifest.max_effect, manifest.max_effect_origin)]
-    for ceiling, origin in ceilings:
+    ceilings = [(effect, origin, "") for effect, origin in stated]
+    ceilings += [(top.effect, top.origin, "" if top.stated else ", the default") for top in manifest.max_effects]
+    if manifest.narrow:
+        return min((own, *(ceiling for ceiling, _, _ in ceilings)), key=CLASSES.index)
+    for ceiling, origin, why in ceilings:
         if not class_fits(own, ceiling):
-            if narrow:
-                own = ceiling
-                continue
-            where = "" if origin else ", the default"
-            text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{where}"
-            fix = raise_class(spec, seats, own)
-            grounds.append(
-                Ground("SIDE_EFFECT_EXCEEDED", text, origin or manifest.origin, fix, f"side_effect_class {own}")
-            )
+            text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
+            fix = raise_class(spec, seats, manifest.max_effects, own)
+            grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
     return own
 
 
-def _level_of(
-    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], narrow: bool, grounds: list[Ground]
-) -> Level | None:
+def _level_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> Level | None:
+    """The level a tool runs at; what keeps it from that level is added to the grounds."""
     stated = [pair for seat in seats for pair in seat.levels]
-    own = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
+    own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
         text = f"nobody states a sandbox level for `{spec.name}`"
         grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
         return None
+    levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
+    level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own
     for ceiling, origin in stated:
-        if not level_fits(own, ceiling):
-            if narrow:
-                own = ceiling
-                continue
-            text = f"`{spec.name}` runs at {own}; at most {ceiling} is allowed"
-            fix = f"set `sandbox: {own}` there, or `{ceiling}` on the tool"
-            grounds.append(Ground("SANDBOX_NOT_DECLARED", text, origin, fix, f"sandbox {own}"))
-    if own == "native" and spec.name not in manifest.native:
+        if not level_fits(level, ceiling):
+            text = f"`{spec.name}` runs at {level}; at most {ceiling} is allowed"
+            fix = f"set `sandbox: {level}` there, or `{ceiling}` on the tool"
+            grounds.append(Ground("SANDBOX_NOT_DECLARED", text, origin, fix, f"sandbox {level}"))
+    if level == "native" and spec.name not in manifest.native:
         text, fix = f"`{spec.name}` is not named in `native`", f"add `{spec.name}` under `capabilities.native`"
         grounds.append(Ground("NATIVE_NOT_ALLOWED", text, manifest.origin, fix, "sandbox native"))
-    return own
+    return level
 
 
 def _names_tcp(layer: Layer, use: Use) -> bool:

@@ -171,6 +171,13 @@ def path_key(text: str) -> str:
     return "/".join([root, *parts])
 
 
+def directory_key(path: str) -> str:
+    """The key of a real directory, for what `${workdir}` and `~` stand for."""
+    if path[:1] != "/":
+        raise Malformed(path, "the absolute path of a directory")
+    return path_key(path)
+
+
 def resolved_path(path: str) -> str:
     """An absolute path of a use with `.`, `..` and doubled slashes resolved lexically: what is decided and opened."""
     if "/." not in path and "//" not in path and path[-1:] != "/":

@@ -13,7 +13,7 @@ from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, parse_rule, said
 from licet.core.grid import Grids, Tables
-from licet.core.scope import path_key
+from licet.core.scope import directory_key
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Use
 
 Rules = Iterable[Capability | str]
@@ -244,7 +244,7 @@ def expand_rule(rule: Capability, workdir: str, home: str) -> Capability:
     root, slash, rest = rule.key.partition("/")
     if rule.domain not in ("fs", "process") or root not in ("${workdir}", "~"):
         return rule
-    place = path_key(workdir if root == "${workdir}" else home)
+    place = directory_key(workdir if root == "${workdir}" else home)
     # The root directory's key is empty: `~` itself then means every path, and `~/x` is `/x`.
     return capability(rule.domain, rule.atoms, place + slash + rest, None)
 

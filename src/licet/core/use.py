@@ -243,7 +243,8 @@ def _host_and_keys(hostname: str) -> tuple[str, tuple[str, ...]]:
 
 def use_of_path(action: str, path: Any, base: Any = None) -> Use:
     """The use that reading, writing or deleting a path is, resolved lexically, or `InvalidUse`."""
-    kind = _KINDS.get(("fs", _true_text(action), ""))
+    action = _true_text(action)
+    kind = _KINDS.get(("fs", action, ""))
     if kind is None:
         raise InvalidUse(action, "one of read, write, delete")
     text = _path_text(path)
@@ -271,12 +272,12 @@ def _openable(text: str) -> bool:
 
 def _path_text(path: Any) -> str:
     """The true characters of a path, asked for once: a PathLike may answer differently the second time."""
-    if not isinstance(path, str | bytes):
+    if not issubclass(type(path), str | bytes):
         try:
             path = type(path).__fspath__(path)
         except Exception as wrong:
             raise InvalidUse(type(path).__name__, "a path") from wrong
-    if isinstance(path, bytes):
+    if issubclass(type(path), bytes):
         return bytes.decode(path, "utf-8", "surrogateescape")
     return _true_text(path)
 
@@ -285,6 +286,6 @@ def _true_text(text: Any) -> str:
     """The characters of a text as they are: a subclass may answer differently each time, its characters cannot."""
     if type(text) is str:
         return text
-    if not isinstance(text, str):
+    if not issubclass(type(text), str):  # `isinstance` believes an object that lies about its class
         raise InvalidUse(type(text).__name__, "text")
     return str.__str__(text)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from licet.core.capability import Capability
-from licet.core.manifest import Manifest
+from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -30,7 +30,9 @@ def validate_registration(tool: ToolSpec, manifest: Manifest) -> tuple[Misfit, .
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}` ({manifest.origin})"
         return (Misfit(spec.name, f"tool:call:{spec.name}", text),)
     standing = [Misfit(spec.name, ground.capability or "side_effect_class", str(ground)) for ground in reach.grounds]
-    return (*standing, *(_misfit(reach, need) for need in spec.needs.allow if not _fits(reach, need)))
+    told = {misfit.capability for misfit in standing}
+    unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need))
+    return (*standing, *(_misfit(reach, need) for need in unfit))
 
 
 def validate_tools(tools: Iterable[ToolSpec], manifest: Manifest) -> tuple[Misfit, ...]:
@@ -48,22 +50,20 @@ def validate_tools(tools: Iterable[ToolSpec], manifest: Manifest) -> tuple[Misfi
 
 def _fits(reach: Reach, need: Capability) -> bool:
     """A need fits if the allows cover it and no deny covers it whole; `*` takes what the ceiling gives."""
-    if need.defers:
-        return True
-    covered = all(CapabilitySet((need,)) <= _allows(layer.allowed) for layer in reach.layers)
-    denied = CapabilitySet((need,)) <= CapabilitySet(reach.ceiling.deny)
-    return covered and not denied
+    return need.defers or (_unallowed(reach, need) is None and not _denied_whole(reach, need))
 
 
-def _allows(rules: CapabilitySet) -> CapabilitySet:
-    """A set without its denies: they narrow, but a need they only cut into still fits."""
-    return CapabilitySet(rules.allow)
+def _unallowed(reach: Reach, need: Capability) -> Layer | None:
+    """The first layer whose allows do not cover a need. Denies are left out: what they only cut into still fits."""
+    wanted = CapabilitySet((need,))
+    return next((layer for layer in reach.layers if not wanted <= layer.without_denies), None)
+
+
+def _denied_whole(reach: Reach, need: Capability) -> bool:
+    return CapabilitySet((need,)) <= CapabilitySet(reach.ceiling.deny)
 
 
 def _misfit(reach: Reach, need: Capability) -> Misfit:
-    for layer in reach.layers:
-        if not CapabilitySet((need,)) <= _allows(layer.allowed):
-            text = f"needs {need}, which {layer.title} does not allow ({layer.origin})"
-            return Misfit(reach.spec.name, str(need), text)
-    text = f"needs {need}, which a deny covers whole"
-    return Misfit(reach.spec.name, str(need), text)
+    layer = _unallowed(reach, need)
+    why = f"which {layer.title} does not allow ({layer.origin})" if layer else "which a deny covers whole"
+    return Misfit(reach.spec.name, str(need), f"needs {need}, {why}")

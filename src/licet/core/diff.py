@@ -1,0 +1,211 @@
+"""What grew and what shrank between two manifests: by what they mean, never by how they are written.
+
+Nothing is found exactly when the two surfaces are equal. Each manifest protects its own files; where those files lie
+is not compared. Where nobody can tell here which side is wider (JSON Schemas, version ranges), it counts as grown.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+from licet.core.capability import Capability
+from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
+from licet.core.diff_servers import server_changes
+from licet.core.effects import CLASSES, LEVELS
+from licet.core.entries import Written, piece_text, target_of
+from licet.core.manifest import WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
+from licet.core.ranges import beyond
+from licet.core.set import CapabilitySet
+from licet.core.surface import Surface, ToolSurface, surface
+
+_NOTHING = CapabilitySet()
+_PERSONAL = CapabilitySet(("storage:*:personality",))
+
+
+class _Version:
+    """One of the two manifests, with its surface."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        # Both protect the files they came from, and those have two names here: without this, every copy would differ.
+        layers = tuple(replace(one, denies=()) if one.kind == "policy files" else one for one in manifest.layers)
+        self.manifest = replace(manifest, layers=layers)
+        self.surface: Surface = surface(self.manifest)
+        self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in self.surface.tools}
+        self.origin = manifest.origin
+
+    def layers(self, tool: str) -> tuple[Layer, ...]:
+        seats = self.manifest.seats.get(tool, ())
+        return self.manifest.layers + tuple(seat.layer for seat in seats if seat.layer)
+
+    def grant(self, tool: str) -> CapabilitySet:
+        return self.tools[tool].grant if tool in self.tools else _NOTHING
+
+
+def diff(old: Manifest, new: Manifest) -> Changes:
+    """What grew, what shrank and what else changed from one manifest to another."""
+    before, after = _Version(old), _Version(new)
+    found: dict[Side, list[Change]] = {"grown": [], "shrunk": [], "changed": []}
+    for name in sorted(before.tools.keys() | after.tools.keys()):
+        for side, change in (*_tool(name, before, after), *_reach(name, before, after)):
+            found[side].append(change)
+    for side, change in (*_names(before, after), *_scales(before, after), *_lists(before, after)):
+        found[side].append(change)
+    return Changes(tuple(found["grown"]), tuple(found["shrunk"]), tuple(found["changed"]))
+
+
+def _tool(name: str, old: _Version, new: _Version) -> Found:
+    """Whether a tool can be called on both sides, and what is different about it then."""
+    was, now = old.tools.get(name), new.tools.get(name)
+    standings = (was.standing if was else "absent"), (now.standing if now else "absent")
+    if was and now and was.reachable and now.reachable:
+        yield from _same_tool(was, now, old.surface, new.surface)
+    elif now and now.reachable:
+        text = f"`{name}` can be called" if now.standing == "callable" else f"`{name}` is admitted, declared nowhere"
+        yield "grown", Change("tool", name, text, *standings, now.origin)
+    elif was and was.reachable:
+        yield "shrunk", Change("tool", name, f"`{name}` can no longer be called", *standings, was.origin)
+    elif was != now:
+        origin = now.origin if now else was.origin if was else None
+        yield "changed", Change("tool", name, f"`{name}` cannot be called, as before", *standings, origin)
+
+
+def _reach(name: str, old: _Version, new: _Version) -> Found:
+    """Exactly what a tool reaches on one side and not on the other."""
+    for side, mine, other in _both_ways(old, new):
+        pieces = mine.grant(name) - other.grant(name)
+        written = Written(mine.layers(name) if pieces else ())
+        ceiling = meet_layers(other.layers(name)) if pieces else _NOTHING
+        for piece in pieces:
+            # What the other ceiling lets in too is new because of the tool itself: its declaration, class or place.
+            own = CapabilitySet((piece.rule,)) <= ceiling
+            origin = mine.tools[name].origin if own else written.nearest(piece.rule)
+            text = piece_text(piece)
+            yield from Spot(origin, origin, name).entry(side, "reach", text, text)
+
+
+def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -> Found:
+    """A tool that can be called on both sides: everything but its reach."""
+    spot = Spot(was.origin, now.origin, now.name)
+    if was.standing != now.standing:
+        yield from spot.turned("changed", "declaration", "declaration", was.standing, now.standing)
+    if was.bundles != now.bundles:
+        yield from spot.turned("changed", "bundle", "bundle", ", ".join(was.bundles), ", ".join(now.bundles))
+    yield from spot.moved("effect", "side-effect class", was.effect, now.effect, CLASSES.index)
+    yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
+    yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
+    yield from spot.moved("limit", "max_calls", was.max_calls, now.max_calls, no_limit_is_most)
+    if was.connector != now.connector:
+        # A tool that stops naming a connector reaches no more for it; one that names another speaks to someone new.
+        yield from spot.turned(
+            "grown" if now.connector else "changed", "connector", "connector", was.connector, now.connector
+        )
+    asked, asks = _asking(was), _asking(now)
+    if asked and asks and (asked, asks) != (old.approvals.write, new.approvals.write):
+        yield from spot.moved("approval", "writes ask before each", asked, asks, WRITE_APPROVALS.index)
+    theirs = dict(old.limits), dict(new.limits)
+    for key, before, after in _keyed(was.limits, now.limits):
+        if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
+            yield from spot.limit(key, before, after)
+    for key, rules, kept in _keyed(was.args, now.args):
+        if rules != kept:
+            # All rules on an argument must hold. More of them narrow; any other change may widen.
+            side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
+            words = " and ".join(rules or ()), " and ".join(kept or ())
+            yield from spot.turned(side, "arguments", f"rules on `{key}`", *words)
+
+
+def _asking(tool: ToolSurface) -> WriteApproval | None:
+    """How a tool's writes ask; None if it holds none, and there is nothing to compare."""
+    return tool.asks or ("manifest" if tool.writes else None)
+
+
+def _names(old: _Version, new: _Version) -> Found:
+    """What the agent is called."""
+    spot = Spot(old.origin, new.origin)
+    for what in ("agent", "version", "app", "personality"):
+        before, after = getattr(old.surface, what) or "", getattr(new.surface, what) or ""
+        if before != after:
+            # The store of a personality goes with its name: under another one, another's store comes into reach.
+            wider = what == "personality" and any(tool.grant & _PERSONAL for tool in new.surface.tools)
+            yield from spot.turned("grown" if wider else "changed", "name", what, before, after)
+
+
+def _scales(old: _Version, new: _Version) -> Found:
+    """What is agent-wide and can be put in an order."""
+    was, now, spot = old.surface, new.surface, Spot(old.origin, new.origin)
+    classes = Spot(old.manifest.max_effect_origin or old.origin, new.manifest.max_effect_origin or new.origin)
+    yield from classes.moved("effect", "max_side_effect_class", was.max_effect, now.max_effect, CLASSES.index)
+    asked, asks = was.approvals, now.approvals
+    yield from spot.moved("approval", "writes ask before each", asked.write, asks.write, WRITE_APPROVALS.index)
+    yield from spot.moved("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
+    yield from spot.moved("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
+    for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
+        yield from spot.moved("budget", key, getattr(was.budget, key), getattr(now.budget, key), no_limit_is_most)
+    for key, before, after in _keyed(was.limits, now.limits):
+        yield from spot.limit(key, before, after)
+    yield from spot.moved("sandbox", "allow_degraded", was.allow_degraded, now.allow_degraded, int)
+    # A full record keeps arguments and results themselves: what tools saw is then in one more place.
+    yield from spot.moved("record", "record", was.record, now.record, ("digests", "full").index)
+
+
+def _lists(old: _Version, new: _Version) -> Found:
+    """What is agent-wide and is there or not."""
+    spot = Spot(old.origin, new.origin)
+    for side, mine, other in _both_ways(old, new):
+        here, there = mine.surface, other.surface
+        for name in sorted(set(here.native) - set(there.native)):
+            yield from spot.entry(side, "native", f"`{name}` may run in this process", name)
+        for text in beyond(here.private, there.private):
+            yield from spot.entry(side, "private", f"private addresses {text}", text)
+        for name in sorted(dict(here.connectors).keys() - dict(there.connectors)):
+            yield from spot.entry(side, "connector", f"connector {name}", _versions(dict(here.connectors)[name]))
+        for key in sorted(set(here.approvals.keys or ()) - set(there.approvals.keys or ())):
+            if there.approvals.keys is None:
+                # Where no keys are listed no signature is asked for: the first key makes approving harder, not easier.
+                yield from spot.entry(
+                    "shrunk" if side == "grown" else "grown", "approval", f"only key {key} may approve", key
+                )
+            else:
+                yield from spot.entry(side, "approval", f"key {key} may approve", key)
+        yield from _denies(side, mine, other, spot)
+    for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
+        if was is not None and now is not None and was != now:
+            narrower: Side = "shrunk" if set(was) < set(now) else "grown"
+            yield from spot.turned(narrower, "connector", f"versions of {name}", _versions(was), _versions(now))
+    yield from server_changes(old.surface.servers, new.surface.servers, spot)
+
+
+def _denies(side: Side, mine: _Version, other: _Version, spot: Spot) -> Found:
+    """What the other side denies and this one does not.
+
+    Where this frees something, the reach of tools says so already; unless deny and allow are written from different
+    roots (`~`, `${workdir}`, `/`), and only on a machine could one see that they meet.
+    """
+    lost = CapabilitySet(deny.rule for deny in other.surface.denies)
+    for piece in lost - CapabilitySet(deny.rule for deny in mine.surface.denies):
+        hidden = any(_may_meet(piece.rule, rule) for tool in mine.surface.tools for rule in tool.grant.allow)
+        text = piece_text(piece)
+        before, after = (text, "") if side == "grown" else ("", text)
+        yield from spot.turned(side if hidden else "changed", "deny", "denied", before, after)
+
+
+def _may_meet(deny: Capability, allow: Capability) -> bool:
+    """Whether two rules that are written from different roots could be about the same file on some machine."""
+    if deny.domain != allow.domain or deny.domain not in ("fs", "process") or not deny.atoms & allow.atoms:
+        return False
+    roots = {target_of(rule).partition("/")[0] for rule in (deny, allow)}
+    return len(roots) == 2 and "*" not in roots and bool(roots & {"~", "${workdir}"})
+
+
+def _both_ways(old: _Version, new: _Version) -> tuple[tuple[Side, _Version, _Version], ...]:
+    return ("grown", new, old), ("shrunk", old, new)
+
+
+def _keyed(old: Iterable[tuple[str, T]], new: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T | None, T | None]]:
+    was, now = dict(old), dict(new)
+    for key in sorted(was.keys() | now.keys()):
+        yield key, was.get(key), now.get(key)
+
+
+def _versions(clauses: tuple[str, ...]) -> str:
+    return " and ".join(clauses) or "any version"

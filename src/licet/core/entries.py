@@ -1,0 +1,135 @@
+"""A set of capabilities as a reader wants it: what is reached, in which ways, and what denies cut out of it.
+
+The entries of a set cover exactly the uses that the set has. What they mean for a tool is not known here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from licet.core import network
+from licet.core.capability import Capability
+from licet.core.domain import DOMAINS
+from licet.core.manifest import Layer, Rule
+from licet.core.origin import Origin
+from licet.core.reach import rule_covers
+from licet.core.scope import host_text
+from licet.core.set import CapabilitySet, Piece
+from licet.core.use import Use
+
+Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+KIND_OF_DOMAIN: dict[str, Kind] = {
+    "network": "hosts",
+    "fs": "paths",
+    "secret": "secrets",
+    "process": "binaries",
+    "env": "env",
+    "storage": "storage",
+    "tool": "tools",
+    "connector": "connectors",
+}
+_NOTHING = CapabilitySet()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One target that is reached, the ways in which it is, and the parts of it that are not."""
+
+    kind: Kind
+    target: str
+    pieces: tuple[Piece, ...]  # one for each way; all with the same exceptions
+    origin: Origin | None = field(default=None, compare=False)  # the rule of a ceiling that lets it in
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What may be done there: `read`, `write`, `https get` …"""
+        return tuple(way for piece in self.pieces for way in ways_of(piece.rule))
+
+    @property
+    def excepts(self) -> tuple[str, ...]:
+        """The targets inside this one that a deny takes away."""
+        return tuple(map(target_of, self.pieces[0].excepts))
+
+    def covers(self, use: Use) -> bool:
+        """Whether a use is reached through this entry."""
+        return any(
+            rule_covers(piece.rule, use) and not any(rule_covers(hole, use) for hole in piece.excepts)
+            for piece in self.pieces
+        )
+
+    def __str__(self) -> str:
+        return "; ".join(map(piece_text, self.pieces))
+
+    def document(self) -> dict[str, Any]:
+        """The entry as plain data."""
+        return {
+            "target": self.target,
+            "ways": list(self.ways),
+            "except": list(self.excepts),
+            "rules": [str(piece.rule) for piece in self.pieces],
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+def entries_of(rules: CapabilitySet, layers: Iterable[Layer] = ()) -> tuple[Entry, ...]:
+    """Everything that a set reaches, in order; the layers say where it is written."""
+    pieces: dict[tuple[Kind, str, tuple[str, ...]], list[Piece]] = {}
+    for piece in rules - _NOTHING:
+        place = KIND_OF_DOMAIN[piece.rule.domain], target_of(piece.rule), tuple(map(target_of, piece.excepts))
+        pieces.setdefault(place, []).append(piece)
+    written = Written(layers)
+    return tuple(
+        Entry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
+        for (kind, target, _), held in sorted(
+            pieces.items(), key=lambda item: (KINDS.index(item[0][0]), *item[0][1:], str(item[1][0]))
+        )
+    )
+
+
+class Written:
+    """Where the rules that allow something are written, by scope."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, layers: Iterable[Layer]) -> None:
+        self._rules: dict[tuple[str, str], list[Rule]] = {}
+        for layer in layers:
+            for rule in layer.allows:
+                self._rules.setdefault((rule.capability.domain, rule.capability.key), []).append(rule)
+
+    def nearest(self, rule: Capability) -> Origin | None:
+        """The place of the allow nearest to a rule among those that cover some of it."""
+        for key in DOMAINS[rule.domain].ancestors(rule.key):
+            for held in self._rules.get((rule.domain, key), ()):
+                if held.capability.atoms & rule.atoms and held.capability.port in (None, rule.port):
+                    return held.origin
+        return None
+
+
+def target_of(rule: Capability) -> str:
+    """What a rule is about, without the action: a host and its port, a path, a name."""
+    if rule.domain == "network":
+        return host_text(rule.key) + ("" if rule.port is None else f":{rule.port}")
+    return rule.scope
+
+
+def ways_of(rule: Capability) -> tuple[str, ...]:
+    """What a rule lets one do at its target, in words."""
+    if rule.domain == "network":
+        action, method, protocol = network.PHRASES[rule.atoms]
+        words = (protocol, action if action != "*" else "", method)
+        return (" ".join(word for word in words if word) or "any protocol",)
+    return tuple(
+        action for action, atoms in DOMAINS[rule.domain].actions.items() if action != "*" and atoms & rule.atoms
+    )
+
+
+def piece_text(piece: Piece) -> str:
+    """A piece as a rule and the targets that are taken out: `fs:write:/srv except /srv/key`."""
+    holes = ", ".join(map(target_of, piece.excepts))
+    return f"{piece.rule} except {holes}" if holes else str(piece.rule)
+
+
+def _way_order(piece: Piece) -> int:
+    return piece.rule.atoms & -piece.rule.atoms

@@ -1,0 +1,298 @@
+"""Everything an agent can reach under a manifest, as data for tables, JSON and pictures.
+
+For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it. Two surfaces
+are equal if they reach the same; where rules are written, file names and digests do not count.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from licet.core.canonical import canonical_json, money_text, plain
+from licet.core.capability import Capability
+from licet.core.connector import Connectors
+from licet.core.decide import decide
+from licet.core.decision import Deny, Ground, Request
+from licet.core.domain import DOMAINS
+from licet.core.effects import CLASSES, LEVELS, WRITES, EffectClass, Level
+from licet.core.entries import KINDS, Entry, entries_of
+from licet.core.manifest import Approvals, Budget, Layer, Manifest, Seat, WriteApproval, least_limits
+from licet.core.origin import Origin
+from licet.core.ranges import common_ranges
+from licet.core.reach import Reach, reach_of
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+
+Standing = Literal["callable", "undeclared", "blocked"]
+_NOTHING = CapabilitySet()
+_EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
+_DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSurface:
+    """One tool that the manifest admits: whether it can be called, and what it then reaches.
+
+    An `undeclared` tool is admitted, but no file that was read says what it needs: what is given here is the ceiling,
+    the most that any declaration could get. A `blocked` one is refused whatever it asks; it reaches nothing.
+    """
+
+    name: str
+    standing: Standing
+    bundles: tuple[str, ...]
+    effect: EffectClass | None
+    level: Level | None
+    connector: str
+    cost_usd: Decimal | None
+    asks: WriteApproval | None  # how often a person must agree to calls; None if nobody is asked
+    deletes_ask: bool
+    max_calls: int | None
+    limits: tuple[tuple[str, int], ...]
+    args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
+    entries: tuple[Entry, ...]
+    grant: CapabilitySet = field(compare=False)
+    grounds: tuple[Ground, ...] = field(compare=False)  # why it cannot be called, from files alone
+    origin: Origin | None = field(compare=False)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it can reach anything at all: blocked tools cannot."""
+        return self.standing != "blocked"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it holds a write."""
+        return bool(self.grant & WRITES)
+
+    @property
+    def note(self) -> str:
+        """What a reader must know before trusting the rest, in one line; empty for a tool that can be called."""
+        reasons = "; ".join(map(str, self.grounds))
+        if self.standing == "undeclared":
+            return f"{reasons}; shown is the most it could get"
+        return f"cannot be called: {reasons}" if reasons else ""
+
+    def document(self) -> dict[str, Any]:
+        """The tool as plain data."""
+        return {
+            "name": self.name,
+            "standing": self.standing,
+            "note": self.note,
+            "grounds": [_ground(ground) for ground in self.grounds],
+            "bundles": list(self.bundles),
+            "side_effect_class": self.effect,
+            "sandbox": self.level,
+            "connector": self.connector or None,
+            "cost_usd": _money(self.cost_usd),
+            "asks": self.asks,
+            "deletes_ask": self.deletes_ask,
+            "max_calls": self.max_calls,
+            "limits": dict(self.limits),
+            "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
+            "reach": {
+                kind: [entry.document() for entry in self.entries if entry.kind == kind]
+                for kind in KINDS
+                if any(entry.kind == kind for entry in self.entries)
+            },
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Something that no tool of the agent reaches, whatever is allowed."""
+
+    rule: Capability
+    origin: Origin | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """Everything one agent can reach, and everything agent-wide that decides about it."""
+
+    agent: str
+    version: str
+    app: str
+    personality: str | None
+    tools: tuple[ToolSurface, ...]
+    max_effect: EffectClass
+    native: tuple[str, ...]
+    private: tuple[str, ...]
+    connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> the version ranges that must all hold
+    approvals: Approvals
+    budget: Budget
+    limits: tuple[tuple[str, int], ...]
+    allow_degraded: bool
+    record: str
+    denies: tuple[Denied, ...]
+    servers: tuple[tuple[str, str], ...]  # name -> what it is and holds, as canonical JSON
+    unadmitted: tuple[str, ...] = field(compare=False)  # declared, and not for this agent
+    digest: str = field(compare=False)
+    files: tuple[str, ...] = field(compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """The surface as plain data."""
+        approvals, budget = self.approvals, self.budget
+        return {
+            "agent": self.agent,
+            "version": self.version,
+            "app": self.app or None,
+            "personality": self.personality,
+            "digest": self.digest,
+            "files": list(self.files),
+            "tools": [tool.document() for tool in self.tools],
+            "unadmitted": list(self.unadmitted),
+            "max_side_effect_class": self.max_effect,
+            "native": list(self.native),
+            "private": list(self.private),
+            "connectors": {name: list(versions) for name, versions in self.connectors},
+            "approvals": {
+                "write": approvals.write,
+                "expires_seconds": approvals.expires_seconds,
+                "quorum": approvals.quorum,
+                "keys": None if approvals.keys is None else list(approvals.keys),
+            },
+            "budget": {
+                "max_calls_per_session": budget.max_calls_per_session,
+                "max_cost_usd": _money(budget.max_cost_usd),
+                "max_cost_usd_per_day": _money(budget.max_cost_usd_per_day),
+            },
+            "limits": dict(self.limits),
+            "sandbox": {"allow_degraded": self.allow_degraded},
+            "record": self.record,
+            "denies": [
+                {"rule": str(deny.rule), "origin": deny.origin.full if deny.origin else None} for deny in self.denies
+            ],
+            "servers": {name: json.loads(server) for name, server in self.servers},
+        }
+
+
+def surface(manifest: Manifest) -> Surface:
+    """Everything an agent can reach under a manifest."""
+    return Surface(
+        agent=manifest.agent,
+        version=manifest.version,
+        app=manifest.app,
+        personality=manifest.personality,
+        tools=tuple(_tool(manifest, name) for name in sorted(manifest.seats)),
+        max_effect=manifest.max_effect,
+        native=tuple(sorted(manifest.native)),
+        private=common_ranges(manifest.private),
+        connectors=tuple((name, _versions(manifest.connectors, name)) for name in manifest.connectors.names()),
+        approvals=Approvals(
+            manifest.approvals.write,
+            manifest.approvals.expires_seconds,
+            manifest.approvals.quorum,
+            None if manifest.approvals.keys is None else tuple(sorted(set(manifest.approvals.keys))),
+        ),
+        budget=manifest.budget,
+        limits=tuple(sorted(manifest.limits.items())),
+        allow_degraded=manifest.allow_degraded,
+        record=manifest.record,
+        denies=tuple(Denied(rule, _deny_origin(manifest.layers, rule)) for rule in manifest.ceiling.deny),
+        servers=tuple((name, _server(manifest.servers[name])) for name in sorted(manifest.servers)),
+        unadmitted=tuple(sorted(manifest.tools.keys() - manifest.seats.keys())),
+        digest=manifest.digest,
+        files=manifest.files,
+    )
+
+
+def _tool(manifest: Manifest, name: str) -> ToolSurface:
+    seats = manifest.seats[name]
+    answer = decide(Request(name), manifest)
+    # Spending only grows: a call that a fresh session refuses is refused always.
+    grounds = answer.rules if isinstance(answer, Deny) else ()
+    reach = reach_of(manifest, name)
+    level, asks = (reach.level, reach.approval) if reach else (None, None)
+    standing: Standing = "blocked" if grounds else "callable"
+    if reach is None and (most := _most(manifest, name)) is not None:
+        (reach, level, asks), standing = most, "undeclared"
+    grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
+    spec = manifest.tools.get(name)
+    return ToolSurface(
+        name=name,
+        standing=standing,
+        bundles=tuple(sorted({seat.bundle for seat in seats if seat.bundle})),
+        effect=reach.effect if reach else None,
+        level=level,
+        connector=str(spec.connector or "") if spec else "",
+        cost_usd=spec.cost_usd if spec else None,
+        asks=asks,
+        deletes_ask=reach is not None and reach.effect in ("full", "destructive") and bool(grant & _DELETES),
+        max_calls=reach.max_calls if reach else None,
+        limits=_limits(manifest, seats),
+        args=_args(seats),
+        entries=entries_of(grant, reach.layers) if reach else (),
+        grant=grant,
+        grounds=grounds,
+        origin=spec.origin if spec and spec.origin else seats[0].origin,
+    )
+
+
+def _most(manifest: Manifest, name: str) -> tuple[Reach, Level | None, WriteApproval | None] | None:
+    """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
+    found: list[Reach] = []
+    for effect in reversed(CLASSES):
+        for level in LEVELS:
+            declared = manifest.declare([ToolSpec(name, _EVERYTHING, effect, level)])
+            if not isinstance(decide(Request(name), declared), Deny) and (reach := reach_of(declared, name)):
+                found.append(reach)
+    if not found:
+        return None
+    loosest = max((reach.level for reach in found if reach.level), key=LEVELS.index)
+    # A destructive tool asks every time; one that declares itself one class lower does not.
+    least_asking = next((reach for reach in found if reach.effect != "destructive"), found[0])
+    return found[0], loosest, least_asking.approval
+
+
+def _limits(manifest: Manifest, seats: Iterable[Seat]) -> tuple[tuple[str, int], ...]:
+    limits: Mapping[str, int] = manifest.limits
+    for seat in seats:
+        limits = least_limits(limits, seat.limits)
+    return tuple(sorted(limits.items()))
+
+
+def _args(seats: Iterable[Seat]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    rules: dict[str, set[str]] = {}
+    for seat in seats:
+        for name, rule in seat.args.items():
+            rules.setdefault(name, set()).add(canonical_json(rule).decode())
+    return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
+
+
+def _versions(connectors: Connectors, name: str) -> tuple[str, ...]:
+    """The version ranges of a connector, one for each list that does not take any version."""
+    clauses = set()
+    for rules in (connectors.tenant, connectors.app, *connectors.profiles):
+        versions = {rule.versions for rule in rules or () if rule.name == name}
+        if versions and "" not in versions:
+            clauses.add(" or ".join(sorted(versions)))
+    return tuple(sorted(clauses))
+
+
+def _deny_origin(layers: Iterable[Layer], rule: Capability) -> Origin | None:
+    denies = [deny for layer in layers for deny in layer.denies]
+    # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
+    exact = [deny.origin for deny in denies if deny.capability == rule]
+    return next(iter(exact or [deny.origin for deny in denies if deny.capability.meet(rule)]), None)
+
+
+def _server(server: Mapping[str, Any]) -> str:
+    """A server in one spelling: rules in normal form, sets sorted."""
+    said = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
+    said["grants"] = list(map(str, CapabilitySet(said["grants"])))
+    said["env"] = sorted(set(said["env"]))
+    for tool in said["tools"].values():
+        tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
+    return canonical_json(said).decode()
+
+
+def _ground(ground: Ground) -> dict[str, Any]:
+    origin = ground.origin.full if ground.origin else None
+    return {"reason": ground.reason, "text": ground.text, "origin": origin, "fix": ground.fix or None}
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else money_text(amount)

@@ -1,0 +1,1 @@
+"""What people and other programs touch: each surface shows what the core decided, and decides nothing itself."""

@@ -1,0 +1,15 @@
+"""The command line, `licet`. Its commands load when they run, so that asking for help costs little."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        from licet.surfaces.cli.app import licet
+
+        licet.main(prog_name="licet")
+    except KeyboardInterrupt:  # while modules still load; later on the app itself sees it
+        sys.exit(130)

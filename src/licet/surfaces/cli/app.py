@@ -1,0 +1,133 @@
+"""The frame of the command line: the list of commands, help that teaches, and how every run ends.
+
+Commands are modules of this package, imported when they run or when their own help is asked for; nothing of the
+library is imported here.
+"""
+
+import importlib
+import os
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from licet import __version__
+
+INTERRUPTED = 130  # what shells report for Ctrl-C
+CLOSED_PIPE = 141  # what shells report for a reader that went away
+INTERNAL_ERROR = 70  # EX_SOFTWARE
+
+
+class Entry(NamedTuple):
+    """One command in the list: what it is for, and a line that a newcomer can type."""
+
+    name: str
+    about: str
+    example: str
+
+
+FIRST = (
+    Entry("init", "write the manifest that fits the tools in a file exactly", "licet init tools.py"),
+    Entry("check", "find everything that is wrong in policy files", "licet check licet.yaml"),
+    Entry("surface", "show everything that an agent can reach", "licet surface licet.yaml"),
+    Entry(
+        "explain",
+        "say why a use is allowed or refused, and what would allow it",
+        "licet explain licet.yaml fetch_weather https://api.weather.gov",
+    ),
+    Entry("diff", "show what grew and what shrank between two versions", "licet diff old/licet.yaml licet.yaml"),
+)
+FURTHER = (
+    Entry("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
+    Entry("completion", "print the script that completes `licet` in your shell", "licet completion bash"),
+)
+COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
+
+
+class Licet(click.Group):
+    """The commands, by name; each is imported when it is first needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"licet.surfaces.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was named, or a refusal that names the nearest one."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"expected one of {', '.join(COMMANDS)}"
+            ctx.fail(f"there is no command `{args[0]}`; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The commands and options that begin with what was typed."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(entry.name, help=entry.about) for entry in COMMANDS.values()]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [item for item in found if item.value.startswith(incomplete)] + options
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands first, in the order in which a newcomer meets them, each with an example."""
+        for title, entries in (("From the first minute on", FIRST), ("Also", FURTHER)):
+            with formatter.section(title):
+                for entry in entries:
+                    formatter.write(f"  {entry.name:<12}{entry.about}\n{'':<14}$ {entry.example}\n")
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what holds for all commands."""
+        formatter.write(
+            "\nMore about one command: licet COMMAND --help. Every command takes --json.\n"
+            "Exit codes: 0 fine; 1 denied, wrong or grown; 2 not a sensible command line.\n"
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; whatever goes wrong ends in one line and a code, not in a traceback."""
+        if hasattr(sys.stdout, "reconfigure"):  # a terminal that lacks a character must not stop a report
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _close_quietly(ctx)
+        except Exception as error:
+            if os.environ.get("LICET_DEBUG") == "1":
+                raise
+            _admit(ctx, error)
+        return answer
+
+
+def _close_quietly(ctx: click.Context) -> NoReturn:
+    # The interpreter flushes once more on its way out; that must not meet the closed pipe again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    ctx.exit(CLOSED_PIPE)
+
+
+def _admit(ctx: click.Context, error: Exception) -> NoReturn:
+    from licet.core.scope import visible
+
+    text = visible(" ".join(str(error).split()))[:500]
+    click.echo(f"licet: unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)", err=True)
+    ctx.exit(INTERNAL_ERROR)
+
+
+@click.group(cls=Licet, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def licet() -> None:
+    """Tools declare, a manifest allows, and each call holds exactly the overlap."""

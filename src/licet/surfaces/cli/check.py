@@ -1,0 +1,77 @@
+"""`licet check`: every problem of every file in one run, for people, for programs (`--json`) and for code review
+(`--sarif`).
+"""
+
+from pathlib import Path
+
+import click
+
+from licet.core.origin import Problem
+from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
+from licet.surfaces.cli.policy import misfit_problems, read, undeclared_problems
+from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
+
+
+@click.command(name="check")
+@click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
+@setting_options
+@json_option
+@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    workspace: Path | None,
+    personality: Path | None,
+    workdir: Path | None,
+    as_json: bool,
+    sarif: bool,
+) -> None:
+    """Find everything that is wrong in policy files, in one run.
+
+    FILE is a manifest, a workspace or a personality, in YAML or JSON. Each problem is one line: where it is, what was
+    found, what was expected, and often the way out. Tools are read from their source, never imported; one that asks
+    for more than its agent is allowed is a problem too.
+
+    \b
+    Exit codes:
+      0  fine; warnings do not count
+      1  at least one error, a file that cannot be read included
+      2  a command line that makes no sense
+    """
+    if as_json and sarif:
+        raise click.UsageError("--json and --sarif exclude each other")
+    setting = Setting(workspace, personality, workdir)
+    problems = sorted({problem for file in files for problem in _problems(file, setting)}, key=_order)
+    errors = sum(problem.severity == "error" for problem in problems)
+    warnings = len(problems) - errors
+    if as_json:
+        names = [str(file) for file in files]
+        listed = [problem_document(problem) for problem in problems]
+        show_json({"files": names, "errors": errors, "warnings": warnings, "problems": listed})
+    elif sarif:
+        from licet.surfaces.cli.sarif import sarif_log
+
+        show_json(sarif_log(problems))
+    else:
+        show_problems(problems)
+        show(_summary(len(files), errors, warnings), err=True)
+    ctx.exit(1 if errors else 0)
+
+
+def _problems(file: Path, setting: Setting) -> list[Problem]:
+    policy = read(file, setting)
+    found = list(policy.problems)
+    if policy.manifest is not None:
+        found += misfit_problems(policy.manifest)
+        found += undeclared_problems(policy.manifest)
+    return found
+
+
+def _order(problem: Problem) -> tuple[str, int, int, str]:
+    return problem.origin.file, problem.origin.line, problem.origin.column, str(problem)
+
+
+def _summary(files: int, errors: int, warnings: int) -> str:
+    found = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
+    return ", ".join([counted(files, "file"), *found]) if found else f"{counted(files, 'file')}, fine"

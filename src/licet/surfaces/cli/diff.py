@@ -1,0 +1,90 @@
+"""`licet diff`: what an agent can reach more or less of than before, by meaning, never by text."""
+
+from pathlib import Path
+
+import click
+
+from licet.core.change import Change, Changes
+from licet.core.diff import diff
+from licet.core.origin import Origin
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
+from licet.surfaces.cli.show import show, show_json
+
+SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
+
+
+@click.command(name="diff")
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE)
+@click.option(
+    "--fail-on",
+    type=click.Choice(("grown", "changed", "none")),
+    default="grown",
+    show_default=True,
+    help="What ends with exit code 1: something grew, anything changed, or nothing does.",
+)
+@click.option("--old-workspace", metavar="FILE", type=FILE, help="The workspace of OLD, if not beside it.")
+@click.option("--new-workspace", metavar="FILE", type=FILE, help="The workspace of NEW, if not beside it.")
+@click.option("--workspace", metavar="FILE", type=FILE, help="One workspace for both.")
+@click.option("--personality", metavar="FILE", type=FILE, help="A second ceiling for both.")
+@click.option("--workdir", metavar="DIR", type=FILE, help="What `${workdir}` stands for, in both.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    old: Path,
+    new: Path,
+    fail_on: str,
+    old_workspace: Path | None,
+    new_workspace: Path | None,
+    workspace: Path | None,
+    personality: Path | None,
+    workdir: Path | None,
+    as_json: bool,
+) -> None:
+    """Show exactly what grew and what shrank between two versions of an agent.
+
+    Compared is what tools can reach and everything that decides about it (classes, levels, approvals, budgets,
+    limits, argument rules), not how it is written: moving a rule to another file or spelling it differently is no
+    difference. Each version is read with the `licet.yaml` beside it.
+
+    \b
+      +  grew: there is more that a call can do, or less that stops it
+      −  shrank
+      ~  changed, and is neither
+
+    \b
+    Exit codes:
+      0  nothing grew (see --fail-on)
+      1  something grew, or the files are wrong
+      2  a command line that makes no sense
+    """
+    before = read_sound(old, Setting(old_workspace or workspace, personality, workdir), as_json)
+    after = read_sound(new, Setting(new_workspace or workspace, personality, workdir), as_json)
+    changes = diff(before, after)
+    if as_json:
+        digests = {"old": before.digest, "new": after.digest}
+        show_json({**digests, **changes.document()})
+    else:
+        _show(changes)
+    failed = {"grown": bool(changes.grown), "changed": bool(changes), "none": False}[fail_on]
+    ctx.exit(1 if failed else 0)
+
+
+def _show(changes: Changes) -> None:
+    sides = (("grown", changes.grown), ("shrunk", changes.shrunk), ("changed", changes.changed))
+    for side, found in sides:
+        sign, colour = SIGNS[side]
+        for change in found:
+            show(f"{sign} {_text(change)}", colour=colour)
+    counts = [f"{len(found)} {side}" for side, found in sides if found]
+    show(", ".join(counts) or "no difference", err=True)
+
+
+def _text(change: Change) -> str:
+    subject = f"{change.tool}: " if change.tool else ""
+    return subject + change.text + _place(change.origin)
+
+
+def _place(origin: Origin | None) -> str:
+    return f"  ({origin})" if origin else ""

@@ -1,0 +1,135 @@
+"""The manifest that fits some tools exactly: every scope they need under the key it belongs to, and nothing else.
+
+Which words and comments the file has is in `manifest_text`; nothing is read or written here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from licet.core import network
+from licet.core.capability import Capability
+from licet.core.domain import DOMAINS
+from licet.core.effects import CLASSES, WRITES, EffectClass, permits
+from licet.core.entries import target_of
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+
+_FS = DOMAINS["fs"].actions
+_PERSONALITY = Capability("storage:*:personality")
+_IN_EVERY_CEILING = CapabilitySet(("storage:*:tool-private", "storage:*:session"))
+_KEYS = {"process": "binaries", "env": "env", "secret": "secrets"}
+
+
+@dataclass(slots=True)
+class Fit:
+    """The lists of a manifest: under each key the items, each with the tools that need it, and the tools that defer."""
+
+    items: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take whatever is listed there
+    versions: dict[str, list[str]] = field(default_factory=dict)  # by connector; an empty one is any version
+
+    def put(self, key: str, item: str, tool: str) -> None:
+        """Note that a tool needs an item under a key."""
+        tools = self.items.setdefault(key, {}).setdefault(item, [])
+        if tool not in tools:
+            tools.append(tool)
+
+    def defer(self, key: str, tool: str) -> None:
+        """Note that a tool takes whatever a key allows."""
+        tools = self.deferring.setdefault(key, [])
+        if tool not in tools:
+            tools.append(tool)
+
+
+def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
+    """Everything that some tools need, sorted into the lists of a manifest."""
+    specs = list(specs)
+    admitted = {spec.name for spec in specs}
+    fit = Fit()
+    for spec in specs:
+        for rule in spec.needs.allow:
+            match rule.domain:
+                case "fs":
+                    continue  # write and delete of one path are one entry, so paths are looked at together
+                case "network":
+                    _put_network(fit, rule, spec.name)
+                case "storage":
+                    _put_storage(fit, rule, spec.name)
+                case "tool":
+                    if not rule.defers and rule.key not in admitted:
+                        fit.put("grants", str(rule), spec.name)
+                case "connector":
+                    _put_connector(fit, rule, spec)
+                case domain:
+                    _put_named(fit, _KEYS[domain], rule, spec.name)
+        _put_paths(fit, spec)
+    return fit
+
+
+def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
+    """The class that a manifest must allow for some tools; one that states none gets the weakest."""
+    return max((spec.effect or CLASSES[0] for spec in specs), key=CLASSES.index, default=CLASSES[0])
+
+
+def may_write(spec: ToolSpec) -> bool:
+    """Whether a tool could hold a write, so that its calls would ask."""
+    named_tcp = CapabilitySet(rule for rule in spec.needs.allow if rule.atoms == network.TCP)
+    return bool(spec.needs & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
+
+
+def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
+    if rule.defers:
+        fit.defer("hosts", tool)
+    elif rule.atoms == network.EVERYTHING:
+        fit.put("hosts", target_of(rule), tool)
+    else:
+        fit.put("grants", str(rule), tool)
+
+
+def _put_paths(fit: Fit, spec: ToolSpec) -> None:
+    held: dict[str, int] = {}
+    for rule in spec.needs.allow:
+        if rule.domain == "fs":
+            held[rule.scope] = held.get(rule.scope, 0) | rule.atoms
+    change = _FS["write"] | _FS["delete"]
+    for path, atoms in held.items():
+        if path == "*":
+            if atoms & _FS["read"]:
+                fit.defer("read", spec.name)
+            if atoms & change:
+                fit.defer("write", spec.name)
+            continue
+        if atoms & _FS["read"]:
+            fit.put("read", path, spec.name)
+        if atoms & change == change:
+            fit.put("write", path, spec.name)
+        elif atoms & change:
+            action = "write" if atoms & _FS["write"] else "delete"
+            fit.put("grants", f"fs:{action}:{path}", spec.name)
+
+
+def _put_storage(fit: Fit, rule: Capability, tool: str) -> None:
+    if rule == _PERSONALITY:
+        fit.put("storage", "personality", tool)
+    elif rule.defers:
+        fit.defer("storage", tool)
+    elif not _IN_EVERY_CEILING.has(rule):
+        fit.put("grants", str(rule), tool)
+
+
+def _put_connector(fit: Fit, rule: Capability, spec: ToolSpec) -> None:
+    if rule.defers:
+        fit.defer("connectors", spec.name)
+        return
+    fit.put("connectors", rule.key, spec.name)
+    version = spec.connector.version if spec.connector and spec.connector.name == rule.key else ""
+    versions = fit.versions.setdefault(rule.key, [])
+    if version not in versions:
+        versions.append(version)
+
+
+def _put_named(fit: Fit, key: str, rule: Capability, tool: str) -> None:
+    if rule.defers:
+        fit.defer(key, tool)
+    else:
+        fit.put(key, rule.scope, tool)

@@ -1,0 +1,117 @@
+"""`licet explain`: may this tool do this, which rule says so and where, and the change that would allow it."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.assemble import Places
+from licet.core.decide import decide
+from licet.core.decision import Allow, Decision, Ground, Request
+from licet.core.explain import explain
+from licet.core.manifest import Manifest
+from licet.core.reach import reach_of
+from licet.core.use import InvalidUse
+from licet.errors import Refused
+from licet.surfaces.cli.asked import asked_use
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
+from licet.surfaces.cli.show import place_document, show, show_json
+
+COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+
+
+def _complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The tools of the manifest that was typed before; nothing if it cannot be read."""
+    from licet.surfaces.cli.policy import read
+
+    manifest = ctx.params.get("manifest")
+    policy = read(manifest, Setting(ctx.params.get("workspace"), ctx.params.get("personality"))) if manifest else None
+    admitted = policy.manifest.seats if policy and policy.manifest else {}
+    return sorted(name for name in admitted if name.startswith(incomplete))
+
+
+@click.command(name="explain")
+@click.argument("manifest", type=FILE)
+@click.argument("tool", shell_complete=_complete_tool)
+@click.argument("use", nargs=-1)
+@setting_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    manifest: Path,
+    tool: str,
+    use: tuple[str, ...],
+    workspace: Path | None,
+    personality: Path | None,
+    workdir: Path | None,
+    as_json: bool,
+) -> None:
+    """Say why a tool may or may not do something, and what would allow it.
+
+    Shown are the rules that decided, each with file and line, and the one-line change that would turn a refusal
+    around. Without USE: whether the tool can be called at all.
+
+    \b
+    USE is one concrete act:
+      https://api.example.com/v1        a request; GET unless a method stands before it
+      POST https://api.example.com/v1
+      /srv/data/a.csv                   a path; read unless `write` or `delete` stands before it
+      write ./out.txt                   from the working directory
+      secret:read:WEATHER_API_KEY       anything, as domain:action:scope
+      process:exec:git
+
+    \b
+    Exit codes:
+      0  allowed
+      1  denied; or allowed only once a person agrees; or the files are wrong
+      2  not a concrete use, or a command line that makes no sense
+    """
+    setting = Setting(workspace, personality, workdir)
+    places = Places.here(workdir)
+    try:
+        uses = (asked_use(" ".join(use), places),) if use else ()
+    except InvalidUse as wrong:
+        hint = "write a URL, a path, or `domain:action:scope`"
+        raise click.BadParameter(f"{wrong}; {hint}", ctx, param_hint="USE") from None
+    policy = read_sound(manifest, setting, as_json)
+    decision = decide(Request(tool, uses), policy)
+    if as_json:
+        show_json(_document(decision))
+    else:
+        _show(decision, policy)
+    ctx.exit(0 if isinstance(decision, Allow) else 1)
+
+
+def _show(decision: Decision, manifest: Manifest) -> None:
+    tool = decision.request.tool
+    verdict, *reasons = explain(decision, reach_of(manifest, tool)).splitlines()
+    show(verdict, colour=COLOURS[decision.verdict])
+    for line in reasons:
+        show(line)
+    known = manifest.seats.keys() | manifest.tools.keys()
+    if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
+        show(f"  did you mean  {near[0]}")
+
+
+def _document(decision: Decision) -> dict[str, Any]:
+    refusal = None if isinstance(decision, Allow) else Refused(decision)
+    uses = decision.request.uses
+    return {
+        "verdict": decision.verdict,
+        "reason": refusal.code if refusal else None,
+        "tool": decision.request.tool,
+        "use": str(uses[0]) if uses else None,
+        "rules": [_rule(ground) for ground in decision.rules],
+        "message": str(refusal) if refusal else None,
+    }
+
+
+def _rule(ground: Ground) -> dict[str, Any]:
+    return {
+        "text": ground.text,
+        "reason": ground.reason,
+        "origin": place_document(ground.origin) if ground.origin else None,
+        "fix": ground.fix or None,
+    }

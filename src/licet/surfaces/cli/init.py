@@ -1,0 +1,141 @@
+"""`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported."""
+
+import re
+from pathlib import Path
+
+import click
+
+from licet.assemble import draft
+from licet.backends.manifest_yaml import WORKSPACE_FILE
+from licet.backends.source import find_tool, read_tools
+from licet.core.origin import Origin, Problem
+from licet.core.tool import ToolSpec
+from licet.surfaces.cli.manifest_text import Sourced, manifest_text
+from licet.surfaces.cli.module_name import module_name
+from licet.surfaces.cli.options import FILE, json_option, refuse
+from licet.surfaces.cli.policy import misfit_problems
+from licet.surfaces.cli.schema import write_schema
+from licet.surfaces.cli.show import counted, show, show_json, show_problems
+from licet.surfaces.cli.writing import write_file
+
+
+@click.command(name="init")
+@click.argument("files", metavar="FILE.py...", type=FILE, nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=FILE,
+    help="Where to write; `-` only prints it.  [default: licet.yaml beside the first FILE.py]",
+)
+@click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, files: tuple[Path, ...], output: Path | None, agent: str | None, force: bool, as_json: bool
+) -> None:
+    """Write the manifest that fits the tools in some files exactly.
+
+    The files are read, never imported: what counts is what stands in each `@tool(...)`. The result is one licet.yaml
+    that says where the tools are and allows the hosts, paths, secrets and binaries they declare, and no others; its
+    comments explain each part. Beside it, .licet/manifest.schema.json lets your editor complete and check the file.
+
+    \b
+    Exit codes:
+      0  written
+      1  something in the sources is wrong, or the file is there already; nothing was written
+      2  a command line that makes no sense
+    """
+    printing = output is not None and str(output) == "-"
+    target = files[0].parent / WORKSPACE_FILE if output is None or printing else output
+    if agent is not None and not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", agent):
+        raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", ctx, param_hint="--agent")
+    tools, problems = _read(files, target.parent)
+    if not printing:
+        problems += _obstacles(target, force)
+    text = manifest_text(tools, agent or agent_name(target.parent), [file.name for file in files])
+    if not _errors(problems):
+        problems += _unfit(tools, text, target)
+    if _errors(problems):
+        refuse(problems, as_json)
+    if not printing:
+        write_schema("manifest", target.parent / ".licet")
+        write_file(target, text, replace=force)
+    if as_json:
+        names = [tool.spec.name for tool in tools]
+        show_json({"file": None if printing else str(target), "tools": names, "manifest": text})
+        return
+    show_problems(problems, err=True)
+    if printing:
+        click.echo(text, nl=False)
+    else:
+        show(f"wrote {target} for {counted(len(tools), 'tool')}")
+        show(f"next: licet surface {target}")
+
+
+def agent_name(folder: Path) -> str:
+    """The name of a directory as the name of an agent."""
+    words = re.findall(r"[A-Za-z0-9_.-]+", folder.resolve().name)
+    return "-".join(words)[:128] or "agent"
+
+
+def _read(files: tuple[Path, ...], root: Path) -> tuple[list[Sourced], list[Problem]]:
+    """The tools of all files, each with the reference that a manifest in `root` finds it by."""
+    tools: list[Sourced] = []
+    problems: list[Problem] = []
+    first: dict[str, ToolSpec] = {}
+    for file in dict.fromkeys(files):
+        source = read_tools(file)
+        problems += source.problems
+        if not source.specs:
+            if not _errors(source.problems):
+                hint = "decorate a function with `@tool(…)` from licet"
+                problems.append(Problem(Origin(str(file), 1, 1), "no tool", "at least one", hint))
+            continue
+        module = module_name(file, root)
+        if isinstance(module, Problem):
+            problems.append(module)
+            continue
+        for spec in source.specs:
+            origin = spec.origin or Origin(str(file), 1, 1)
+            if spec.name in first:
+                hint = f"the first is at {first[spec.name].origin}"
+                problems.append(Problem(origin, f"a second tool called `{spec.name}`", "each name once", hint))
+                continue
+            first[spec.name] = spec
+            reference = f"{module}:{source.functions[spec.name]}"
+            found = find_tool(reference, [root], name=spec.name, origin=origin)
+            if isinstance(found, Problem):
+                problems.append(found)
+            tools.append(Sourced(spec, reference))
+    return tools, problems
+
+
+def _obstacles(target: Path, force: bool) -> list[Problem]:
+    """What stands in the way of writing the file."""
+    origin = Origin(str(target), 1, 1)
+    beside = target.parent / WORKSPACE_FILE
+    if target.exists() and not force:
+        return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
+    if target.name != WORKSPACE_FILE and beside.exists():
+        hint = f"write to {beside}, or into another directory"
+        return [Problem(origin, f"a {WORKSPACE_FILE} beside it, which would be its workspace", "none", hint)]
+    return []
+
+
+def _unfit(tools: list[Sourced], text: str, target: Path) -> list[Problem]:
+    """What `licet check` would say about the file if it were written, placed where it comes from: at the tools."""
+    specs = [tool.spec for tool in tools]
+    policy = draft(text, str(target), specs)
+    problems = list(policy.problems)
+    if policy.manifest is not None:
+        problems += misfit_problems(policy.manifest)
+    if not problems or len(tools) == 1:
+        origin = specs[0].origin
+        return [Problem(origin, one.found, one.expected, one.hint, one.severity) for one in problems if origin]
+    return [problem for tool in tools for problem in _unfit([tool], manifest_text([tool], "any", []), target)]
+
+
+def _errors(problems: list[Problem] | tuple[Problem, ...]) -> bool:
+    return any(problem.severity == "error" for problem in problems)

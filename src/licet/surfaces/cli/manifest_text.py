@@ -1,0 +1,184 @@
+"""The words of a manifest that `licet init` writes: YAML with comments that teach. What goes into it is `exact_fit`."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from licet.backends.yaml_scalars import plain_value
+from licet.core.scope import visible
+from licet.core.tool import ToolSpec
+from licet.surfaces.cli.exact_fit import Fit, exact_fit, may_write, strongest_class
+
+SCHEMA_LINE = "# yaml-language-server: $schema=.licet/manifest.schema.json"
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
+
+
+class Sourced(NamedTuple):
+    """A tool and where it is declared, as `package.module:function`."""
+
+    spec: ToolSpec
+    source: str
+
+
+class _Section(NamedTuple):
+    """One list of a manifest: its place, what it is for, and how to fill it if a tool takes whatever is there."""
+
+    key: str
+    name: str
+    about: str
+    example: str
+
+
+_SECTIONS = {
+    "destinations": (
+        _Section(
+            "hosts",
+            "allow",
+            "Hosts that may be connected to. `*.example.com` means every name below it, not example.com itself.",
+            '"api.example.com"',
+        ),
+    ),
+    "fs_reach": (
+        _Section("read", "read", "A path covers everything below it.", '"${workdir}/data"'),
+        _Section("write", "write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
+    ),
+    "process": (_Section("binaries", "allowed_binaries", "Programs that may be started.", "git"),),
+    "": (
+        _Section("env", "env", "Environment variables that may be read.", "LANG"),
+        _Section("secrets", "secrets", "Secrets that may be read. Only their names stand here.", "API_KEY"),
+        _Section("storage", "storage", "Storage beyond a tool's own and the session's.", "personality"),
+        _Section("connectors", "connectors", "Connectors that may be spoken through.", "github"),
+        _Section("grants", "grants", "What no key above can say: one action, one method, one protocol.", ""),
+    ),
+}
+
+
+def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str]) -> str:
+    """A file that declares these tools and allows exactly what they need."""
+    specs = [tool.spec for tool in tools]
+    fit = exact_fit(specs)
+    lines = [
+        SCHEMA_LINE,
+        "#",
+        f"# Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
+        "# From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
+        "#   licet check FILE             is it sound, and does every tool fit?",
+        "#   licet surface FILE           what can the agent reach?",
+        "#   licet explain FILE TOOL USE  why is something allowed or refused?",
+        "",
+        f"agent: {_word(agent)}",
+        "",
+        "# Where each tool is declared. Reviews read the source; they never import it.",
+        "tools:",
+        *(f"  {_word(spec.name)}: {{from: {json.dumps(source)}}}" for spec, source in tools),
+        *_connectors(fit),
+        "",
+        "# What the agent may touch. What is not here is denied.",
+        "capabilities:",
+        *_indented(_admitted(specs)),
+        *_indented(_lists(fit)),
+        *_indented(_consent(specs)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _connectors(fit: Fit) -> Iterator[str]:
+    if fit.versions:
+        yield ""
+        yield "# Connectors that anybody here may use; an agent needs them in its own list too."
+        yield "connectors:"
+        yield "  tenant_allowlist:"
+        for name, versions in sorted(fit.versions.items()):
+            for version in [""] if "" in versions else sorted(versions):
+                wanted = f', version: "=={version}"' if version else ""
+                yield f"    - {{connector: {_word(name)}{wanted}}}"
+
+
+def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    silent = [spec for spec in specs if spec.effect is None or spec.sandbox is None]
+    yield "# The tools it may call."
+    if silent:
+        names = ", ".join(spec.name for spec in silent)
+        yield f"# Not all is declared for {names}: the tightest class and level stand here instead."
+        yield "# Better: `effect=` and `sandbox=` on the tool."
+    yield "tools:"
+    for spec in specs:
+        stated = []
+        if spec.effect is None:
+            stated.append("side_effect_class: read_only")
+        if spec.sandbox is None:
+            stated.append("sandbox: restricted")
+        # With nothing to state about any tool, a plain list says it all.
+        yield f"  {_word(spec.name)}: {{{', '.join(stated)}}}" if silent else f"  - {_word(spec.name)}"
+    yield ""
+    yield "# The strongest class that any of them has: read_only < write_limited < full < destructive."
+    yield f"max_side_effect_class: {strongest_class(specs)}"
+    native = [spec.name for spec in specs if spec.sandbox == "native"]
+    if native:
+        yield ""
+        yield "# WARNING: a native tool runs inside your process. No wall keeps it to what it declares."
+        yield '# Leave only code here that you trust like your own; `sandbox="isolated"` is the better choice.'
+        yield f"native: [{', '.join(map(_word, native))}]"
+
+
+def _lists(fit: Fit) -> Iterator[str]:
+    for outer, sections in _SECTIONS.items():
+        used = [section for section in sections if section.key in fit.items or section.key in fit.deferring]
+        if outer and used:
+            yield ""
+            yield f"{outer}:"
+            for section in used:
+                yield from _indented(_list(fit, section))
+        elif used:
+            for section in used:
+                yield ""
+                yield from _list(fit, section)
+
+
+def _list(fit: Fit, section: _Section) -> Iterator[str]:
+    items, deferring = fit.items.get(section.key, {}), fit.deferring.get(section.key, [])
+    yield f"# {section.about}"
+    if deferring:
+        verb = "takes" if len(deferring) == 1 else "take"
+        yield f"# {', '.join(deferring)} {verb} whatever is listed here, and nothing while nothing is."
+        yield f"# Add what it needs, such as `- {section.example}`."
+    if not items:
+        yield f"{section.name}: []"
+        return
+    yield f"{section.name}:"
+    for item, tools in sorted(items.items()):
+        yield f"  - {_quoted(item)}  # {', '.join(tools)}"
+
+
+def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    strongest = strongest_class(specs)
+    writing = [spec.name for spec in specs if may_write(spec)]
+    if writing:
+        yield ""
+        yield f"# {', '.join(writing)} can write. This line approves that, here in the file, for every call."
+        yield "# To be asked instead: `session` asks once a session, `call` before each call."
+        if strongest in ("full", "destructive"):
+            yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
+        yield "approvals: {write: manifest}"
+    if strongest in ("full", "destructive"):
+        yield ""
+        yield f"# A tool of class {strongest} needs a limit. Set it to what a session really takes."
+        yield "budget: {max_calls_per_session: 100}"
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"  {line}" if line else ""
+
+
+def _word(text: str) -> str:
+    """A name without quotes where every reader of YAML takes it for text."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _OLD_BOOLEANS and isinstance(plain_value(text), str)
+    return text if plain else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,62 @@
+"""Text on a terminal and in a pipe: problems, JSON and colours, with everything invisible made visible."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from licet.core.origin import Origin, Problem
+from licet.core.scope import visible
+
+
+def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
+    """Print one line of text that may come from a file, in a colour where colours are wanted."""
+    line = visible(text)
+    click.echo(click.style(line, fg=colour) if colour and coloured(err=err) else line, err=err)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON, in ASCII: no character of a file can act on a terminal."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
+    """Print problems one to a line, each with the place that editors and terminals can jump to."""
+    for problem in problems:
+        line = visible(str(problem))
+        place = visible(problem.origin.full)
+        if coloured(err=err) and line.startswith(place):
+            severity = click.style(problem.severity, fg="red" if problem.severity == "error" else "yellow", bold=True)
+            line = line.replace(f"{place}: {problem.severity}", f"{click.style(place, bold=True)}: {severity}", 1)
+        click.echo(line, err=err)
+
+
+def coloured(*, err: bool = False) -> bool:
+    """Whether colours are wanted: only on a terminal, and not where `NO_COLOR` is set."""
+    stream = sys.stderr if err else sys.stdout
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """A problem as plain data."""
+    return {
+        **place_document(problem.origin),
+        "severity": problem.severity,
+        "found": problem.found,
+        "expected": problem.expected,
+        "hint": problem.hint or None,
+        "message": str(problem),
+    }
+
+
+def place_document(origin: Origin) -> dict[str, Any]:
+    """A place as plain data."""
+    return {"file": origin.file, "line": origin.line, "column": origin.column}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: `1 file`, `3 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,56 @@
+"""`licet surface`: everything an agent can reach, as a table, as JSON or as a picture."""
+
+from pathlib import Path
+
+import click
+
+from licet.core.surface import surface
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
+from licet.surfaces.cli.show import show, show_json
+
+
+@click.command(name="surface")
+@click.argument("manifest", type=FILE)
+@setting_options
+@json_option
+@click.option("--svg", metavar="FILE", type=FILE, help="Draw a map instead, into a file; `-` is standard output.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    manifest: Path,
+    workspace: Path | None,
+    personality: Path | None,
+    workdir: Path | None,
+    as_json: bool,
+    svg: Path | None,
+) -> None:
+    """Show everything that an agent can reach, tool by tool.
+
+    Exact, and from the files alone: a tool reaches what it needs and every ceiling allows. A tool that no file
+    declares is shown with the most that any declaration could give it; one that cannot be called reaches nothing.
+
+    \b
+    Exit codes:
+      0  shown
+      1  the files are wrong
+      2  a command line that makes no sense
+    """
+    if as_json and svg is not None:
+        raise click.UsageError("--json and --svg exclude each other")
+    shown = surface(read_sound(manifest, Setting(workspace, personality, workdir), as_json))
+    if as_json:
+        show_json(shown.document())
+    elif svg is not None:
+        from licet.surfaces.cli.writing import write_file
+        from licet.surfaces.svg import svg_map
+
+        picture = svg_map(shown)
+        if str(svg) == "-":
+            click.echo(picture)
+        else:
+            write_file(svg, picture, replace=True)
+            show(f"wrote {svg}", err=True)
+    else:
+        from licet.surfaces.cli.table import print_surface
+
+        print_surface(shown)

@@ -1,0 +1,141 @@
+"""A surface as a table for a terminal, drawn by rich; plain and 80 columns wide where nobody watches."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from licet.backends.manifest_yaml import LOCK_FILE
+from licet.core.canonical import money_text
+from licet.core.entries import KINDS, Entry
+from licet.core.scope import visible
+from licet.core.surface import Surface, ToolSurface
+
+_STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
+
+
+def print_surface(surface: Surface) -> None:
+    """Print a surface: the agent, each tool with what it reaches, and what a reader must know besides."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as drawn:
+        console.print(_grid(_heading(surface)))
+        if surface.tools:
+            console.print()
+            console.print(_tools(surface.tools))
+        if notes := list(_notes(surface)):
+            console.print()
+            console.print(_grid(notes))
+    for line in drawn.get().splitlines():
+        click.echo(line.rstrip(), color=console.color_system is not None)
+
+
+def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
+    yield "agent", f"{surface.agent} {surface.version}".strip()
+    if surface.personality:
+        yield "personality", surface.personality
+    if surface.app:
+        yield "app", surface.app
+    yield "digest", surface.digest
+    yield "files", ", ".join(surface.files)
+    yield "at most", surface.max_effect
+    if spending := list(_spending(surface)):
+        yield "budget", ", ".join(spending)
+    for title, listed in (("native", surface.native), ("private", surface.private)):
+        if listed:
+            yield title, ", ".join(listed)
+    if not surface.tools:
+        yield "tools", "none: nothing can be called"
+
+
+def _spending(surface: Surface) -> Iterator[str]:
+    budget = surface.budget
+    if budget.max_calls_per_session is not None:
+        yield f"{budget.max_calls_per_session} calls a session"
+    if budget.max_cost_usd is not None:
+        yield f"{money_text(budget.max_cost_usd)} USD a session"
+    if budget.max_cost_usd_per_day is not None:
+        yield f"{money_text(budget.max_cost_usd_per_day)} USD a day"
+
+
+def _tools(tools: Iterable[ToolSurface]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="bold")
+    table.add_column("tool", ratio=5, overflow="fold")
+    table.add_column("runs as", ratio=4, overflow="fold")
+    table.add_column("reaches", ratio=10, overflow="fold")
+    for tool in tools:
+        name = Text(visible(tool.name), style=_STANDING[tool.standing])
+        table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool))
+    return table
+
+
+def _standing(tool: ToolSurface) -> Iterator[str]:
+    """What a tool runs as: class, level, bundle, and when a person is asked."""
+    yield tool.effect or "no class"
+    yield tool.level or "no level"
+    if tool.bundles:
+        yield f"in {', '.join(tool.bundles)}"
+    if tool.asks:
+        yield f"asks per {tool.asks}"
+    if tool.deletes_ask:
+        yield "asks per delete"
+    if tool.max_calls is not None:
+        yield f"{tool.max_calls} calls"
+
+
+def _reached(tool: ToolSurface) -> Table | Text:
+    if not tool.entries:
+        return Text("nothing" if tool.reachable else "cannot be called", style="dim")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    for kind in KINDS:
+        held = [entry for entry in tool.entries if entry.kind == kind]
+        if held:
+            # Hosts and paths differ in what may be done there; of the rest a list of names tells everything.
+            text = ("\n" if kind in ("hosts", "paths") else ", ").join(map(_entry, held))
+            grid.add_row(kind, Text(text))
+    return grid
+
+
+def _entry(entry: Entry) -> str:
+    told = entry.kind in ("hosts", "paths") or (entry.kind == "storage" and set(entry.ways) != {"read", "write"})
+    ways = f"  {', '.join(entry.ways)}" if told else ""
+    without = f" except {', '.join(entry.excepts)}" if entry.excepts else ""
+    return visible(entry.target + ways + without)
+
+
+def _notes(surface: Surface) -> Iterator[tuple[str, str]]:
+    undeclared = [tool.name for tool in surface.tools if tool.standing == "undeclared"]
+    if undeclared:
+        verb = "is" if len(undeclared) == 1 else "are"
+        yield "undeclared", f"{', '.join(undeclared)} {verb} admitted, but no file says what for; shown is the most"
+    for tool in surface.tools:
+        if tool.standing == "blocked":
+            yield "blocked", f"{tool.name} {tool.note}"
+    if surface.unadmitted:
+        yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
+    if denied := list(_denied(surface)):
+        yield "denied", "\n".join(denied)
+
+
+def _denied(surface: Surface) -> Iterator[str]:
+    """What is denied whatever else is allowed; that policy files are never writable is said once, not rule by rule."""
+    folders = {Path(file).absolute().parent for file in surface.files}
+    own = {str(Path(file).absolute()) for file in surface.files} | {str(folder / LOCK_FILE) for folder in folders}
+    for deny in surface.denies:
+        if deny.rule.domain != "fs" or deny.rule.scope not in own:
+            yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
+    yield "writing to these files"
+
+
+def _grid(rows: Iterable[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for title, text in rows:
+        grid.add_row(Text(visible(title)), Text("\n".join(map(visible, text.splitlines()))))
+    return grid
