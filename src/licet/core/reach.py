@@ -182,8 +182,9 @@ def _named_tcp(layers: tuple[Layer, ...]) -> CapabilitySet:
 def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:
     """The connectors that the lists admit for this tool, at the version it states."""
     stated = {spec.connector.name: spec.connector} if spec.connector else {}
+    lines = {rule.name: rule for profile in manifest.connectors.profiles for rule in profile}
     admitted = tuple(
-        Rule(Capability(f"connector:use:{name}"), manifest.origin, "capabilities.connectors")
+        Rule(Capability(f"connector:use:{name}"), lines[name].origin, "capabilities.connectors")
         for name in manifest.connectors.names()
         if manifest.connectors.obstacle(stated.get(name, ConnectorRef(name))) is None
     )

@@ -1,0 +1,80 @@
+"""What a workspace says to every agent: declarations, connectors, and where anybody may connect."""
+
+from collections.abc import Iterator
+
+from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRule, Connectors
+from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
+from licet.core.origin import Origin, Problem
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+
+
+def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec], dict[str, tuple[str, Origin]]]:
+    """Tools that are declared inline, and where the others are declared."""
+    tools: dict[str, ToolSpec] = {}
+    sources: dict[str, tuple[str, Origin]] = {}
+    for name, held in record(shared, "tools").items():
+        given: Fields = held.value
+        if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
+            found = "neither `from` nor `needs`" if not given.keys() & {"from", "needs"} else "`from` beside other keys"
+            expected = "`from` alone, or `needs` with effect, sandbox, connector and cost_usd"
+            problems.append(Problem(key_origin(held), found, expected, "`needs: []` is a tool that touches nothing"))
+        elif "from" in given:
+            sources[name] = given["from"].value, given["from"].origin
+        else:
+            connector = plain(given, "connector", None)
+            needs = [rule.value for rule in given["needs"].value]
+            linked = [Capability(f"connector:use:{connector.name}")] if connector else []
+            tools[name] = ToolSpec(
+                name,
+                CapabilitySet([*needs, *linked]),
+                effect=plain(given, "effect", None),
+                sandbox=plain(given, "sandbox", None),
+                connector=connector,
+                cost_usd=plain(given, "cost_usd", None),
+                origin=key_origin(held),
+            )
+    return tools, sources
+
+
+def read_connectors(ceiling: Lists, shared: Fields, app: str) -> Connectors:
+    """The lists of connectors that apply to one agent of one app."""
+    held = record(shared, "connectors")
+    override: Fields = record(record(held, "app_overrides"), app)
+    return Connectors(
+        tenant=connector_lines(held.get("tenant_allowlist")),
+        app=connector_lines(override["allow"]) if "allow" in override else None,
+        app_deny=connector_lines(override.get("deny")),
+        profiles=(connector_lines(ceiling.keys.get("connectors")),),
+    )
+
+
+def connector_lines(held: Value | None) -> tuple[ConnectorRule, ...]:
+    """The lines of an allowlist."""
+    lines = []
+    for item in held.value if held is not None else ():
+        given = item.value
+        name, versions = (
+            (given, "") if isinstance(given, str) else (plain(given, "connector", ""), plain(given, "version", ""))
+        )
+        lines.append(ConnectorRule(name, versions, item.origin))
+    return tuple(lines)
+
+
+def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
+    """Where the workspace lets its agents connect, if it says anything about it."""
+    held = shared.get("destinations")
+    if held is None:
+        return
+    narrowing = Lists(held.value, "destinations.", key_origin(held))
+    if "default" in held.value and "allow" not in held.value:
+        found, expected = "`default: deny` without an `allow` list", "an `allow` list, since absent it does not narrow"
+        hint = "write `allow: []` to reach nothing, or leave `default` out"
+        problems.append(Problem(key_origin(held.value["default"]), found, expected, hint))
+    allows, denies = tuple(narrowing.whole_rules("allow")), tuple(narrowing.whole_rules("deny"))
+    if "allow" in held.value:
+        yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)
+    elif denies:
+        yield Layer("workspace", "the workspace", narrowing.origin, (), denies, EVERY_DOMAIN)
