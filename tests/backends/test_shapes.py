@@ -97,6 +97,8 @@ SOUND: list[tuple[Shape, str, object]] = [
     (Money(), "1e3", Decimal(1000)),
     (Money(), "2.5e-7", Decimal("2.5e-7")),
     (Money(), "-0.0", Decimal(0)),
+    (Money(), "1e9", Decimal(10**9)),
+    (Money(), "0.000000000000001", Decimal("1e-15")),
     (Flag(), "true", True),
     (Listed(NAME), "[]", []),
     (Listed(NAME), "[a, b]", ["a", "b"]),
@@ -119,6 +121,7 @@ SOUND: list[tuple[Shape, str, object]] = [
     (Either(Listed(NAME), OneOf("any")), "any", "any"),
     (Either(Flag(), OneOf("ask"), Whole()), "false", False),
     (Either(Flag(), OneOf("ask"), Whole()), "7", 7),
+    (Free(most=3), "[1, 2]", [1, 2]),
     (Free(), "{enum: [a, 1, 1.5, null, true], deep: {x: []}}", {"enum": ["a", 1, 1.5, None, True], "deep": {"x": []}}),
 ]
 

@@ -149,7 +149,7 @@ class Money:
     _LARGEST = 10**9
     _PLACES = 15
 
-    expected = f"an amount of 0 or more, to {_LARGEST}, with at most {_PLACES} decimals"
+    expected = f"an amount from 0 to {_LARGEST} with at most {_PLACES} decimals"
 
     def fits(self, node: Node) -> bool:
         return number_of(node) is not None
