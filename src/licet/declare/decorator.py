@@ -40,6 +40,9 @@ class Tool(Generic[P, R]):
     spec: ToolSpec
     is_async: bool
     context_parameter: str | None
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[P, R]
 
     def __init__(self, fn: Callable[P, R], spec: ToolSpec) -> None:
         own = {
