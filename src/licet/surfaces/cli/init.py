@@ -15,7 +15,7 @@ from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.policy import misfit_problems
 from licet.surfaces.cli.schema import write_schema
-from licet.surfaces.cli.show import counted, show, show_json, show_problems
+from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
 from licet.surfaces.cli.writing import write_file
 
 
@@ -64,7 +64,8 @@ def command(
         write_file(target, text, replace=force)
     if as_json:
         names = [tool.spec.name for tool in tools]
-        show_json({"file": None if printing else str(target), "tools": names, "manifest": text})
+        warnings = [problem_document(problem) for problem in problems]
+        show_json({"file": None if printing else str(target), "tools": names, "manifest": text, "problems": warnings})
         return
     show_problems(problems, err=True)
     if printing:
@@ -116,6 +117,8 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
     """What stands in the way of writing the file."""
     origin = Origin(str(target), 1, 1)
     beside = target.parent / WORKSPACE_FILE
+    if not target.parent.is_dir():
+        return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
     if target.name != WORKSPACE_FILE and beside.exists():

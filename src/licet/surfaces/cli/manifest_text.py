@@ -101,8 +101,8 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
     silent = [spec for spec in specs if spec.effect is None or spec.sandbox is None]
     yield "# The tools it may call."
     if silent:
-        names = ", ".join(spec.name for spec in silent)
-        yield f"# Not all is declared for {names}: the tightest class and level stand here instead."
+        names = _named(spec.name for spec in silent)
+        yield f"# What {names} does not declare, class or level, stands here: the tightest."
         yield "# Better: `effect=` and `sandbox=` on the tool."
     yield "tools:"
     for spec in specs:
@@ -143,7 +143,7 @@ def _list(fit: Fit, section: _Section) -> Iterator[str]:
     yield f"# {section.about}"
     if deferring:
         verb = "takes" if len(deferring) == 1 else "take"
-        yield f"# {', '.join(deferring)} {verb} whatever is listed here, and nothing while nothing is."
+        yield f"# {_named(deferring)} {verb} whatever is listed here, and nothing while nothing is."
         yield f"# Add what it needs, such as `- {section.example}`."
     if not items:
         yield f"{section.name}: []"
@@ -158,7 +158,7 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
     writing = [spec.name for spec in specs if may_write(spec)]
     if writing:
         yield ""
-        yield f"# {', '.join(writing)} can write. This line approves that, here in the file, for every call."
+        yield f"# {_named(writing)} can write. This line approves that, here in the file, for every call."
         yield "# To be asked instead: `session` asks once a session, `call` before each call."
         if strongest in ("full", "destructive"):
             yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
@@ -172,6 +172,10 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
 def _indented(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         yield f"  {line}" if line else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _word(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from licet.assemble import Places, review
 from licet.backends.manifest_yaml import Policy
 from licet.core.manifest import Manifest
-from licet.core.origin import Problem
+from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
@@ -14,6 +14,10 @@ from licet.surfaces.cli.options import Setting
 
 def read(path: Path, setting: Setting) -> Policy:
     """A policy file with everything that it refers to; tools are read from their source, never imported."""
+    if path.suffix == ".py":
+        hint = f"`licet init {path}` writes the policy for its tools"
+        wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
+        return Policy("manifest", None, (wrong,))
     return review(path, setting.workspace, setting.personality, Places.here(setting.workdir))
 
 

@@ -10,7 +10,7 @@ from licet.backends.manifest_shapes import DESCRIPTIONS, SHAPES
 from licet.backends.shapes import json_schema
 from licet.surfaces.cli.options import FILE, json_option
 from licet.surfaces.cli.show import show, show_json
-from licet.surfaces.cli.writing import write_file
+from licet.surfaces.cli.writing import make_folder, write_file
 
 
 @click.command(name="schema")
@@ -49,6 +49,6 @@ def schema_of(kind: str) -> dict[str, Any]:
 def write_schema(kind: str, folder: Path) -> Path:
     """Write the JSON Schema of one kind of file into a directory."""
     path = folder / f"{kind}.schema.json"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_file(path, json.dumps(schema_of(kind), indent=2) + "\n", replace=True)
     return path

@@ -40,7 +40,7 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
     if surface.app:
         yield "app", surface.app
     yield "digest", surface.digest
-    yield "files", ", ".join(surface.files)
+    yield "files", ", ".join(dict.fromkeys(surface.files))
     yield "at most", surface.max_effect
     if spending := list(_spending(surface)):
         yield "budget", ", ".join(spending)
@@ -63,9 +63,9 @@ def _spending(surface: Surface) -> Iterator[str]:
 
 def _tools(tools: Iterable[ToolSurface]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="bold")
-    table.add_column("tool", ratio=5, overflow="fold")
-    table.add_column("runs as", ratio=4, overflow="fold")
-    table.add_column("reaches", ratio=10, overflow="fold")
+    table.add_column("tool", overflow="fold", max_width=24)
+    table.add_column("runs as", overflow="fold", max_width=20)
+    table.add_column("reaches", overflow="fold", ratio=1)
     for tool in tools:
         name = Text(visible(tool.name), style=_STANDING[tool.standing])
         table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool))
@@ -129,7 +129,7 @@ def _denied(surface: Surface) -> Iterator[str]:
     for deny in surface.denies:
         if deny.rule.domain != "fs" or deny.rule.scope not in own:
             yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
-    yield "writing to these files"
+    yield "writing to these policy files, always"
 
 
 def _grid(rows: Iterable[tuple[str, str]]) -> Table:
