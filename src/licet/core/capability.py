@@ -1,9 +1,8 @@
 """A capability: one rule `domain:action:scope`, canonical, immutable, with `covers` and an exact `meet`."""
 
-from typing import Any, NoReturn
-
 from licet.core.domain import DOMAINS, parse_rule
 from licet.core.scope import TOP, host_key
+from licet.core.sealed import Sealed
 
 
 class _CapabilityParts:
@@ -18,7 +17,7 @@ class _CapabilityParts:
     place: str | int  # the table it belongs to: its port, or its domain if it names none
 
 
-class Capability(_CapabilityParts):
+class Capability(Sealed, _CapabilityParts):
     """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
 
     __slots__ = ()
@@ -82,20 +81,8 @@ class Capability(_CapabilityParts):
         """Canonical order: by code point of the text. Coverage is `covers`, not `<`."""
         return str(self) < str(other)
 
-    def __copy__(self) -> "Capability":
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Capability":
-        return self
-
     def __reduce__(self) -> tuple[type["Capability"], tuple[str]]:
         return Capability, (str(self),)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Capability cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Capability cannot be changed: {name}")
 
 
 _new = object.__new__

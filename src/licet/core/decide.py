@@ -14,7 +14,6 @@ from licet.core.decision import (
 from licet.core.effects import delete_asks
 from licet.core.manifest import Manifest
 from licet.core.reach import Reach, reach_of
-from licet.core.use import Use
 
 
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
@@ -24,11 +23,10 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         if reach is None:
             return _unknown(request, manifest)
         if reach.grounds:
-            return Deny(request, reach.grounds[0].reason, reach.grounds)
-        has = reach.grant.has
-        for use in request.uses:
-            if not has(use):
-                return _refused(request, reach, use)
+            return Deny(request, reach.grounds)
+        refused = reach.grant.lacks(request.uses)
+        if refused is not None:
+            return Deny(request, reach, refused)
         if reach.plain:
             return Allow(request, reach)
         return (
@@ -37,9 +35,8 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
             or Allow(request, reach)
         )
     except Exception as error:  # fail closed: whatever went wrong here must not become a yes
-        return Deny(
-            request, "DECISION_FAILED", (Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}"),)
-        )
+        ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
+        return Deny(request if isinstance(request, Request) else Request(""), (ground,))
 
 
 def _unknown(request: Request, manifest: Manifest) -> Deny:
@@ -49,17 +46,12 @@ def _unknown(request: Request, manifest: Manifest) -> Deny:
             f"`{tool}` is in no bundle assigned to `{manifest.agent}`",
             f"add `{tool}` under `capabilities.tools`",
         )
-        return Deny(request, "TOOL_NOT_IN_BUNDLE", (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix),))
+        return Deny(request, (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix),))
     if tool in manifest.seats:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
-        return Deny(request, "UNKNOWN_TOOL", (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),))
+        return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),))
     text, fix = f"`{tool}` is not known here", "declare it, and add it to a bundle or to `capabilities.tools`"
-    return Deny(request, "UNKNOWN_TOOL", (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),))
-
-
-def _refused(request: Request, reach: Reach, use: Use) -> Deny:
-    grounds = reach.obstacles_of(use)
-    return Deny(request, grounds[0].reason, grounds, use)
+    return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),))
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
@@ -73,7 +65,7 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     for key, limit, wanted in limits:
         if limit is not None and wanted > limit:
             text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}`"
-            return Deny(request, "BUDGET_EXCEEDED", (Ground("BUDGET_EXCEEDED", text, manifest.origin, fix),))
+            return Deny(request, (Ground("BUDGET_EXCEEDED", text, manifest.origin, fix),))
     return None
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 from licet.core.origin import Origin
+from licet.core.sealed import Sealed
 from licet.core.use import Use
 
 Reason = Literal[
@@ -96,7 +97,7 @@ class _AllowParts:
     reach: Any  # licet.core.reach.Reach
 
 
-class Allow(_AllowParts):
+class Allow(Sealed, _AllowParts):
     """The call may run, holding its grant."""
 
     __slots__ = ()
@@ -115,25 +116,45 @@ class Allow(_AllowParts):
         """The rules that allow it, use by use."""
         return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"an Allow cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"an Allow cannot be changed: {name}")
-
     def __repr__(self) -> str:
         return f"Allow({self.request.tool!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Deny:
+class _DenyParts:
+    """The fields of a Deny while it is made; taking the class `Deny` seals it."""
+
+    __slots__ = ("request", "source", "use")
+
+    request: "Request"
+    use: "Use | None"
+    source: Any  # the grounds, or the Reach that can tell them
+
+
+class Deny(Sealed, _DenyParts):
     """The call may not run: why, and every rule or missing rule behind it."""
 
-    request: Request
-    reason: Reason
-    rules: tuple[Ground, ...]
-    use: Use | None = None
+    __slots__ = ()
     verdict = "deny"
+
+    def __new__(cls, request: "Request", source: Any, use: "Use | None" = None) -> "Deny":
+        """The refusal of a request on some grounds, or of one use by a reach that is asked for them when needed."""
+        parts = object.__new__(_DenyParts)
+        parts.request = request
+        parts.source = source
+        parts.use = use
+        parts.__class__ = Deny
+        return parts  # type: ignore[return-value]
+
+    @property
+    def rules(self) -> tuple[Ground, ...]:
+        """Everything that stands in the way, each with the change that would remove it."""
+        grounds: tuple[Ground, ...] = self.source if self.use is None else self.source.obstacles_of(self.use)
+        return grounds
+
+    @property
+    def reason(self) -> Reason:
+        """The code of the first thing that stands in the way."""
+        return self.rules[0].reason
 
     def __repr__(self) -> str:
         return f"Deny({self.request.tool!r}, {self.reason}, {'; '.join(map(str, self.rules))})"

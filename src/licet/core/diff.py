@@ -133,7 +133,7 @@ def _names(old: _Version, new: _Version) -> Found:
 def _scales(old: _Version, new: _Version) -> Found:
     """What is agent-wide and can be put in an order."""
     was, now, spot = old.surface, new.surface, Spot(old.origin, new.origin)
-    classes = Spot(old.manifest.max_effect_origin or old.origin, new.manifest.max_effect_origin or new.origin)
+    classes = Spot(old.manifest.max_effect_origin, new.manifest.max_effect_origin)
     yield from classes.moved("effect", "max_side_effect_class", was.max_effect, now.max_effect, CLASSES.index)
     asked, asks = was.approvals, now.approvals
     yield from spot.moved("approval", "writes ask before each", asked.write, asks.write, WRITE_APPROVALS.index)
@@ -159,15 +159,15 @@ def _lists(old: _Version, new: _Version) -> Found:
             yield from spot.entry(side, "private", f"private addresses {text}", text)
         for name in sorted(dict(here.connectors).keys() - dict(there.connectors)):
             yield from spot.entry(side, "connector", f"connector {name}", _versions(dict(here.connectors)[name]))
-        for key in sorted(set(here.approvals.keys or ()) - set(there.approvals.keys or ())):
-            if there.approvals.keys is None:
-                # Where no keys are listed no signature is asked for: the first key makes approving harder, not easier.
-                yield from spot.entry(
-                    "shrunk" if side == "grown" else "grown", "approval", f"only key {key} may approve", key
-                )
-            else:
+        if here.approvals.keys is not None and there.approvals.keys is not None:
+            for key in sorted(set(here.approvals.keys) - set(there.approvals.keys)):
                 yield from spot.entry(side, "approval", f"key {key} may approve", key)
         yield from _denies(side, mine, other, spot)
+    keys, others = old.surface.approvals.keys, new.surface.approvals.keys
+    if (keys is None) != (others is None):
+        # Without a list no signature is asked for: the first list makes approving harder, and losing it easier.
+        words = ("any approver" if listed is None else f"keys {', '.join(listed)}" for listed in (keys, others))
+        yield from spot.turned("grown" if others is None else "shrunk", "approval", "who approves", *words)
     for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
         if was is not None and now is not None and was != now:
             narrower: Side = "shrunk" if set(was) < set(now) else "grown"

@@ -19,15 +19,14 @@ EMPTY: tuple[Grid, Grid] = ({}, {})
 def fold(tables: Tables) -> None:
     """Drop allows inside a deny of the same table, so that the nearest key that knows an atom decides it."""
     for name, table in tables.items():
-        if max(table.values(), default=0) < ONE_ALLOW:
+        denies = {key: bits >> DENY_SHIFT for key, bits in table.items() if bits >= ONE_ALLOW}
+        if not denies:
             continue
         ancestors = _domain(name).ancestors
         for key, bits in table.items():
-            if bits & (ONE_ALLOW - 1):
-                denied = 0
-                for above in ancestors(key):
-                    denied |= table.get(above, 0) >> DENY_SHIFT
-                table[key] = bits & ~denied
+            chain = ancestors(key)
+            if not denies.keys().isdisjoint(chain):
+                table[key] = bits & ~sum_of(denies.get(above, 0) for above in chain)
 
 
 def put(tables: Tables, domain: str, grid: Grid, shift: int) -> None:

@@ -17,7 +17,7 @@ LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancesto
 LONGEST_HOST = 253  # the longest name DNS can carry
 
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
-_CANONICAL_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}")
+_canonical_name = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}").fullmatch
 _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
@@ -64,7 +64,7 @@ def checked_host(host: str, text: str) -> str:
     """What the URL parser called the host, held to the canonical form; `text` is what the caller wrote."""
     if host[-1:] == ".":
         host = host[:-1]
-    if _CANONICAL_HOST.fullmatch(host):
+    if _canonical_name(host):
         if len(host) > LONGEST_HOST:
             raise Malformed(text, f"a host name of at most {LONGEST_HOST} characters")
         return host
@@ -113,13 +113,14 @@ def host_text(key: str) -> str:
 def host_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a host: itself, then `.x.com` for each parent domain, then the top."""
     # An address gets chains such as `.0.0.1` too; no rule can hold such a key, so the extra probes find nothing.
+    if not key:
+        return (TOP,)
     keys = [key]
-    dot = key.find(".", 1)
-    while dot != -1:
-        keys.append(key[dot:])
-        dot = key.find(".", dot + 1)
-    if key:
-        keys.append(TOP)
+    _, dot, rest = key[1:].partition(".")
+    while dot:
+        keys.append(f".{rest}")
+        _, dot, rest = rest.partition(".")
+    keys.append(TOP)
     return tuple(keys)
 
 
@@ -198,13 +199,11 @@ def path_text(key: str) -> str:
 
 def path_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a path: itself, each directory above it, the top."""
-    keys = [key]
-    slash = key.rfind("/")
-    while slash > 0:
-        keys.append(key[:slash])
-        slash = key.rfind("/", 0, slash)
-    if key:
-        keys.append(TOP)
+    keys = []
+    while key:
+        keys.append(key)
+        key = key.rpartition("/")[0]
+    keys.append(TOP)
     return tuple(keys)
 
 

@@ -7,14 +7,15 @@ names and ports, a finite union of rules covers a rule only if one of them does,
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import NamedTuple, NoReturn
 
 from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, parse_rule, said
 from licet.core.grid import Grids, Tables
 from licet.core.scope import directory_key
-from licet.core.use import DENY_SHIFT, ONE_ALLOW, Use
+from licet.core.sealed import Sealed
+from licet.core.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
 
 Rules = Iterable[Capability | str]
 
@@ -32,15 +33,16 @@ class Piece(NamedTuple):
 class _SetParts:
     """The fields of a set while it is made; taking the class `CapabilitySet` seals it."""
 
-    __slots__ = ("_grids", "_ports", "_tables", "_texts")
+    __slots__ = ("_answers", "_grids", "_ports", "_tables", "_texts")
 
-    _tables: tuple[dict[str, int], ...]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
+    _tables: dict[str, dict[str, int]]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
     _ports: dict[int | None, dict[str, int]]  # the same for rules that name a port
+    _answers: dict[Kind, dict[str, bool]]  # the tables again for one kind of use, made when it is first asked about
     _grids: Grids | None
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
 
 
-class CapabilitySet(_SetParts):
+class CapabilitySet(Sealed, _SetParts):
     """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes."""
 
     __slots__ = ()
@@ -55,17 +57,33 @@ class CapabilitySet(_SetParts):
     def has(self, x: Use | Capability | str) -> bool:
         """Whether a use, or every use of a capability, is allowed; text is read as a use."""
         try:
-            table = self._tables[x.slot]  # type: ignore[union-attr]
+            answers = self._answers[x.kind]  # type: ignore[union-attr]
+        except KeyError:
+            answers = self._answer(x.kind)  # type: ignore[union-attr]
         except AttributeError:
             return self.verdict(x) is True
-        # The nearest key that knows the atom decides: allows inside a deny were dropped when the set was made.
-        bits = x.bits  # type: ignore[union-attr]
+        # The nearest key that is known decides: allows inside a deny were dropped when the set was made.
         for key in x.keys:  # type: ignore[union-attr]
-            if key in table and (hit := table[key] & bits):
-                if hit >= ONE_ALLOW:
-                    return False
-                return not self._ports or self._at_port(x) is not False  # type: ignore[arg-type]
+            if key in answers:
+                return answers[key] and (not self._ports or self._at_port(x) is not False)  # type: ignore[arg-type]
         return bool(self._ports) and self._at_port(x) is True  # type: ignore[arg-type]
+
+    def lacks(self, uses: tuple[Use, ...]) -> Use | None:
+        """The first of some uses that is not allowed, or None if all are."""
+        if self._ports:
+            return next((use for use in uses if not self.has(use)), None)
+        for use in uses:  # the loop of `has`, without a call for each use
+            answers = self._answers.get(use.kind)
+            if answers is None:
+                answers = self._answer(use.kind)
+            for key in use.keys:
+                if key in answers:
+                    if answers[key]:
+                        break
+                    return use
+            else:
+                return use
+        return None
 
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny says no, None if nothing covers it."""
@@ -75,7 +93,7 @@ class CapabilitySet(_SetParts):
         if self.has(use):
             return True
         denied = use.kind.atom << DENY_SHIFT
-        tables = (self._tables[use.slot], self._ports.get(use.port, {}))
+        tables = (self._tables.get(use.domain, {}), self._ports.get(use.port, {}))
         return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
 
     @property
@@ -183,20 +201,8 @@ class CapabilitySet(_SetParts):
         allow, deny = self._canonical()
         return f"CapabilitySet({list(allow)!r}" + (f", deny={list(deny)!r})" if deny else ")")
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[type["CapabilitySet"], tuple[tuple[str, ...], tuple[str, ...]]]:
         return CapabilitySet, self._canonical()
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a CapabilitySet cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a CapabilitySet cannot be changed: {name}")
 
     def _refuse_change(self, other: object) -> NoReturn:
         # Without these, `a |= b` would quietly rebind the name to a wider set.
@@ -204,17 +210,23 @@ class CapabilitySet(_SetParts):
 
     __iand__ = __ior__ = __isub__ = __ixor__ = __iadd__ = _refuse_change
 
+    def _answer(self, kind: Kind) -> dict[str, bool]:
+        table, bits = self._tables.get(kind.domain, {}), kind.bits
+        answers = {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
+        self._answers[kind] = answers
+        return answers
+
     def _at_port(self, use: Use) -> bool | None:
         """What the rules that name this very port say."""
         table = self._ports.get(use.port)
         if table is not None:
             for key in use.keys:
-                if hit := table.get(key, 0) & use.bits:
+                if hit := table.get(key, 0) & use.kind.bits:
                     return hit < ONE_ALLOW
         return None
 
     def _named_tables(self) -> Iterator[tuple[str | int, dict[str, int]]]:
-        yield from zip(DOMAINS, self._tables, strict=True)
+        yield from self._tables.items()
         yield from self._ports.items()  # type: ignore[misc]
 
     def _normal(self) -> Grids:
@@ -274,8 +286,9 @@ def _fill(tables: Tables, rules: Rules, shift: int) -> None:
 def _from_tables(tables: Tables) -> CapabilitySet:
     grid.fold(tables)
     parts = object.__new__(_SetParts)
-    parts._tables = tuple(tables.get(domain, {}) for domain in DOMAINS)
+    parts._tables = {name: table for name, table in tables.items() if isinstance(name, str)}
     parts._ports = {name: table for name, table in tables.items() if isinstance(name, int)}
+    parts._answers = {}
     parts._grids = parts._texts = None
     parts.__class__ = CapabilitySet
     return parts  # type: ignore[return-value]

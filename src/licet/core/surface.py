@@ -15,19 +15,17 @@ from licet.core.capability import Capability
 from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
-from licet.core.domain import DOMAINS
-from licet.core.effects import CLASSES, LEVELS, WRITES, EffectClass, Level
+from licet.core.effects import WRITES, EffectClass, Level
 from licet.core.entries import KINDS, Entry, entries_of
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
 from licet.core.ranges import common_ranges
-from licet.core.reach import Reach, reach_of
+from licet.core.reach import reach_of
 from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
+from licet.core.undeclared import most_of
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()
-_EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
 _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
 
 
@@ -207,7 +205,7 @@ def _tool(manifest: Manifest, name: str) -> ToolSurface:
     reach = reach_of(manifest, name)
     level, asks = (reach.level, reach.approval) if reach else (None, None)
     standing: Standing = "blocked" if grounds else "callable"
-    if reach is None and (most := _most(manifest, name)) is not None:
+    if reach is None and (most := most_of(manifest, name)) is not None:
         (reach, level, asks), standing = most, "undeclared"
     grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
     spec = manifest.tools.get(name)
@@ -229,22 +227,6 @@ def _tool(manifest: Manifest, name: str) -> ToolSurface:
         grounds=grounds,
         origin=spec.origin if spec and spec.origin else seats[0].origin,
     )
-
-
-def _most(manifest: Manifest, name: str) -> tuple[Reach, Level | None, WriteApproval | None] | None:
-    """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
-    found: list[Reach] = []
-    for effect in reversed(CLASSES):
-        for level in LEVELS:
-            declared = manifest.declare([ToolSpec(name, _EVERYTHING, effect, level)])
-            if not isinstance(decide(Request(name), declared), Deny) and (reach := reach_of(declared, name)):
-                found.append(reach)
-    if not found:
-        return None
-    loosest = max((reach.level for reach in found if reach.level), key=LEVELS.index)
-    # A destructive tool asks every time; one that declares itself one class lower does not.
-    least_asking = next((reach for reach in found if reach.effect != "destructive"), found[0])
-    return found[0], loosest, least_asking.approval
 
 
 def _limits(manifest: Manifest, seats: Iterable[Seat]) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,7 @@ a decision is a chain of look-ups. Nothing here decides, and nothing here opens 
 
 import re
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import can_ada
 
@@ -22,6 +22,7 @@ from licet.core.scope import (
     resolved_path,
     visible,
 )
+from licet.core.sealed import Sealed
 
 DENY_SHIFT = 17  # in a table, the bits of denied atoms stand this far above those of allowed ones; `network` has 17
 ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
@@ -43,28 +44,25 @@ class InvalidUse(ValueError):
 class Kind:
     """What all uses of one atom share: `fs` `read`, or `network` `https` `get`."""
 
-    __slots__ = ("action", "atom", "bits", "domain", "effect", "method", "slot")
+    __slots__ = ("action", "atom", "bits", "domain", "effect", "method")
 
     def __init__(self, domain: str, action: str, method: str, atom: int, effect: str) -> None:
         self.domain, self.action, self.method, self.atom, self.effect = domain, action, method, atom, effect
         self.bits = atom | atom << DENY_SHIFT
-        self.slot = tuple(DOMAINS).index(domain)
 
 
 class _UseParts:
     """The fields of a use while it is made; taking the class `Use` seals it. (Three times as fast as other ways.)"""
 
-    __slots__ = ("bits", "keys", "kind", "port", "slot", "target")
+    __slots__ = ("keys", "kind", "port", "target")
 
     kind: Kind
-    slot: int  # of the domain's table in a CapabilitySet
-    bits: int
     keys: tuple[str, ...]
     target: str
     port: int | None
 
 
-class Use(_UseParts):
+class Use(Sealed, _UseParts):
     """One concrete act, such as `network:https:get@api.github.com:443` or `fs:read:/srv/data/a.txt`."""
 
     __slots__ = ()
@@ -117,23 +115,11 @@ class Use(_UseParts):
         return self.kind is other.kind and self.target == other.target and self.port == other.port
 
     def __hash__(self) -> int:
-        return hash((self.domain, self.bits, self.target, self.port))
-
-    def __copy__(self) -> "Use":
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Use":
-        return self
+        return hash((self.kind.domain, self.kind.bits, self.target, self.port))
 
     def __reduce__(self) -> tuple[Any, tuple[str, ...]]:
         # A file may be called `*`; text with a star is never read as a use, so a path goes by its own way.
         return (use_of_path, (self.action, self.target)) if self.domain == "fs" else (Use, (str(self),))
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Use cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Use cannot be changed: {name}")
 
 
 _new = object.__new__
@@ -142,8 +128,6 @@ _new = object.__new__
 def _use(kind: Kind, target: str, port: int | None, keys: tuple[str, ...]) -> Use:
     parts = _new(_UseParts)
     parts.kind = kind
-    parts.slot = kind.slot
-    parts.bits = kind.bits
     parts.keys = keys
     parts.target = target
     parts.port = port
@@ -235,7 +219,7 @@ def use_of_url(method: str, url: str) -> Use:
     return _use(kind, host, int(port) if port else _DEFAULT_PORTS[scheme], keys)
 
 
-@lru_cache(1024)  # the same few hosts are asked about again and again; pure, so remembering cannot change an answer
+@lru_cache(4096)  # the same few hosts are asked about again and again; pure, so remembering cannot change an answer
 def _host_and_keys(hostname: str) -> tuple[str, tuple[str, ...]]:
     host = checked_host(hostname, hostname)
     return host, host_ancestors(host)
