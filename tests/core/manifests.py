@@ -19,6 +19,7 @@ from licet.core.manifest import (
     Budget,
     Layer,
     Manifest,
+    MaxEffect,
     Rule,
     Seat,
 )
@@ -32,7 +33,8 @@ HERE = Origin("agent.yaml", 1, 1)
 
 
 def layer(allows: Iterable[str] = (), denies: Iterable[str] = (), kind: Any = "manifest", **given: Any) -> Layer:
-    """A layer of rules, each on a line of its own."""
+    """A layer of rules, each on a line of its own; connectors have their own lists."""
+    given.setdefault("silent", frozenset({"connector"}))
     return Layer(
         kind,
         f"the {kind}",
@@ -61,13 +63,16 @@ def manifest(
     **given: Any,
 ) -> Manifest:
     """A manifest of one layer that admits its tools by name, unless `seats` says otherwise."""
-    admitted = {spec.name: (seat(),) for spec in tools} if seats is None else seats
+    asked = given.get("approvals", Approvals()).write
+    admitted = {spec.name: (seat(approval=asked),) for spec in tools} if seats is None else seats
     given.setdefault("layers", (layer(allows, denies),))
+    strongest = given.pop("max_effect", "read_only")
     return Manifest(
         agent=given.pop("agent", "clerk"),
         origin=HERE,
         seats=MappingProxyType(admitted),
         tools=MappingProxyType({spec.name: spec for spec in tools}),
+        max_effects=(MaxEffect(strongest, Origin("agent.yaml", 4, 3), stated=True),),
         **given,
     )
 
@@ -77,7 +82,7 @@ def manifest(
 NAMES = ("one", "two", "three")
 # Often everything: a tool that needs only what the ceiling happens not to allow teaches nothing.
 _EVERYTHING = tuple(f"{domain}:*:*" for domain in sorted(EVERY_DOMAIN))
-_texts = st.lists(rules, max_size=8).map(lambda found: tuple(rule.text for rule in found))
+_texts = st.lists(rules, max_size=5).map(lambda found: tuple(rule.text for rule in found))
 _needs = st.one_of(st.just(_EVERYTHING), _texts)
 _limits = st.dictionaries(st.sampled_from(("wall_seconds", "memory_mb")), st.integers(1, 3), max_size=2).map(
     MappingProxyType
@@ -107,7 +112,7 @@ def _layer_of(found: PlainSet, kind: Any, silent: frozenset[str]) -> Layer:
 
 
 _plain_sets = st.builds(
-    PlainSet, st.lists(rules, max_size=10).map(tuple), st.one_of(st.just(()), st.lists(rules, max_size=4).map(tuple))
+    PlainSet, st.lists(rules, max_size=8).map(tuple), st.one_of(st.just(()), st.lists(rules, max_size=3).map(tuple))
 )
 _own_layers = st.builds(_layer_of, _plain_sets, st.just("manifest"), st.just(frozenset[str]()))
 _narrowing = st.builds(
@@ -132,7 +137,7 @@ _seats = st.builds(
     _often_none(st.integers(0, 3)),
     _limits,
 )
-_specs = st.builds(
+specs = st.builds(
     ToolSpec,
     st.just("?"),
     _needs.map(CapabilitySet),
@@ -145,7 +150,7 @@ _specs = st.builds(
 _admitted = st.dictionaries(
     st.sampled_from(NAMES), st.lists(_seats, min_size=1, max_size=2).map(tuple), min_size=1, max_size=3
 )
-_declared = st.dictionaries(st.sampled_from(NAMES), _specs, min_size=1, max_size=3)
+_declared = st.dictionaries(st.sampled_from(NAMES), specs, min_size=1, max_size=3)
 
 
 def _named(specs: dict[str, ToolSpec]) -> MappingProxyType[str, ToolSpec]:
@@ -162,17 +167,18 @@ manifests: st.SearchStrategy[Manifest] = st.builds(
     layers=_layers,
     seats=_admitted.map(MappingProxyType),
     tools=_declared.map(_named),
-    max_effect=st.sampled_from((*CLASSES, "full")),
-    max_effect_origin=st.just(HERE),
+    max_effects=st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     private=st.lists(_ranges, max_size=2).map(tuple),
     native=st.frozensets(st.sampled_from(NAMES), max_size=2),
-    connectors=st.builds(Connectors, _lines, _often_none(_lines), st.just(()), _lines),
+    connectors=st.builds(
+        Connectors, _lines, _often_none(_lines), st.just(()), st.lists(_lines, min_size=1, max_size=2).map(tuple)
+    ),
     approvals=st.builds(
         Approvals,
         st.sampled_from(WRITE_APPROVALS),
         st.sampled_from((300, 600)),
         st.integers(1, 2),
-        st.sampled_from(((), ("k1",), ("k1", "k2"))),
+        st.sampled_from((None, (), ("k1",), ("k1", "k2"))),
     ),
     budget=st.builds(
         Budget,
@@ -195,3 +201,17 @@ manifests: st.SearchStrategy[Manifest] = st.builds(
         max_size=1,
     ),
 )
+
+
+_PARTS = (
+    "agent", "version", "personality", "layers", "seats", "tools", "max_effects", "private", "native", "connectors",
+    "approvals", "budget", "limits", "allow_degraded", "record", "servers",
+)  # fmt: skip
+
+
+def _mixed(one: Manifest, other: Manifest, parts: set[str]) -> tuple[Manifest, Manifest]:
+    return one, replace(one, **{part: getattr(other, part) for part in parts})
+
+
+# Two versions of a manifest that differ in few parts, or in none that matters.
+versions = st.builds(_mixed, manifests, manifests, st.sets(st.sampled_from(_PARTS), max_size=2))
