@@ -32,15 +32,16 @@ class Lists:
 
     def rules(self, domain: str, action: str, *path: str) -> Iterator[Rule]:
         """The rules that a list of bare scopes (paths, names) stands for."""
-        atoms = DOMAINS[domain].actions[action]
+        atoms, key = DOMAINS[domain].actions[action], self.prefix + ".".join(path)
         for item in self.listed(*path):
-            key = "" if item.value == "*" else item.value
-            yield Rule(capability(domain, atoms, key, None), item.origin, self.prefix + ".".join(path))
+            scope = "" if item.value == "*" else item.value
+            yield Rule(capability(domain, atoms, scope, None), item.origin, key)
 
     def whole_rules(self, *path: str) -> Iterator[Rule]:
         """The rules of a list that holds whole capabilities (hosts are read as such too)."""
+        key = self.prefix + ".".join(path)
         for item in self.listed(*path):
-            yield Rule(item.value, item.origin, self.prefix + ".".join(path))
+            yield Rule(item.value, item.origin, key)
 
 
 def at(keys: Fields, *path: str) -> Value | None:

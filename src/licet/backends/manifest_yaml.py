@@ -16,7 +16,6 @@ from licet.backends.shapes import Located, check
 from licet.backends.yaml_nodes import Mapping, Node, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
-from licet.core.document import manifest_digest
 from licet.core.domain import DOMAINS
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
@@ -86,7 +85,7 @@ def read_policy(path: str | Path, workspace: str | Path | None = None, personali
         problems += suffix_problems(one.content)
     if manifest is None or any(problem.severity == "error" for problem in problems):
         return Policy(file.kind, None, tuple(problems))
-    manifest = replace(manifest, digest=manifest_digest(manifest), files=tuple(str(one.path) for one in files))
+    manifest = replace(manifest, files=tuple(str(one.path) for one in files))
     return Policy(file.kind, _protected(manifest, files), tuple(problems))
 
 

@@ -6,34 +6,31 @@ from typing import Any
 
 from licet.backends.shapes import Located
 from licet.core.capability import Capability
-from licet.core.origin import Problem
+from licet.core.origin import Origin, Problem
 
 
 def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
     """A problem for every wildcard that would reach the sites of strangers."""
-    if content is None:
-        return
-    for value in _leaves(content):
-        rule = value.value
-        if isinstance(rule, Capability) and rule.domain == "network" and rule.key[:1] == ".":
-            suffix = rule.key[1:]
-            if _icann().is_public(suffix):
-                found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
-                yield Problem(
-                    value.origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there"
-                )
-            elif _shared().is_public(suffix):
-                found, expected = f"`*.{suffix}`", "a name below a shared suffix"
-                yield Problem(value.origin, found, expected, "its sites belong to different people", "warning")
+    waiting = [] if content is None else [content]
+    while waiting:
+        value = waiting.pop()
+        held = value.value
+        if type(held) is Capability:
+            if held.domain == "network" and held.key[:1] == ".":
+                yield from _over_suffix(held.key[1:], value.origin)
+        elif isinstance(held, tuple):
+            waiting += held
+        elif isinstance(held, Mapping):
+            waiting += [child for child in held.values() if isinstance(child, Located)]
 
 
-def _leaves(value: Located[Any]) -> Iterator[Located[Any]]:
-    held = value.value
-    children = held if isinstance(held, tuple) else held.values() if isinstance(held, Mapping) else ()
-    for child in children:
-        if isinstance(child, Located):
-            yield from _leaves(child)
-    yield value
+def _over_suffix(suffix: str, origin: Origin) -> Iterator[Problem]:
+    if _icann().is_public(suffix):
+        found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
+        yield Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
+    elif _shared().is_public(suffix):
+        found, expected = f"`*.{suffix}`", "a name below a shared suffix"
+        yield Problem(origin, found, expected, "its sites belong to different people", "warning")
 
 
 @lru_cache(1)

@@ -1,9 +1,8 @@
 """What all shapes share: located values, phrases for what was found instead, near spellings."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_scalars import UnsafeNumber, plain_value
@@ -15,8 +14,7 @@ __all__ = ["Located", "Problems", "Shape", "Value"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Located(Generic[T]):
+class Located(NamedTuple, Generic[T]):
     """A checked value and where it stands; inside a mapping also where its key stands."""
 
     value: T

@@ -5,7 +5,7 @@ Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Mon
 """
 
 from collections.abc import Mapping as ReadOnly
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
@@ -115,7 +115,7 @@ class Keyed:
                 first = values[key.value]
                 problems.append(_again(Located(text, origin), first.key_origin or first.origin))
             else:
-                values[key.value] = replace(value, key_origin=origin)
+                values[key.value] = value._replace(key_origin=origin)
         return Located(MappingProxyType(values), node.origin)
 
     def schema(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Record:
                 given[name] = text
                 value = self.fields[name].shape.read(child, problems)
                 if value is not None:
-                    values[name] = replace(value, key_origin=origin)
+                    values[name] = value._replace(key_origin=origin)
         for name, known_field in self.fields.items():
             if known_field.required and name not in given:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"

@@ -68,6 +68,10 @@ class NotLiteral(Exception):
         super().__init__(found)
 
 
+class _TooMany(Exception):
+    """More values than anyone would write."""
+
+
 class Names:
     """The names of one module."""
 
@@ -104,11 +108,13 @@ class Names:
             return self._value(node, [MOST_VALUES])
         except RecursionError:
             raise NotLiteral(node, "names or values nested too deeply") from None
+        except _TooMany:
+            raise NotLiteral(node, f"more than {MOST_VALUES} values") from None
 
     def _value(self, node: ast.expr, left: list[int]) -> Any:
         left[0] -= 1
         if left[0] < 0:
-            raise NotLiteral(node, f"more than {MOST_VALUES} values")
+            raise _TooMany
         match node:
             case ast.Constant(value=value):
                 return value

@@ -88,15 +88,22 @@ def parse(data: bytes, file: str) -> Text | Problem:
 
 
 def _decoded(data: bytes, file: str) -> str | Problem:
-    expected, hint = "UTF-8", "save the file as UTF-8"
+    start, hint = Origin(file, 1, 1), "save the file as UTF-8"
+    refused = ""
     try:
         # A file may name its own encoding, and under UTF-7 a harmless comment becomes code.
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         if encoding not in ("utf-8", "utf-8-sig", "ascii"):
-            return Problem(Origin(file, 1, 1), f"the encoding {encoding}", expected, hint)
-        return data.decode("utf-8-sig")
+            refused = f"the encoding {encoding}"
     except SyntaxError as error:
-        return Problem(Origin(file, 1, 1), str(error.msg), expected, hint)
+        refused = f"no encoding that Python knows ({error.msg})"
+    try:
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return Problem(Origin(file, line, 1), f"the byte 0x{data[error.start]:02X}", expected, hint)
+        if refused.startswith("the encoding"):
+            return Problem(start, refused, "UTF-8", hint)
+        origin = Origin(file, data.count(b"\n", 0, error.start) + 1, 1)
+        return Problem(origin, f"the byte 0x{data[error.start]:02X}", "UTF-8", hint)
+    if refused:
+        return Problem(start, refused, "UTF-8", hint)
+    return Problem(start, "a zero byte", "text") if "\0" in text else text

@@ -189,7 +189,9 @@ def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error"
 def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Problem]:
     """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
     for node in ast.walk(text.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and id(node) not in decorators and TOOL in names.dotted(node):
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        if id(node) not in decorators and TOOL in names.dotted(node):
             found, expected = f"{excerpt(node)} used by hand", "`@tool(…)` above a function"
             hint = "what it declares is not read; declare `needs:` in licet.yaml"
             yield Problem(text.place(node), found, expected, hint, "warning")

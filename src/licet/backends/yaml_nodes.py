@@ -24,8 +24,7 @@ MOST_PROBLEMS = 1000
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(NamedTuple):
     """One value: `text` as written (quotes and escapes undone), `value` as YAML 1.2 reads it."""
 
     text: str

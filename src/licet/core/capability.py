@@ -1,7 +1,8 @@
 """A capability: one rule `domain:action:scope`, canonical, immutable, with `covers` and an exact `meet`."""
 
 from licet.core.domain import DOMAINS, parse_rule
-from licet.core.scope import TOP, host_key
+from licet.core.network import EVERYTHING
+from licet.core.scope import TOP, host_key, plain_host_key
 from licet.core.sealed import Sealed
 
 
@@ -120,6 +121,9 @@ def meet_boxes(domain: str, one: Box, two: Box) -> Box | None:
 
 def destination(text: str) -> Capability:
     """The rule for every request to a host, written as in `destinations`: a host pattern, perhaps with a port."""
+    key = plain_host_key(text)
+    if key is not None:
+        return capability("network", EVERYTHING, key, None)
     if "@" in text or "://" in text:
         host_key(text)  # says what is wrong with a URL where a host belongs
     return Capability(f"network:*:*@{text}")

@@ -27,8 +27,7 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A capability that a file allows or denies, and where it says so."""
 
     capability: Capability
@@ -52,20 +51,22 @@ class Layer:
     allowed: CapabilitySet = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        rules = self.without_denies | CapabilitySet((), [rule.capability for rule in self.denies])
-        object.__setattr__(self, "allowed", rules)
+        object.__setattr__(self, "allowed", CapabilitySet(self._allows(), [rule.capability for rule in self.denies]))
 
     @property
     def without_denies(self) -> CapabilitySet:
         """What the layer would allow if it denied nothing."""
+        return CapabilitySet(self._allows())
+
+    def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
-        return CapabilitySet([*passed, *(rule.capability for rule in self.allows)])
+        return [*passed, *(rule.capability for rule in self.allows)]
 
     def expand(self, workdir: str, home: str) -> "Layer":
         """The same layer with `${workdir}` and `~` replaced by real directories."""
 
         def expanded(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-            return tuple(replace(rule, capability=expand_rule(rule.capability, workdir, home)) for rule in rules)
+            return tuple(rule._replace(capability=expand_rule(rule.capability, workdir, home)) for rule in rules)
 
         return replace(self, allows=expanded(self.allows), denies=expanded(self.denies))
 
@@ -154,9 +155,20 @@ class Manifest:
     record: Literal["digests", "full"] = "digests"
     servers: Mapping[str, Any] = field(default_factory=_nothing)
     examples: tuple[Example, ...] = ()
-    digest: str = ""
+    loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
     files: tuple[str, ...] = ()
     folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
+    known: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """The content address of what the files mean, whatever tools and directories were filled in since."""
+        from licet.core.document import manifest_digest
+
+        loaded = self.loaded or self
+        if "digest" not in loaded.known:
+            loaded.known["digest"] = manifest_digest(loaded)
+        return loaded.known["digest"]
 
     @property
     def ceiling(self) -> CapabilitySet:
@@ -177,19 +189,20 @@ class Manifest:
     def declare(self, specs: Iterable[ToolSpec], *, narrow: bool = False) -> "Manifest":
         """The same manifest, knowing these tools too; `narrow` runs misfits at the tighter class and level."""
         tools = MappingProxyType({**self.tools, **{spec.name: spec for spec in specs}})
-        return replace(self, tools=tools, narrow=narrow or self.narrow)
+        return replace(self, tools=tools, narrow=narrow or self.narrow, loaded=self.loaded or self)
 
     def expand(self, workdir: str, home: str) -> "Manifest":
         """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays."""
         tools = {name: replace(spec, needs=spec.needs.expand(workdir, home)) for name, spec in self.tools.items()}
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
-        return replace(self, layers=layers, tools=MappingProxyType(tools))
+        return replace(self, layers=layers, tools=MappingProxyType(tools), loaded=self.loaded or self)
 
     def meet(self, other: "Manifest") -> "Manifest":
         """What both allow; the other is a personality, this one gives the agent its name."""
         both = sorted(self.seats.keys() & other.seats.keys())
         return replace(
             self,
+            loaded=None,
             personality=other.personality or self.personality,
             layers=distinct(self.layers + other.layers),
             seats=MappingProxyType({tool: distinct(self.seats[tool] + other.seats[tool]) for tool in both}),

@@ -1,13 +1,12 @@
 """Where something is written, and what is wrong there. Knows no file format and reads no file."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["Origin", "Problem"]
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """A place in a file; lines and columns count from 1."""
 
     file: str

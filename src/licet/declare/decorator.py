@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from licet.core.effects import EffectClass, Level
 from licet.core.needs import NEITHER, spec_of, summary
@@ -18,33 +18,22 @@ from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
 from licet.declare.arguments import ArgumentSchema, context_parameter
 
-if TYPE_CHECKING:
-    # With defaults, so that `list[Tool]` is complete; the standard library has them from Python 3.13 on.
-    from typing_extensions import ParamSpec as DefaultedParamSpec
-    from typing_extensions import TypeVar as DefaultedTypeVar
-
-    P = DefaultedParamSpec("P", default=...)
-    R = DefaultedTypeVar("R", default=Any)
-else:
-    P = ParamSpec("P")
-    R = TypeVar("R")
-
-Taken = ParamSpec("Taken")
-Given = TypeVar("Given")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Tool(Generic[P, R]):
+class Tool:
     """A function and its declaration. It never changes; calling it calls the function, unguarded."""
 
-    fn: Callable[P, R]
+    fn: Callable[..., Any]
     spec: ToolSpec
     is_async: bool
     context_parameter: str | None
     __name__: str
     __qualname__: str
-    __wrapped__: Callable[P, R]
+    __wrapped__: Callable[..., Any]
 
-    def __init__(self, fn: Callable[P, R], spec: ToolSpec) -> None:
+    def __init__(self, fn: Callable[..., Any], spec: ToolSpec) -> None:
         own = {
             "fn": fn,
             "spec": spec,
@@ -54,7 +43,7 @@ class Tool(Generic[P, R]):
         copied = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
         vars(self).update(vars(fn), **copied, __wrapped__=fn, **own)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, without any guard."""
         return self.fn(*args, **kwargs)
 
@@ -114,10 +103,19 @@ class Tool(Generic[P, R]):
         raise AttributeError(f"a Tool cannot be changed: {name}")
 
 
+if TYPE_CHECKING:
+    # For type checkers a decorated function keeps its signature, and `Tool` alone stays a complete type.
+    class Typed(Tool, Generic[P, R]):
+        """A tool made of a function with these parameters and this result."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the function itself, without any guard."""
+
+
 class Declares(Protocol):
     """What `tool(…)` returns: it takes a function and gives the tool."""
 
-    def __call__(self, fn: Callable[Taken, Given], /) -> Tool[Taken, Given]:
+    def __call__(self, fn: Callable[P, R], /) -> "Typed[P, R]":
         """Make a tool of a function."""
 
 
@@ -156,7 +154,7 @@ def tool(
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
 
-    def declare(fn: Callable[Taken, Given], /) -> Tool[Taken, Given]:
+    def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
         _check_function(fn)
         origin = Origin(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         try:
@@ -175,7 +173,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return Tool(fn, spec)
+        return cast("Typed[P, R]", Tool(fn, spec))
 
     return declare
 

@@ -82,7 +82,8 @@ def _show(changes: Changes) -> None:
 
 
 def _text(change: Change) -> str:
-    subject = f"{change.tool}: " if change.tool else ""
+    named = change.tool is None or change.text.startswith(f"`{change.tool}`")
+    subject = "" if named else f"{change.tool}: "
     return subject + change.text + _place(change.origin)
 
 
