@@ -3,16 +3,21 @@
 A tool declares what it touches, a manifest allows part of it, and each call holds exactly the overlap.
 """
 
-from licet.core.capability import Capability
-from licet.core.decide import decide
-from licet.core.decision import Allow, Ask, Decision, Deny, Request, Usage
-from licet.core.manifest import Manifest
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
-from licet.core.use import Use, use_of_path, use_of_url
-from licet.core.validate import Misfit, validate_registration, validate_tools
-from licet.declare import Context, Tool, ToolCapabilities, tool
-from licet.errors import InvalidUse, LicetError, Malformed, ManifestError, Refused, RegistrationRefused
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from licet.backends.manifest_yaml import load_manifest
+    from licet.core.capability import Capability
+    from licet.core.decide import decide
+    from licet.core.decision import Allow, Ask, Decision, Deny, Request, Usage
+    from licet.core.manifest import Manifest
+    from licet.core.set import CapabilitySet
+    from licet.core.tool import ToolSpec
+    from licet.core.use import Use, use_of_path, use_of_url
+    from licet.core.validate import Misfit, validate_registration, validate_tools
+    from licet.declare import Context, Tool, ToolCapabilities, tool
+    from licet.errors import InvalidUse, LicetError, Malformed, ManifestError, Refused, RegistrationRefused
 
 __version__ = "0.1.0"
 
@@ -47,11 +52,29 @@ __all__ = [
     "validate_tools",
 ]
 
+# Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
+_HOMES = {
+    "licet.backends.manifest_yaml": ("load_manifest",),
+    "licet.core.capability": ("Capability",),
+    "licet.core.decide": ("decide",),
+    "licet.core.decision": ("Allow", "Ask", "Decision", "Deny", "Request", "Usage"),
+    "licet.core.manifest": ("Manifest",),
+    "licet.core.set": ("CapabilitySet",),
+    "licet.core.tool": ("ToolSpec",),
+    "licet.core.use": ("Use", "use_of_path", "use_of_url"),
+    "licet.core.validate": ("Misfit", "validate_registration", "validate_tools"),
+    "licet.declare": ("Context", "Tool", "ToolCapabilities", "tool"),
+    "licet.errors": ("InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
-    # Reading YAML is needed by those who load a manifest, not by those who declare a tool.
-    if name == "load_manifest":
-        from licet.backends.manifest_yaml import load_manifest
+    if name not in _HOME_OF:
+        raise AttributeError(f"module `licet` has no attribute `{name}`")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return value
 
-        return load_manifest
-    raise AttributeError(f"module `licet` has no attribute `{name}`")
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
