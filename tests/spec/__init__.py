@@ -1,0 +1,1 @@
+"""The specification: cases as data, and what runs them."""

@@ -1,0 +1,110 @@
+"""The cases of the YAML files here, as values: worlds (files on disk), a question, and the answer that must come."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from licet.core.connector import ConnectorRef
+from licet.core.decision import Approval, Request, Usage
+from licet.core.effects import EffectClass, Level
+from licet.core.manifest import Manifest
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+from licet.core.use import Use
+
+HERE = Path(__file__).parent
+HOME = "/home/somebody"
+MANIFEST, PERSONALITY = "manifest.yaml", "personality.yaml"
+SESSION = "s-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Some files, given in place or by the name of a world, or both: then the given ones win."""
+
+    name: str
+    world: str = ""
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+
+    def write(self, place: Path) -> str | None:
+        """Put the files on disk and return the name of the personality, if there is one."""
+        for name, text in self.files.items():
+            (place / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        return PERSONALITY if PERSONALITY in self.files else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(World):
+    """One question to a manifest: may this tool be called, or do this?"""
+
+    tool: str
+    verdict: str
+    use: str = ""
+    reason: str = ""
+    rules: list[str] | None = None
+    fix: list[str] | None = None
+    arguments: str = ""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+    def request(self, place: Path) -> Request:
+        """The call that the case is about."""
+        uses = (Use(filled(self.use, place)),) if self.use else ()
+        return Request(self.tool, uses, SESSION, self.arguments)
+
+    def spent(self, manifest: Manifest) -> Usage:
+        """What the session has already spent and settled."""
+        given = dict(self.usage)
+        approved = frozenset(
+            Approval(**({"manifest": manifest.digest, "session": SESSION} | one)) for one in given.pop("approved", ())
+        )
+        spent, today = Decimal(given.pop("cost_usd", 0)), Decimal(given.pop("cost_usd_today", 0))
+        return Usage(approved=approved, cost_usd=spent, cost_usd_today=today, **given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration(World):
+    """One tool `t`, and everything of it that does not fit."""
+
+    needs: list[str]
+    misfits: list[list[str]]
+    effect: EffectClass | None = "read_only"
+    sandbox: Level | None = "restricted"
+    connector: str = ""
+    runs_at: str = ""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool."""
+        connector = ConnectorRef.parse(self.connector) if self.connector else None
+        return ToolSpec("t", CapabilitySet(self.needs), self.effect, self.sandbox, connector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble(World):
+    """Files, and everything that is wrong with them."""
+
+    problems: list[Mapping[str, str]]
+    check: str = MANIFEST
+
+
+def filled(text: str, place: Path) -> str:
+    """Text of a case with this machine's directories in it."""
+    return text.replace("${workdir}", str(place)).replace("~/", f"{HOME}/")
+
+
+Kind = TypeVar("Kind", bound=World)
+
+
+def cases(kind: type[Kind], *files: str) -> Iterator[Kind]:
+    """The cases of some files of this directory; a misspelled key raises."""
+    for file in files:
+        content = yaml.safe_load((HERE / file).read_text("utf-8"))
+        assert content.keys() <= {"worlds", "cases"}
+        for given in content["cases"]:
+            case = kind(**given)
+            shared = content["worlds"][case.world] if case.world else {}
+            yield replace(case, files={**shared, **case.files})
