@@ -157,39 +157,38 @@ def _named(specs: dict[str, ToolSpec]) -> MappingProxyType[str, ToolSpec]:
     return MappingProxyType({name: replace(spec, name=name) for name, spec in specs.items()})
 
 
-manifests: st.SearchStrategy[Manifest] = st.builds(
-    Manifest,
-    agent=st.sampled_from(("clerk", "cook")),
-    origin=st.just(HERE),
-    version=st.sampled_from(("", "1.0")),
-    app=st.just(""),
-    personality=_often_none(st.just("kind")),
-    layers=_layers,
-    seats=_admitted.map(MappingProxyType),
-    tools=_declared.map(_named),
-    max_effects=st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
-    private=st.lists(_ranges, max_size=2).map(tuple),
-    native=st.frozensets(st.sampled_from(NAMES), max_size=2),
-    connectors=st.builds(
+_PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "agent": st.sampled_from(("clerk", "cook")),
+    "origin": st.just(HERE),
+    "version": st.sampled_from(("", "1.0")),
+    "app": st.just(""),
+    "personality": _often_none(st.just("kind")),
+    "layers": _layers,
+    "seats": _admitted.map(MappingProxyType),
+    "tools": _declared.map(_named),
+    "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
+    "private": st.lists(_ranges, max_size=2).map(tuple),
+    "native": st.frozensets(st.sampled_from(NAMES), max_size=2),
+    "connectors": st.builds(
         Connectors, _lines, _often_none(_lines), st.just(()), st.lists(_lines, min_size=1, max_size=2).map(tuple)
     ),
-    approvals=st.builds(
+    "approvals": st.builds(
         Approvals,
         st.sampled_from(WRITE_APPROVALS),
         st.sampled_from((300, 600)),
         st.integers(1, 2),
         st.sampled_from((None, (), ("k1",), ("k1", "k2"))),
     ),
-    budget=st.builds(
+    "budget": st.builds(
         Budget,
         _often_none(st.integers(0, 3)),
         _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
         _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
     ),
-    limits=_limits,
-    allow_degraded=st.booleans(),
-    record=st.sampled_from(("digests", "full")),
-    servers=st.dictionaries(
+    "limits": _limits,
+    "allow_degraded": st.booleans(),
+    "record": st.sampled_from(("digests", "full")),
+    "servers": st.dictionaries(
         st.just("files"),
         st.fixed_dictionaries(
             {
@@ -200,18 +199,16 @@ manifests: st.SearchStrategy[Manifest] = st.builds(
         ),
         max_size=1,
     ),
-)
+}
+manifests: st.SearchStrategy[Manifest] = st.builds(Manifest, **_PARTS)
 
 
-_PARTS = (
-    "agent", "version", "personality", "layers", "seats", "tools", "max_effects", "private", "native", "connectors",
-    "approvals", "budget", "limits", "allow_degraded", "record", "servers",
-)  # fmt: skip
-
-
-def _mixed(one: Manifest, other: Manifest, parts: set[str]) -> tuple[Manifest, Manifest]:
-    return one, replace(one, **{part: getattr(other, part) for part in parts})
+@st.composite
+def _versions(draw: st.DrawFn) -> tuple[Manifest, Manifest]:
+    old = draw(manifests)
+    parts = draw(st.lists(st.sampled_from(sorted(_PARTS)), max_size=2, unique=True))
+    return old, replace(old, **{part: draw(_PARTS[part]) for part in parts})
 
 
 # Two versions of a manifest that differ in few parts, or in none that matters.
-versions = st.builds(_mixed, manifests, manifests, st.sets(st.sampled_from(_PARTS), max_size=2))
+versions = _versions()

@@ -166,7 +166,9 @@ def _lists(old: _Version, new: _Version) -> Found:
     keys, others = old.surface.approvals.keys, new.surface.approvals.keys
     if (keys is None) != (others is None):
         # Without a list no signature is asked for: the first list makes approving harder, and losing it easier.
-        words = ("any approver" if listed is None else f"keys {', '.join(listed)}" for listed in (keys, others))
+        words = (
+            "any approver" if one is None else f"keys {', '.join(one)}" if one else "no key" for one in (keys, others)
+        )
         yield from spot.turned("grown" if others is None else "shrunk", "approval", "who approves", *words)
     for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
         if was is not None and now is not None and was != now:

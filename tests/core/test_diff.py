@@ -1,0 +1,598 @@
+"""A diff finds exactly what grew and what shrank, by meaning: nothing for another spelling, something for the rest."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from licet.core.change import Change, Changes
+from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.diff import diff
+from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest
+from licet.core.origin import Origin
+from licet.core.set import CapabilitySet
+from licet.core.surface import surface
+from licet.core.use import Use
+
+from .manifests import HERE, layer, manifest, manifests, seat, tool, versions
+from .naive import PlainUse, universe
+from .strategies import domains
+
+Two = tuple[Manifest, Manifest]
+
+
+@cache
+def _use(plain: PlainUse) -> Use:
+    return Use(plain.text)
+
+
+def grants(found: Manifest) -> dict[str, CapabilitySet]:
+    return {shown.name: shown.grant for shown in surface(found).tools}
+
+
+def reach(changes: tuple[Change, ...]) -> set[tuple[str | None, str]]:
+    return {(change.tool, change.text) for change in changes if change.kind == "reach"}
+
+
+def told(changes: Changes) -> dict[str, list[str]]:
+    """The texts of all changes, by side, with the tool in front; sides without any are left out."""
+    sides = {"grown": changes.grown, "shrunk": changes.shrunk, "changed": changes.changed}
+    return {
+        side: [f"{change.tool}: {change.text}" if change.tool else change.text for change in found]
+        for side, found in sides.items()
+        if found
+    }
+
+
+# What a diff promises ------------------------------------------------------------------------------------------------
+
+
+@given(manifests)
+def test_a_manifest_does_not_differ_from_itself(found: Manifest) -> None:
+    assert not diff(found, found)
+
+
+@given(versions)
+def test_a_diff_is_empty_exactly_when_the_surfaces_are_equal(two: Two) -> None:
+    old, new = two
+    assert bool(diff(old, new)) is (surface(old) != surface(new))
+
+
+@given(versions)
+def test_what_grew_one_way_shrank_the_other_way(two: Two) -> None:
+    old, new = two
+    there, back = diff(old, new), diff(new, old)
+    assert reach(there.grown) == reach(back.shrunk)
+    assert reach(there.shrunk) == reach(back.grown)
+
+
+@given(versions)
+def test_reach_grew_exactly_when_some_tool_holds_what_it_did_not(two: Two) -> None:
+    old, new = (grants(one) for one in two)
+    within = all(grant <= old.get(name, CapabilitySet()) for name, grant in new.items())
+    assert bool(reach(diff(*two).grown)) is not within
+
+
+@given(versions, domains)
+def test_a_tool_for_which_no_reach_grew_gets_no_new_use(two: Two, domain: str) -> None:
+    old, new = (grants(one) for one in two)
+    grown = {change.tool for change in diff(*two).grown if change.kind == "reach"}
+    for name, grant in new.items():
+        gained = any(
+            grant.has(use) and not old.get(name, CapabilitySet()).has(use) for use in map(_use, universe(domain))
+        )
+        assert name in grown or not gained
+
+
+@given(versions)
+def test_the_changes_are_plain_json(two: Two) -> None:
+    document = diff(*two).document()
+    assert json.loads(json.dumps(document)) == document
+
+
+# Reach ---------------------------------------------------------------------------------------------------------------
+
+READER = tool("reader", "fs:*:*", "network:*:*", "secret:read:*", effect="read_only")
+BASE = manifest(READER, allows=["fs:read:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"])
+
+RESPELT: dict[str, Manifest] = {
+    "rules in another order, twice and with a smaller one inside": manifest(
+        READER,
+        allows=["network:https:*.x.test", "fs:read:/srv/a", "fs:read:/srv", "fs:read:/srv"],
+        denies=["fs:read:/srv/key/old", "fs:read:/srv/key"],
+    ),
+    "a ceiling in two layers": manifest(
+        READER,
+        layers=(
+            layer(["fs:read:/srv", "network:*:*"]),
+            layer(["fs:read:*", "network:https:*.x.test"], ["fs:read:/srv/key"], "workspace"),
+        ),
+    ),
+    "what the class refuses anyway": manifest(
+        READER, allows=["fs:*:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"]
+    ),
+    "other files": replace(BASE, files=("somewhere/else.yaml",), origin=Origin("else.yaml", 9, 9)),
+    "another policy file that it protects": replace(
+        BASE,
+        layers=(
+            *BASE.layers,
+            layer(
+                denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"], kind="policy files", silent=EVERY_DOMAIN
+            ),
+        ),
+    ),
+    "a tool for somebody else": BASE.declare([tool("other", "fs:*:*")]),
+}
+
+
+@pytest.mark.parametrize("respelt", RESPELT.values(), ids=list(RESPELT))
+def test_another_spelling_of_the_same_is_no_change(respelt: Manifest) -> None:
+    assert told(diff(BASE, respelt)) == {}
+    assert told(diff(respelt, BASE)) == {}
+
+
+def _reader(*allows: str, denies: tuple[str, ...] = (), **given: Any) -> Manifest:
+    return manifest(READER, allows=allows, denies=denies, **given)
+
+
+REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "a host more": (
+        _reader("network:https:a.test"),
+        _reader("network:https:a.test", "network:https:b.test"),
+        {"grown": ["reader: network:read:https://b.test"]},
+    ),
+    "a wildcard around a host tells the rest": (
+        _reader("network:https:a.x.test"),
+        _reader("network:https:*.x.test"),
+        {"grown": ["reader: network:read:https://*.x.test except a.x.test"]},
+    ),
+    "a path inside an old one is nothing new": (_reader("fs:read:/srv"), _reader("fs:read:/srv", "fs:read:/srv/a"), {}),
+    "a narrower path shrinks": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv/a"),
+        {"shrunk": ["reader: fs:read:/srv except /srv/a"]},
+    ),
+    "a deny that cuts in shrinks": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv", denies=("fs:*:/srv/key",)),
+        {"shrunk": ["reader: fs:read:/srv/key"], "changed": ["denied: none → fs:*:/srv/key"]},
+    ),
+    "a deny that goes away grows": (
+        _reader("fs:read:/srv", denies=("fs:read:/srv/key", "fs:read:/srv/b")),
+        _reader("fs:read:/srv", denies=("fs:read:/srv/b",)),
+        {"grown": ["reader: fs:read:/srv/key"], "changed": ["denied: fs:read:/srv/key → none"]},
+    ),
+    "one place for another": (
+        _reader("fs:read:/a"),
+        _reader("fs:read:/b"),
+        {"grown": ["reader: fs:read:/b"], "shrunk": ["reader: fs:read:/a"]},
+    ),
+    "a secret prefix": (
+        _reader("secret:read:github/token"),
+        _reader("secret:read:github/*"),
+        {"grown": ["reader: secret:read:github/* except github/token"]},
+    ),
+    "a deny from another root may free something on some machine": (
+        _reader("fs:read:/home", denies=("fs:read:~/.ssh",)),
+        _reader("fs:read:/home"),
+        {"grown": ["denied: fs:read:~/.ssh → none"]},
+    ),
+    "and the same when it is added": (
+        _reader("fs:read:${workdir}"),
+        _reader("fs:read:${workdir}", denies=("fs:read:/srv/key",)),
+        {"shrunk": ["denied: none → fs:read:/srv/key"]},
+    ),
+    "a deny that touches nothing is neither more nor less": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv", denies=("network:*:y.test",)),
+        {"changed": ["denied: none → network:*:y.test"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), REACH.values(), ids=list(REACH))
+def test_reach_is_compared_exactly(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert told(diff(old, new)) == expected
+
+
+def test_growth_says_where_the_ceiling_lets_it_in() -> None:
+    (change,) = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).grown
+    assert change == Change("reach", "reader", "fs:read:/b", "", "fs:read:/b", Origin("agent.yaml", 11, 3))
+
+
+def test_what_shrank_says_where_it_was_written() -> None:
+    (change,) = diff(_reader("fs:read:/a", "fs:read:/b"), _reader("fs:read:/a")).shrunk
+    assert change == Change("reach", "reader", "fs:read:/b", "fs:read:/b", "", Origin("agent.yaml", 11, 3))
+
+
+def test_a_need_that_the_ceiling_allowed_all_along_is_the_tools_own_growth() -> None:
+    (change,) = diff(
+        manifest(tool("reader", "fs:read:/a"), allows=["fs:read:*"]),
+        manifest(tool("reader", "fs:read:/a", "fs:read:/b"), allows=["fs:read:*"]),
+    ).grown
+    assert (change.text, str(change.origin)) == ("fs:read:/b", "licet.yaml:7")
+
+
+# Tools ---------------------------------------------------------------------------------------------------------------
+
+SMALL = tool("small", "fs:read:/a")
+ALLOWED = ["fs:*:/a"]
+BLOCKED = replace(SMALL, effect="full")
+HELD = manifest(SMALL, allows=ALLOWED)
+NOBODY = manifest(allows=ALLOWED, seats={})
+UNDECLARED = manifest(allows=["fs:read:/a"], seats={"small": (seat(),)})
+IN_BUNDLE = manifest(SMALL, allows=ALLOWED, seats={"small": (seat(bundle="desk"),)})
+
+TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "a new tool": (NOBODY, HELD, {"grown": ["small: `small` can be called", "small: fs:read:/a"]}),
+    "a tool that is gone": (HELD, NOBODY, {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]}),
+    "a tool that was blocked": (
+        manifest(BLOCKED, allows=ALLOWED),
+        HELD,
+        {"grown": ["small: `small` can be called", "small: fs:read:/a"]},
+    ),
+    "a blocked tool is nothing to reach": (
+        NOBODY,
+        manifest(BLOCKED, allows=ALLOWED),
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
+    "an undeclared tool counts with the ceiling": (
+        manifest(allows=["fs:read:/a"], seats={}),
+        UNDECLARED,
+        {"grown": ["small: `small` is admitted, declared nowhere", "small: fs:read:/a"]},
+    ),
+    "declaring less than the ceiling shrinks": (
+        manifest(allows=["fs:read:/"], seats={"small": (seat(),)}),
+        manifest(SMALL, allows=["fs:read:/"]),
+        {
+            "shrunk": ["small: sandbox level: isolated → restricted", "small: fs:read:* except /a"],
+            "changed": ["small: declaration: undeclared → callable"],
+        },
+    ),
+    "a tool in a bundle": (HELD, IN_BUNDLE, {"changed": ["small: bundle: none → desk"]}),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
+def test_tools_that_come_and_go_are_told(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert told(diff(old, new)) == expected
+
+
+def _one(*seats: Any, **given: Any) -> Manifest:
+    spec = given.pop("spec", tool("one", "fs:*:/a", effect="write_limited"))
+    given = {"max_effect": "destructive", "budget": Budget(9), **given}
+    return manifest(spec, allows=["fs:*:/a"], seats={"one": seats or (seat(approval="session"),)}, **given)
+
+
+def _effect(effect: Any, **given: Any) -> Manifest:
+    return _one(seat(approval="manifest"), spec=tool("one", "fs:read:/a", effect=effect, **given))
+
+
+ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
+    "a stronger class": (_effect("read_only"), _effect("full"), "side-effect class: read_only → full"),
+    "a looser level": (
+        _effect("read_only"),
+        _effect("read_only", sandbox="isolated"),
+        "sandbox level: restricted → isolated",
+    ),
+    "a higher cost": (_effect("read_only"), _effect("read_only", cost_usd=Decimal("0.50")), "cost_usd: 0 → 0.5"),
+    "asking once a session": (
+        _one(seat(approval="call")),
+        _one(seat(approval="session")),
+        "writes ask before each: call → session",
+    ),
+    "asking nobody": (
+        _one(seat(approval="session")),
+        _one(seat(approval="manifest")),
+        "writes ask before each: session → manifest",
+    ),
+    "more calls": (_one(seat(max_calls=3)), _one(seat(max_calls=4)), "max_calls: 3 → 4"),
+    "any number of calls": (_one(seat(max_calls=3)), _one(seat()), "max_calls: 3 → no limit"),
+    "a higher limit": (
+        _one(seat(limits={"wall_seconds": 3})),
+        _one(seat(limits={"wall_seconds": 4})),
+        "wall_seconds: 3 → 4",
+    ),
+    "no rule on an argument": (
+        _one(seat(args={"to": {"enum": ["a"]}})),
+        _one(seat()),
+        'rules on `to`: {"enum":["a"]} → none',
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "text"), ABOUT_A_TOOL.values(), ids=list(ABOUT_A_TOOL))
+def test_what_a_tool_may_more_easily_do_has_grown_and_shrinks_the_other_way(
+    old: Manifest, new: Manifest, text: str
+) -> None:
+    assert told(diff(old, new)) == {"grown": [f"one: {text}"]}
+    back = diff(new, old)
+    assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
+    assert (back.grown, back.changed) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "side"),
+    [
+        ({"to": {"enum": ["a"]}}, {"to": {"enum": ["a", "b"]}}, "grown"),
+        ({"to": {"enum": ["a", "b"]}}, {"to": {"enum": ["a"]}}, "grown"),
+        ({"to": {"maxLength": 3, "minLength": 1}}, {"to": {"minLength": 1, "maxLength": 3}}, ""),
+        ({}, {"to": {"enum": ["a"]}}, "shrunk"),
+        ({"to": {"enum": ["a"]}}, {"from": {"enum": ["a"]}}, "grown"),
+    ],
+)
+def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, side: str) -> None:
+    changes = told(diff(_one(seat(args=old)), _one(seat(args=new))))
+    assert (side in changes) is bool(side)
+    assert side or not changes
+
+
+def test_a_second_rule_on_an_argument_narrows() -> None:
+    rule, other = {"enum": ["a"]}, {"maxLength": 3}
+    old, new = _one(seat(args={"to": rule})), _one(seat(args={"to": rule}), seat(args={"to": other}))
+    assert told(diff(old, new)) == {
+        "shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']
+    }
+
+
+def test_a_limit_against_a_default_nobody_knows_here_counts_as_grown_both_ways() -> None:
+    stated, unstated = _one(limits={"wall_seconds": 3}), _one()
+    assert told(diff(stated, unstated)) == {"grown": ["wall_seconds: 3 → the default"]}
+    assert told(diff(unstated, stated)) == {"grown": ["wall_seconds: the default → 3"]}
+
+
+def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
+    two = (tool("one", "fs:*:/a", effect="write_limited"), tool("two", "fs:*:/a", effect="write_limited"))
+
+    def asking(write: Any, seconds: int) -> Manifest:
+        return manifest(
+            *two,
+            allows=ALLOWED,
+            max_effect="write_limited",
+            approvals=Approvals(write),
+            limits={"wall_seconds": seconds},
+        )
+
+    assert told(diff(asking("call", 3), asking("session", 4))) == {
+        "grown": ["writes ask before each: call → session", "wall_seconds: 3 → 4"]
+    }
+
+
+def test_a_tool_whose_own_limit_is_tighter_is_told_apart() -> None:
+    old = _one(seat(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
+    new = _one(seat(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
+    assert told(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
+
+
+def test_a_tool_that_gains_its_first_write_is_not_said_to_ask_more() -> None:
+    old, new = _one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one()
+    assert told(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
+
+
+def test_a_destructive_tool_that_steps_down_asks_less() -> None:
+    old = _one(spec=tool("one", "fs:*:/a", effect="destructive"))
+    new = _one(spec=tool("one", "fs:*:/a", effect="full"))
+    assert told(diff(old, new)) == {
+        "shrunk": ["one: side-effect class: destructive → full"],
+        "grown": ["one: writes ask before each: call → session"],
+    }
+
+
+def test_a_tool_that_speaks_through_another_connector_has_grown() -> None:
+    lines = (ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE))
+    lists = Connectors(lines, profiles=(lines,))
+    github, slack, none = (
+        _one(spec=tool("one", connector=ref), connectors=lists)
+        for ref in (ConnectorRef("github"), ConnectorRef("slack"), None)
+    )
+    assert told(diff(github, slack)) == {"grown": ["one: connector: github → slack"]}
+    assert told(diff(none, github)) == {"grown": ["one: connector: none → github"]}
+    assert told(diff(github, none)) == {"changed": ["one: connector: github → none"]}
+
+
+# The agent ------------------------------------------------------------------------------------------------------------
+
+
+def _agent(**given: Any) -> Manifest:
+    return manifest(**given)
+
+
+def _listed(*lines: tuple[str, str], app: tuple[tuple[str, str], ...] | None = None) -> Manifest:
+    rules = tuple(ConnectorRule(name, versions, HERE) for name, versions in lines)
+    narrowed = None if app is None else tuple(ConnectorRule(name, versions, HERE) for name, versions in app)
+    everything = tuple(ConnectorRule(name, "", HERE) for name in ("github", "slack"))
+    return _agent(connectors=Connectors(rules, narrowed, profiles=(everything,)))
+
+
+AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
+    "a stronger class for all": (
+        _agent(max_effect="read_only"),
+        _agent(max_effect="full"),
+        "max_side_effect_class: read_only → full",
+    ),
+    "a native tool": (_agent(), _agent(native=frozenset({"a"})), "`a` may run in this process"),
+    "a private range": (
+        _agent(private=(("10.1.0.0/16",),)),
+        _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),
+        "private addresses 10.0.0.0/8 except 10.1.0.0/16",
+    ),
+    "writes that ask less": (
+        _agent(approvals=Approvals("session")),
+        _agent(approvals=Approvals("manifest")),
+        "writes ask before each: session → manifest",
+    ),
+    "answers that hold longer": (
+        _agent(approvals=Approvals(expires_seconds=60)),
+        _agent(approvals=Approvals(expires_seconds=61)),
+        "expires_seconds: 60 → 61",
+    ),
+    "fewer who must agree": (
+        _agent(approvals=Approvals(quorum=2)),
+        _agent(approvals=Approvals(quorum=1)),
+        "quorum: 2 → 1",
+    ),
+    "one more who may approve": (
+        _agent(approvals=Approvals(keys=("k1",))),
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        "key k2 may approve",
+    ),
+    "no keys asked for": (
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        _agent(),
+        "who approves: keys k1, k2 → any approver",
+    ),
+    "nobody, then anybody": (_agent(approvals=Approvals(keys=())), _agent(), "who approves: no key → any approver"),
+    "more calls": (_agent(budget=Budget(1)), _agent(budget=Budget(2)), "max_calls_per_session: 1 → 2"),
+    "any number of calls": (_agent(budget=Budget(1)), _agent(), "max_calls_per_session: 1 → no limit"),
+    "more money": (
+        _agent(budget=Budget(None, Decimal("5.00"))),
+        _agent(budget=Budget(None, Decimal("5.10"))),
+        "max_cost_usd: 5 → 5.1",
+    ),
+    "more money a day": (
+        _agent(budget=Budget(None, None, Decimal(1))),
+        _agent(budget=Budget(None, None, Decimal(2))),
+        "max_cost_usd_per_day: 1 → 2",
+    ),
+    "a higher limit": (
+        _agent(limits={"memory_mb": 64}),
+        _agent(limits={"memory_mb": 128}),
+        "memory_mb: 64 → 128",
+    ),
+    "a sandbox that may degrade": (_agent(), _agent(allow_degraded=True), "allow_degraded: false → true"),
+    "a full record": (_agent(), _agent(record="full"), "record: digests → full"),
+    "a connector": (_listed(), _listed(("github", ">=2.0")), "connector github"),
+    "any version of a connector": (
+        _listed(("github", ">=2.0")),
+        _listed(("github", "")),
+        "versions of github: >=2.0 → any version",
+    ),
+    "one list less that names a version": (
+        _listed(("github", ">=2.0"), app=(("github", "<3"),)),
+        _listed(("github", ">=2.0")),
+        "versions of github: <3 and >=2.0 → >=2.0",
+    ),
+    "a server": (_agent(), _agent(servers={"files": {"command": ["serve", "."]}}), "server `files`"),
+    "a server's grant": (
+        _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a/b"]}}),
+        _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a"]}}),
+        "server `files` holds fs:read:/a except /a/b",
+    ),
+    "a server's variable": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "env": ["HOME"]}}),
+        "server `files` has the variable `HOME`",
+    ),
+    "a server's secret": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "github/token"}}}),
+        "server `files` has the secret in `TOKEN`",
+    ),
+    "a server's tool": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "tools": {"read": {"needs": ["fs:read:/a"]}}}}),
+        "server `files` has the tool `read`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "text"), AGENT_WIDE.values(), ids=list(AGENT_WIDE))
+def test_what_is_looser_for_the_whole_agent_has_grown_and_shrinks_the_other_way(
+    old: Manifest, new: Manifest, text: str
+) -> None:
+    assert told(diff(old, new)) == {"grown": [text]}
+    back = diff(new, old)
+    assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
+    assert (back.grown, back.changed) == ((), ())
+
+
+GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
+    "another range of versions": (_listed(("github", ">=2.0")), _listed(("github", ">=1.0"))),
+    "another command": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", "--all"]}}),
+    ),
+    "another secret in the same variable": (
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "a"}}}),
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "b"}}}),
+    ),
+    "a server key that nobody knows": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "cwd": "/"}}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), GROWN_EITHER_WAY.values(), ids=list(GROWN_EITHER_WAY))
+def test_where_nobody_can_tell_which_is_wider_both_ways_have_grown(one: Manifest, other: Manifest) -> None:
+    for changes in (diff(one, other), diff(other, one)):
+        assert (len(changes.grown), changes.shrunk, changes.changed) == (1, (), ())
+
+
+UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {
+    "a private range inside another": (
+        _agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.0.0.0/8", "10.2.0.0/16"),)),
+    ),
+    "a private range in halves": (
+        _agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.128.0.0/9", "10.0.0.0/9"),)),
+    ),
+    "a version named by another list": (
+        _listed(("github", ">=2.0")),
+        _listed(("github", ""), app=(("github", ">=2.0"),)),
+    ),
+    "keys in another order": (
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        _agent(approvals=Approvals(keys=("k2", "k1"))),
+    ),
+    "money with more zeros": (
+        _agent(budget=Budget(None, Decimal(5))),
+        _agent(budget=Budget(None, Decimal("5.00"))),
+    ),
+    "a server's rules in another order": (
+        _agent(servers={"f": {"command": ["s"], "grants": ["fs:read:/a", "fs:read:/b"], "env": ["A", "B"]}}),
+        _agent(servers={"f": {"env": ["B", "A"], "grants": ["fs:read:/b", "fs:read:/a"], "command": ["s"]}}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), UNCHANGED.values(), ids=list(UNCHANGED))
+def test_lists_are_compared_by_what_they_hold(old: Manifest, new: Manifest) -> None:
+    assert told(diff(old, new)) == {}
+
+
+def test_names_are_neither_more_nor_less() -> None:
+    old = _agent(agent="clerk", version="1.0", app="desk", personality=None)
+    new = _agent(agent="cook", version="2.0", app="kitchen", personality="kind")
+    assert told(diff(old, new)) == {
+        "changed": ["agent: clerk → cook", "version: 1.0 → 2.0", "app: desk → kitchen", "personality: none → kind"]
+    }
+
+
+def test_another_personality_is_more_where_its_store_is_reached() -> None:
+    keeper = tool("keeper", "storage:read:*")
+    old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
+    assert told(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+
+
+def test_a_change_is_told_as_data() -> None:
+    document = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).document()
+    assert document == {
+        "grown": [
+            {
+                "kind": "reach",
+                "tool": "reader",
+                "text": "fs:read:/b",
+                "before": "",
+                "after": "fs:read:/b",
+                "origin": "agent.yaml:11:3",
+            }
+        ],
+        "shrunk": [],
+        "changed": [],
+    }
