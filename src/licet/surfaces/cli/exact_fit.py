@@ -11,6 +11,7 @@ from licet.core.capability import Capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, WRITES, EffectClass, permits
 from licet.core.entries import target_of
+from licet.core.scope import TOP, path_ancestors
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
@@ -90,15 +91,17 @@ def _put_paths(fit: Fit, spec: ToolSpec) -> None:
     held: dict[str, int] = {}
     for rule in spec.needs.allow:
         if rule.domain == "fs":
-            held[rule.scope] = held.get(rule.scope, 0) | rule.atoms
+            held[rule.key] = held.get(rule.key, 0) | rule.atoms
     change = _FS["write"] | _FS["delete"]
     for path, atoms in held.items():
-        if path == "*":
+        if path == TOP:
             if atoms & _FS["read"]:
                 fit.defer("read", spec.name)
             if atoms & change:
                 fit.defer("write", spec.name)
             continue
+        for above in path_ancestors(path)[1:-1]:  # a directory above it says that already
+            atoms &= ~held.get(above, 0)
         if atoms & _FS["read"]:
             fit.put("read", path, spec.name)
         if atoms & change == change:

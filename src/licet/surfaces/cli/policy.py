@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from licet.assemble import Places, review
 from licet.backends.manifest_yaml import Policy
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
+from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
 
@@ -18,7 +21,18 @@ def read(path: Path, setting: Setting) -> Policy:
         hint = f"`licet init {path}` writes the policy for its tools"
         wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
         return Policy("manifest", None, (wrong,))
-    return review(path, setting.workspace, setting.personality, Places.here(setting.workdir))
+    places = Places.here(setting.workdir)
+    for title, place in (("working", places.workdir), ("home", places.home)):
+        if why := _unnameable(place):
+            raise click.UsageError(f"no rule can name the {title} directory: {why}")
+    policy = review(path, setting.workspace, setting.personality, places)
+    files = policy.manifest.files if policy.manifest is not None else ()
+    strange = [
+        Problem(Origin(file, 1, 1), f"a file whose own path no rule can name ({why})", "one that can be protected")
+        for file in dict.fromkeys(files)
+        if (why := _unnameable(str(Path(file).absolute())))
+    ]
+    return Policy(policy.kind, None, (*policy.problems, *strange)) if strange else policy
 
 
 def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -41,11 +55,22 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
         yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
 
 
+def _unnameable(path: str) -> str:
+    """Why a path cannot stand in a rule, or the empty string."""
+    try:
+        path_key(path)
+    except Malformed as wrong:
+        return str(wrong)
+    return ""
+
+
 def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
     spec = manifest.tools[misfit.tool]
     reach = reach_of(manifest, misfit.tool)
     fixes = [ground.fix for ground in reach.grounds if str(ground) == misfit.message] if reach else []
     hint = next(filter(None, fixes), "allow it there, or narrow what the tool declares")
-    subject = "" if misfit.message.startswith("`") or f"`{misfit.tool}`" in misfit.message else f"`{misfit.tool}` "
+    name, message = f"`{misfit.tool}`", misfit.message
+    if name not in message:
+        message = f"{name} {message}" if message.startswith("needs ") else f"{name}: {message}"
     origin = spec.origin or manifest.seats[misfit.tool][0].origin
-    return Problem(origin, f"a misfit, {subject}{misfit.message}", f"a tool that fits `{manifest.agent}`", hint)
+    return Problem(origin, f"a misfit, {message}", f"a tool that fits `{manifest.agent}`", hint)

@@ -90,7 +90,7 @@ def _reached(tool: ToolSurface) -> Table | Text:
     if not tool.entries:
         return Text("nothing" if tool.reachable else "cannot be called", style="dim")
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim")
+    grid.add_column(style="dim", overflow="fold")
     grid.add_column(overflow="fold")
     for kind in KINDS:
         held = [entry for entry in tool.entries if entry.kind == kind]

@@ -1,0 +1,283 @@
+"""`licet check`: every problem of every file, in one run and in three formats."""
+
+import json
+import os
+import re
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.surfaces.cli.app import licet
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+
+MANIFEST = "agent: a\ncapabilities: {bundles: [b], destinations: {allow: [api.example.com]}}\n"
+BUNDLE = "bundles: {b: {tools: [t], sandbox: restricted, side_effect_class: read_only}}\n"
+SOURCE = """from licet import tool
+
+@tool(capabilities={"network": {"allowed_hosts": ["%s"]}})
+def t() -> None: ...
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files, what is asked about them, and everything that must be said."""
+
+    name: str
+    files: dict[str, str]
+    words: list[str]
+    code: int
+    lines: list[str]
+    summary: str
+
+
+CASES = [
+    Case(
+        "a sound manifest is fine",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: ['network:https:api.example.com']}}\n"},
+        ["m.yaml", "licet.yaml"],
+        0,
+        [],
+        "2 files, fine",
+    ),
+    Case(
+        "problems of several files come in the order of files, lines and columns",
+        {"z.yaml": "agent: 7\n", "a.yaml": "agent: a\ncapabilities: {env: [=, PATH], secrets: ['/', '/']}\n"},
+        ["z.yaml", "a.yaml"],
+        1,
+        [
+            "a.yaml:2:22: error: found `=`, expected the name of an environment variable…",
+            "a.yaml:2:42: error: found `/`, expected a secret reference…",
+            "a.yaml:2:47: error: found `/`, expected a secret reference…",
+            "z.yaml:1:8: error: found a number `7`, expected a name…; quote it if you mean the text",
+        ],
+        "2 files, 4 errors",
+    ),
+    Case(
+        "a warning is shown and is not fatal",
+        {"m.yaml": "agent: a\ncapabilities: {destinations: {allow: ['*.github.io']}}\n"},
+        ["m.yaml"],
+        0,
+        ["m.yaml:2:39: warning: found `*.github.io`, expected …"],
+        "1 file, 1 warning",
+    ),
+    Case(
+        "a file that is not there is a problem like others",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: []}}\n"},
+        ["m.yaml", "gone.yaml"],
+        1,
+        ["gone.yaml:1:1: error: found …, expected a policy file that can be read…"],
+        "2 files, 1 error",
+    ),
+    Case(
+        "a Python file is not a policy",
+        {"t.py": SOURCE % "x.example"},
+        ["t.py"],
+        1,
+        ["t.py:1:1: error: found a Python file, expected a policy file in YAML or JSON; `licet init t.py` writes …"],
+        "1 file, 1 error",
+    ),
+    Case(
+        "a tool that is declared in source and does not fit is a problem there",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {from: 't:t'}}\n", "t.py": SOURCE % "api.stripe.com"},
+        ["m.yaml"],
+        1,
+        ["t.py:3:1: error: found a misfit, `t` needs network:*:api.stripe.com, …, expected a tool that fits `a`; …"],
+        "1 file, 1 error",
+    ),
+    Case(
+        "a tool that is declared in the workspace and does not fit is a problem there, with the way out",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: ['secret:read:KEY'], effect: full}}\n"},
+        ["m.yaml"],
+        1,
+        [
+            "licet.yaml:2:9: error: found a misfit, `t` is full; at most read_only is allowed (licet.yaml:1), …; set …",
+            "licet.yaml:2:9: error: found a misfit, `t` is full; at most read_only is allowed, the default …; set …",
+            "licet.yaml:2:9: error: found a misfit, `t` needs secret:read:KEY, which the manifest does not allow …; …",
+            "licet.yaml:2:9: error: found a misfit, `t`: class full needs a budget …; add `budget: …",
+        ],
+        "1 file, 4 errors",
+    ),
+    Case(
+        "a tool of the workspace that this agent does not have is no problem of it",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: []}, u: {needs: ['fs:read:/x']}}\n"},
+        ["m.yaml"],
+        0,
+        [],
+        "1 file, fine",
+    ),
+    Case(
+        "tools that no file declares are said once",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE.replace("[t]", "[t, u]")},
+        ["m.yaml"],
+        0,
+        ["licet.yaml:1:23: warning: found 2 tools without a declaration (`t`, `u`), expected `from` or `needs` …"],
+        "1 file, 1 warning",
+    ),
+    Case(
+        "a source that is not there is said once",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {from: 'gone:t'}}\n"},
+        ["m.yaml"],
+        1,
+        ["licet.yaml:2:19: error: found no module `gone`, …"],
+        "1 file, 1 error",
+    ),
+    Case(
+        "what two files share is reported once",
+        {"m.yaml": MANIFEST, "n.yaml": MANIFEST.replace("agent: a", "agent: n"), "licet.yaml": BUNDLE + "x: 1\n"},
+        ["m.yaml", "n.yaml"],
+        1,
+        ["licet.yaml:2:1: error: found the key `x`, expected …"],
+        "2 files, 1 error",
+    ),
+    Case(
+        "the workspace and the personality can lie elsewhere",
+        {
+            "m.yaml": MANIFEST,
+            "w/shared.yaml": BUNDLE + "tools: {t: {needs: ['network:https:api.example.com']}}\n",
+            "p.yaml": "id: p\ntoolset: [t]\n",
+        },
+        ["m.yaml", "--workspace", "w/shared.yaml", "--personality", "p.yaml"],
+        1,
+        ["w/shared.yaml:2:9: error: found a misfit, `t` needs …, which the personality does not allow (p.yaml:1), …"],
+        "1 file, 1 error",
+    ),
+    Case(
+        "the working directory can be another one",
+        {
+            "m.yaml": "agent: a\ncapabilities: {tools: [t], fs_reach: {read: ['/srv/data']}}\n"
+            "tools: {t: {needs: ['fs:read:${workdir}/x'], effect: read_only, sandbox: restricted}}\n"
+        },
+        ["m.yaml", "--workdir", "/srv/data"],
+        0,
+        [],
+        "1 file, fine",
+    ),
+    Case(
+        "the name of a file cannot act on the terminal",
+        {},
+        ["\x1b[2Jgone.yaml"],
+        1,
+        ["\\u001b[2Jgone.yaml:1:1: error: found …"],
+        "1 file, 1 error",
+    ),
+]
+
+
+def fits(lines: list[str], patterns: list[str]) -> bool:
+    """Whether each line is as its pattern says, where `…` is any text: how others word a problem is theirs to test."""
+    wanted = [".*".join(map(re.escape, pattern.split("…"))) for pattern in patterns]
+    return len(lines) == len(wanted) and all(map(re.fullmatch, wanted, lines))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, ["check", *words])
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_check_says(case: Case) -> None:
+    write(case.files)
+    result = run(*case.words)
+    assert fits(result.stdout.splitlines(), case.lines), result.stdout
+    assert result.stderr == f"{case.summary}\n"
+    assert result.exit_code == case.code
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_json_says_the_same(case: Case) -> None:
+    write(case.files)
+    result = run(*case.words, "--json")
+    assert result.stderr == ""
+    assert result.exit_code == case.code
+    said = json.loads(result.stdout)
+    assert said["files"] == [word for word in case.words if word.endswith((".yaml", ".py"))][: len(said["files"])]
+    severities = [problem["severity"] for problem in said["problems"]]
+    assert (said["errors"], said["warnings"]) == (severities.count("error"), severities.count("warning"))
+    assert fits([visible(message(problem)) for problem in said["problems"]], case.lines)
+    assert fits([visible(problem["message"]) for problem in said["problems"]], case.lines)
+
+
+def message(problem: dict[str, Any]) -> str:
+    place = f"{problem['file']}:{problem['line']}:{problem['column']}"
+    tail = f"; {problem['hint']}" if problem["hint"] else ""
+    return f"{place}: {problem['severity']}: found {problem['found']}, expected {problem['expected']}{tail}"
+
+
+def visible(text: str) -> str:
+    return text.replace("\x1b", "\\u001b")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_sarif_says_the_same(case: Case) -> None:
+    write(case.files)
+    result = run(*case.words, "--sarif")
+    assert result.stderr == ""
+    assert result.exit_code == case.code
+    log = json.loads(result.stdout)
+    assert log["version"] == "2.1.0"
+    assert log["$schema"].endswith("sarif-schema-2.1.0.json")
+    [one] = log["runs"]
+    assert one["tool"]["driver"]["name"] == "licet"
+    rules = [rule["id"] for rule in one["tool"]["driver"]["rules"]]
+    said = []
+    for found in one["results"]:
+        assert rules[found["ruleIndex"]] == found["ruleId"]
+        [location] = found["locations"]
+        place, region = location["physicalLocation"]["artifactLocation"], location["physicalLocation"]["region"]
+        text = found["message"]["text"]
+        said.append(f"{place['uri']}:{region['startLine']}:{region['startColumn']}: {found['level']}: {text}")
+    assert fits(said, [line.replace("\\u001b[2J", "%1B%5B2J") for line in case.lines])
+
+
+def test_sarif_gives_an_absolute_path_as_a_file_address(here: Path) -> None:
+    [found] = json.loads(run(str(here / "a b.yaml"), "--sarif").stdout)["runs"][0]["results"]
+    address = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert address == f"{here.as_uri()}/a%20b.yaml"
+
+
+def test_the_real_command_checks_without_colours_in_a_pipe() -> None:
+    write({"m.yaml": "agent: a\nverison: x\n"})
+    done = subprocess.run(
+        [SCRIPT, "check", "m.yaml"], check=False, capture_output=True, text=True, env=os.environ | {"TERM": "xterm"}
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("m.yaml:2:1: error: found the key `verison`")
+    assert done.stderr == "1 file, 1 error\n"
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str], coloured: bool) -> None:
+    write({"m.yaml": "agent: a\nverison: x\n"})
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    master, slave = os.openpty()
+    subprocess.run(
+        [SCRIPT, "check", "m.yaml"],
+        check=False,
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+        env=environment | {"TERM": "xterm"} | settings,
+    )
+    os.close(slave)
+    said = os.read(master, 10_000).decode()
+    os.close(master)
+    assert ("\x1b[" in said) == coloured
+    assert "verison" in said

@@ -1,0 +1,178 @@
+"""`licet explain`: what a person types is understood, and the answer names the rule, its place and the way out."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.surfaces.cli.app import licet
+
+MANIFEST = """agent: a
+capabilities:
+  tools: [fetch, save, erase, closed]
+  max_side_effect_class: full
+  destinations:
+    allow: [api.example.com]
+  fs_reach:
+    read: ["${workdir}/data", "~/notes"]
+    write: ["${workdir}/out"]
+  secrets: [KEY]
+  budget: {max_calls_per_session: 9}
+tools:
+  fetch: {needs: ["network:*:*", "fs:read:*", "secret:read:KEY"], effect: read_only, sandbox: restricted}
+  save: {needs: ["fs:*:*", "network:*:api.example.com"], effect: write_limited, sandbox: restricted}
+  erase: {needs: ["fs:delete:*"], effect: full, sandbox: isolated}
+  closed: {needs: []}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    (tmp_path / "m.yaml").write_text(MANIFEST)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, ["explain", *words])
+
+
+@pytest.mark.parametrize(
+    ("typed", "use", "code"),
+    [
+        (["https://api.example.com/v1?q=1"], "network:https:get@api.example.com:443", 0),
+        (["HTTPS://API.Example.Com"], "network:https:get@api.example.com:443", 0),
+        (["http://api.example.com:8080/"], "network:http:get@api.example.com:8080", 0),
+        (["POST https://api.example.com"], "network:https:post@api.example.com:443", 1),
+        (["HEAD", "https://api.example.com"], "network:https:head@api.example.com:443", 0),
+        (["https://api.stripe.com"], "network:https:get@api.stripe.com:443", 1),
+        (["/srv/x"], "fs:read:/srv/x", 1),
+        (["./data/a.csv"], "fs:read:{here}/data/a.csv", 0),
+        (["data/../data/./a.csv"], None, 2),
+        (["./data/../m.yaml"], "fs:read:{here}/m.yaml", 1),
+        (["."], "fs:read:{here}", 1),
+        (["read ./data/a b"], "fs:read:{here}/data/a b", 0),
+        (["write", "./out/x"], "fs:write:{here}/out/x", 1),
+        (["delete", "/x"], "fs:delete:/x", 1),
+        (["~/notes/today"], "fs:read:/home/somebody/notes/today", 0),
+        (["secret:read:KEY"], "secret:read:KEY", 0),
+        (["secret:read:OTHER"], "secret:read:OTHER", 1),
+        (["network:https:get@api.example.com"], "network:https:get@api.example.com:443", 0),
+        (["process:exec:git"], "process:exec:git", 1),
+        (["fs:read:*"], None, 2),
+        (["network:https:get@*.example.com"], None, 2),
+        (["https://user:secret@api.example.com"], None, 2),
+        (["https://"], None, 2),
+        (["CONNECT https://api.example.com"], None, 2),
+        (["ftp://api.example.com"], None, 2),
+        (["whatever"], None, 2),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_use_is_understood_as_it_is_typed(typed: list[str], use: str | None, code: int, here: Path) -> None:
+    result = run("m.yaml", "fetch", *typed, "--json")
+    assert result.exit_code == code
+    if use is None:
+        assert "Invalid value for USE" in result.stderr
+        assert "secret" not in result.stderr
+        assert result.stdout == ""
+        return
+    said = json.loads(result.stdout)
+    assert said["use"] == use.format(here=here)
+    assert said["verdict"] == ("allow" if code == 0 else "deny")
+
+
+def test_relative_paths_start_from_the_working_directory() -> None:
+    said = json.loads(run("m.yaml", "fetch", "./data/x", "--workdir", "/srv", "--json").stdout)
+    assert (said["verdict"], said["use"]) == ("allow", "fs:read:/srv/data/x")
+
+
+@pytest.mark.parametrize(
+    ("tool", "use", "code", "lines"),
+    [
+        (
+            "fetch",
+            "https://api.example.com",
+            0,
+            [
+                "allowed: `fetch` may network:https:get@api.example.com:443",
+                "  because       `fetch` needs network:*:* (m.yaml:13)",
+                "  because       network:*:api.example.com (m.yaml:6)",
+            ],
+        ),
+        (
+            "fetch",
+            "https://api.stripe.com",
+            1,
+            [
+                "denied: `fetch` may not network:https:get@api.stripe.com:443",
+                "  because       the manifest does not allow it (m.yaml:2)",
+                "  allowed here  network:*:api.example.com (m.yaml:6)",
+                "  to allow it   add `api.stripe.com` under `capabilities.destinations.allow`",
+            ],
+        ),
+        ("save", "write ./out/x", 1, ["asks: `save` may be called once a person agrees"]),
+        ("erase", "delete ./out/x", 1, ["asks: `erase` may be called once a person agrees"]),
+        ("closed", "", 1, ["denied: `closed` may not be called"]),
+        ("fetch", "", 0, ["allowed: `fetch` may be called"]),
+        ("fetsh", "", 1, ["denied: `fetsh` may not be called", "  did you mean  fetch"]),
+        ("fe\x1b[2J", "", 1, ["denied: `fe\\u001b[2J` may not be called"]),
+    ],
+)
+def test_the_answer_names_the_rule_its_place_and_the_way_out(tool: str, use: str, code: int, lines: list[str]) -> None:
+    result = run("m.yaml", tool, *([use] if use else []))
+    assert result.exit_code == code
+    said = result.stdout.splitlines()
+    assert said[0] == lines[0]
+    assert [line for line in lines if not any(one.startswith(line) for one in said)] == []
+
+
+def test_json_has_what_a_program_needs(here: Path) -> None:
+    said = json.loads(run("m.yaml", "fetch", "https://api.stripe.com", "--json").stdout)
+    assert said["rules"][0].pop("fix").startswith("add `api.stripe.com` under `capabilities.destinations.allow`")
+    assert said == {
+        "verdict": "deny",
+        "reason": "HOST_NOT_ALLOWED",
+        "tool": "fetch",
+        "use": "network:https:get@api.stripe.com:443",
+        "rules": [
+            {
+                "text": "the manifest does not allow it",
+                "reason": "HOST_NOT_ALLOWED",
+                "origin": {"file": "m.yaml", "line": 2, "column": 1},
+            }
+        ],
+        "message": "HOST_NOT_ALLOWED: api.stripe.com is not in the declared allowedHosts",
+    }
+
+
+def test_json_of_an_open_question_and_of_a_yes() -> None:
+    asked = json.loads(run("m.yaml", "save", "write ./out/x", "--json").stdout)
+    assert (asked["verdict"], asked["reason"]) == ("ask", "APPROVAL_REQUIRED")
+    assert asked["message"].startswith("APPROVAL_REQUIRED: ")
+    allowed = json.loads(run("m.yaml", "fetch", "secret:read:KEY", "--json").stdout)
+    assert (allowed["verdict"], allowed["reason"], allowed["message"]) == ("allow", None, None)
+
+
+def test_the_way_out_leads_out(here: Path) -> None:
+    refusal = run("m.yaml", "fetch", "https://api.stripe.com").stdout
+    added = re.search("add `(.*)` under `capabilities.destinations.allow`", refusal)
+    assert added
+    wider = MANIFEST.replace("[api.example.com]", f"[api.example.com, {added[1]}]")
+    (here / "m.yaml").write_text(wider)
+    assert run("m.yaml", "fetch", "https://api.stripe.com").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["gone.yaml"], ["bad.yaml"], ["shared.yaml"]], ids=" ".join)
+def test_a_manifest_that_is_wrong_says_why_and_decides_nothing(words: list[str], here: Path) -> None:
+    (here / "bad.yaml").write_text("agent: a\nverison: x\n")
+    (here / "shared.yaml").write_text("bundles: {}\n")
+    result = run(*words, "fetch", "/x")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert re.match(rf"{words[0]}:\d+:\d+: error: found ", result.stderr)
+    said = json.loads(run(*words, "fetch", "/x", "--json").stdout)
+    assert list(said) == ["problems"]
+    assert said["problems"][0]["file"] == words[0]

@@ -1,0 +1,171 @@
+"""The frame of the command line: help that teaches, commands that load late, and every way a run can end."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import licet as library
+from licet.surfaces.cli.app import COMMANDS, FIRST, licet
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+HEAVY = {"cryptography", "httpx2", "jsonschema_rs", "publicsuffixlist", "pydantic", "rich", "yaml"}
+
+
+def run(*words: str, **environment: str) -> Result:
+    return CliRunner().invoke(licet, words, prog_name="licet", env=environment)
+
+
+def test_the_version_is_the_librarys() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"licet {library.__version__}\n")
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_names_the_five_first_commands_in_order_with_an_example_each(word: str) -> None:
+    result = run(word)
+    assert result.exit_code == 0
+    names = [entry.name for entry in FIRST]
+    assert names == ["init", "check", "surface", "explain", "diff"]
+    assert re.findall(r"^  (init|check|surface|explain|diff) ", result.stdout, re.MULTILINE) == names
+    for entry in COMMANDS.values():
+        assert f"$ {entry.example}\n" in result.stdout
+        assert entry.example.split()[:2] == ["licet", entry.name]
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_without_a_word_the_help_is_shown_as_a_mistake() -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert "Usage: licet" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_every_command_has_help_and_takes_json(name: str, word: str) -> None:
+    result = run(name, word)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: licet {name} ")
+    assert "--json" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["completion", "bash"]], ids=" ".join)
+def test_help_loads_neither_the_other_commands_nor_anything_heavy(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from licet.surfaces.cli import main\n"
+        "sys.argv[0] = 'licet'\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True, text=True)
+    loaded = set(done.stderr.split())
+    assert loaded & HEAVY == set()
+    commands = {f"licet.surfaces.cli.{name}" for name in COMMANDS}
+    assert loaded & commands == {f"licet.surfaces.cli.{word}" for word in words if word in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["chek"], "there is no command `chek`; did you mean `check`?"),
+        (["frobnicate"], "there is no command `frobnicate`; expected one of init, check, "),
+        (["check"], "Missing argument 'FILE...'"),
+        (["check", "--jsn", "x.yaml"], "No such option"),
+        (["check", "--json", "--sarif", "x.yaml"], "--json and --sarif exclude each other"),
+        (["surface", "--json", "--svg", "x.svg", "x.yaml"], "--json and --svg exclude each other"),
+        (["diff", "a.yaml"], "Missing argument 'NEW'"),
+        (["diff", "a.yaml", "b.yaml", "--fail-on", "shrunk"], "'shrunk' is not one of 'grown', 'changed', 'none'"),
+        (["schema", "manifests"], "'manifests' is not one of"),
+        (["schema", "manifest", "--output", "x"], "--output writes all kinds"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+        (["init", "--agent", "no way", "x.py"], "expected 1 to 128 letters"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_a_command_line_that_makes_no_sense_ends_with_2(words: list[str], said: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("shell", "mark"), [("bash", "complete -o nosort"), ("zsh", "#compdef licet"), ("fish", "complete --no-files")]
+)
+def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> None:
+    script = run("completion", shell)
+    assert script.exit_code == 0
+    assert mark in script.stdout
+    assert f"_LICET_COMPLETE={shell}_complete" in script.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("licet ", [f"plain,{name}" for name in COMMANDS]),
+        ("licet s", ["plain,surface", "plain,schema"]),
+        ("licet --v", ["plain,--version"]),
+        ("licet schema ", ["plain,workspace", "plain,manifest", "plain,personality"]),
+        ("licet diff --fail-on ", ["plain,grown", "plain,changed", "plain,none"]),
+        ("licet explain here.yaml ", ["plain,list_notes", "plain,read_notes"]),
+        ("licet explain here.yaml r", ["plain,read_notes"]),
+        ("licet explain gone.yaml r", []),
+    ],
+)
+def test_the_shell_completes(typed: str, offered: list[str], tmp_path: Path) -> None:
+    (tmp_path / "here.yaml").write_text("agent: a\ncapabilities: {tools: [read_notes, list_notes]}\n")
+    asked = {"_LICET_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run([SCRIPT], check=True, capture_output=True, text=True, cwd=tmp_path, env=os.environ | asked)
+    assert done.stdout.split() == offered
+
+
+def test_an_unexpected_error_is_one_line_and_70() -> None:
+    result = run("check", "a\0b")  # no shell can pass this on, so no command expects it
+    assert result.exit_code == 70
+    assert result.stderr == "licet: unexpected ValueError: embedded null byte (set LICET_DEBUG=1 to see where)\n"
+
+
+def test_an_unexpected_error_can_be_looked_into() -> None:
+    result = run("check", "a\0b", LICET_DEBUG="1")
+    assert isinstance(result.exception, ValueError)
+
+
+def test_a_reader_that_went_away_is_no_news() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([SCRIPT, "schema", "manifest"], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs a pipe that is soon full")
+def test_an_interrupt_ends_quietly_with_130() -> None:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen([SCRIPT, "schema", "manifest"], stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        os.read(reading, 1)  # it writes now, and cannot finish while nobody reads on
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    os.close(reading)
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_a_terminal_that_lacks_a_character_still_gets_the_report(tmp_path: Path) -> None:
+    declared = "{needs: ['network:*:a.example'], effect: read_only, sandbox: restricted}"
+    for name, hosts in (("old.yaml", "a.example"), ("new.yaml", "")):
+        lists = f"capabilities: {{tools: [t], destinations: {{allow: [{hosts}]}}}}\n"
+        (tmp_path / name).write_text(f"agent: a\ntools: {{t: {declared}}}\n{lists}")
+    words = [str(SCRIPT), "diff", "old.yaml", "new.yaml"]
+    without_minus = os.environ | {"PYTHONIOENCODING": "iso-8859-1"}
+    done = subprocess.run(words, check=True, capture_output=True, cwd=tmp_path, env=without_minus)
+    assert done.stdout == b"\\u2212 t: network:read:a.example  (old.yaml:3)\n"

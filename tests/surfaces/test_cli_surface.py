@@ -1,0 +1,201 @@
+"""`licet surface`: a table that reads well anywhere, the same as JSON, and a picture."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.surfaces.cli.app import licet
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+WORKSPACE = """bundles:
+  reading: {tools: [fetch, notes, unknown], sandbox: restricted, side_effect_class: read_only}
+  writing: {tools: [save], sandbox: isolated, side_effect_class: full}
+tools:
+  fetch: {needs: ["network:https:*", "secret:read:KEY", "env:read:LANG"]}
+  notes: {needs: ["fs:read:/srv/notes", "storage:*:session"]}
+  save: {needs: ["fs:*:/srv/out", "process:exec:git"]}
+  blocked: {needs: []}
+  left: {needs: []}
+"""
+MANIFEST = """agent: research
+version: "1.0"
+capabilities:
+  bundles: [reading, writing]
+  tools: [blocked]
+  max_side_effect_class: full
+  destinations: {allow: [api.example.com], deny: [evil.example]}
+  fs_reach: {read: [/srv], write: [/srv/out]}
+  secrets: [KEY]
+  env: [LANG]
+  process: {allowed_binaries: [git]}
+  deny: ["fs:*:/srv/notes/private"]
+  budget: {max_calls_per_session: 9, max_cost_usd: 1.50, max_cost_usd_per_day: 20}
+"""
+TABLE = """\
+agent    research 1.0
+digest   sha256:{digest}
+files    m.yaml, licet.yaml
+at most  full
+budget   9 calls a session, 1.5 USD a session, 20 USD a day
+
+tool      runs as            reaches
+────────────────────────────────────────────────────────────────────────────────
+blocked   no class           cannot be called
+          no level
+fetch     read_only          hosts    api.example.com  https read
+          restricted         secrets  KEY
+          in reading         env      LANG
+notes     read_only          paths    /srv/notes  read except /srv/notes/private
+          restricted         storage  session
+          in reading
+save      full               paths     /srv/out  read, write, delete
+          isolated           binaries  git
+          in writing
+          asks per session
+          asks per delete
+unknown   read_only          hosts     api.example.com  read
+          restricted         paths     /srv  read except /srv/notes/private
+          in reading         secrets   KEY
+                             binaries  git
+                             env       LANG
+                             storage   session, tool-private
+                             tools     blocked, fetch, notes, save, unknown
+
+undeclared  unknown is admitted, but no file says what for; shown is the most
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "licet.yaml").write_text(WORKSPACE)
+    (tmp_path / "m.yaml").write_text(MANIFEST)
+    return tmp_path
+
+
+def run(*words: str, **environment: str) -> Result:
+    return CliRunner().invoke(licet, ["surface", "m.yaml", *words], env={"COLUMNS": "80", **environment})
+
+
+def test_the_table_shows_every_tool_and_what_it_reaches() -> None:
+    said = run().stdout
+    digest = json.loads(run("--json").stdout)["digest"].removeprefix("sha256:")
+    assert said.startswith(TABLE.format(digest=digest))
+
+
+def test_below_the_table_stands_what_a_reader_must_know() -> None:
+    said = run(COLUMNS="200").stdout
+    assert "\nblocked     blocked cannot be called: nobody states a side-effect class for `blocked`" in said
+    assert "\nleft out    left: declared, but not for this agent\n" in said
+    assert "fs:*:/srv/notes/private (m.yaml:12)" in said
+    assert "network:*:evil.example (m.yaml:7)" in said
+    assert said.endswith("writing to these policy files, always\n")
+    assert "fs:write:" not in said
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut_off(columns: int, here: Path) -> None:
+    (here / "m.yaml").write_text(MANIFEST.replace("api.example.com", f"{'long-' * 11}.{'very-' * 11}.example.com"))
+    lines = run(COLUMNS=str(columns)).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert [line for line in lines if line != line.rstrip() or "…" in line] == []
+    shown = "".join("".join(lines).split())
+    assert shown.count("long-" * 11) >= 1 or columns < 100
+
+
+def test_an_agent_without_tools_is_told_so(here: Path) -> None:
+    (here / "m.yaml").write_text("agent: nobody\n")
+    assert "tools    none: nothing can be called\n" in run().stdout
+
+
+def test_text_from_files_cannot_act_on_the_terminal(here: Path) -> None:
+    (here / "\x1b[2J.yaml").write_text(MANIFEST)
+    result = CliRunner().invoke(licet, ["surface", "\x1b[2J.yaml"])
+    assert result.exit_code == 1
+    assert "\x1b" not in result.output
+    assert result.stderr.startswith("\\u001b[2J.yaml:1:1: error: found a file whose own path no rule can name")
+
+
+def test_a_working_directory_that_no_rule_can_name_is_refused() -> None:
+    result = run("--workdir", "/srv/a*b")
+    assert result.exit_code == 2
+    assert "no rule can name the working directory: found `/srv/a*b`" in result.stderr
+
+
+def test_brackets_in_text_are_text(here: Path) -> None:
+    (here / "m.yaml").write_text(MANIFEST.replace("api.example.com", '"[::1]"'))
+    (here / "licet.yaml").write_text(WORKSPACE.replace("/srv/notes", "/srv/[bold]"))
+    said = run().stdout
+    assert "[::1]  https read" in said
+    assert "/srv/[bold]  read" in said
+
+
+def test_json_is_the_whole_surface() -> None:
+    result = run("--json")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert (said["agent"], said["version"]) == ("research", "1.0")
+    tools = {tool["name"]: tool for tool in said["tools"]}
+    standings = {name: tool["standing"] for name, tool in tools.items()}
+    assert standings == {
+        "blocked": "blocked",
+        "fetch": "callable",
+        "notes": "callable",
+        "save": "callable",
+        "unknown": "undeclared",
+    }
+    assert [host["target"] for host in tools["fetch"]["reach"]["hosts"]] == ["api.example.com"]
+
+
+@pytest.mark.parametrize("target", ["map.svg", "-"])
+def test_the_picture_is_a_picture_of_this_surface(target: str, here: Path) -> None:
+    result = run("--svg", target)
+    assert result.exit_code == 0, result.output
+    picture = result.stdout if target == "-" else (here / target).read_text(encoding="utf-8")
+    assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "research" in picture
+    assert "api.example.com" in picture
+    if target != "-":
+        assert (result.stdout, result.stderr) == ("", "wrote map.svg\n")
+
+
+def test_a_picture_that_cannot_be_written_is_said_plainly() -> None:
+    result = run("--svg", "gone/map.svg")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: cannot write gone/map.svg: No such file or directory\n"
+
+
+def test_a_manifest_that_is_wrong_is_not_shown(here: Path) -> None:
+    (here / "m.yaml").write_text("agent: 7\n")
+    result = run()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("m.yaml:1:8: error: found ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "coloured"),
+    [({"TERM": "xterm-256color"}, True), ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False)],
+)
+def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str], coloured: bool) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    master, slave = os.openpty()
+    subprocess.run([SCRIPT, "surface", "m.yaml"], check=True, stdout=slave, env=environment | settings)
+    os.close(slave)
+    said = os.read(master, 100_000).decode()
+    os.close(master)
+    # Bold is no colour; NO_COLOR leaves it.
+    assert ("\x1b[33m" in said) == coloured
+    assert "fetch" in said
+
+
+def test_a_pipe_gets_no_codes_at_all() -> None:
+    done = subprocess.run(
+        [SCRIPT, "surface", "m.yaml"], check=True, capture_output=True, text=True, env=os.environ | {"TERM": "xterm"}
+    )
+    assert "\x1b" not in done.stdout
