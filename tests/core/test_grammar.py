@@ -1,5 +1,7 @@
 """The grammar of rules, `domain:action:scope`: what is accepted, how it is written, and what is refused."""
 
+import string
+
 import pytest
 from hypothesis import given
 
@@ -9,7 +11,7 @@ from licet.core.scope import Malformed
 
 from .liars import BrokenText, FalseText, Liar
 from .naive import ACTIONS, KINDS
-from .strategies import odd_texts, outcome
+from .strategies import odd_texts, outcome, read
 
 # As written, and the canonical text if it differs.
 ACCEPTED = [
@@ -196,6 +198,30 @@ def test_the_domains_are_those_of_the_design() -> None:
     assert {name: {*domain.actions} - {"*"} for name, domain in DOMAINS.items()} == {
         name: {*actions} for name, actions in ACTIONS.items()
     }
+
+
+# Where a character stands, and which of ASCII may stand there.
+VISIBLE = set(string.ascii_letters + string.digits + string.punctuation)
+CHARACTERS = [
+    ("tool:call:a{}b", set(string.ascii_letters + string.digits + "_./-")),
+    ("connector:use:a{}b", set(string.ascii_letters + string.digits + "_./-")),
+    ("env:read:a{}b", VISIBLE - set("*=")),
+    ("process:exec:a{}b", VISIBLE - set("*/")),
+    ("secret:read:a{}b", VISIBLE - set("*")),
+    ("secret:read:x/a{}b/*", VISIBLE - set("*")),
+    ("network:*:a{}b.com", set(string.ascii_letters + string.digits + "_.-")),
+    ("network:*:*.a{}b.com", set(string.ascii_letters + string.digits + "_.-")),
+    ("network:*:x.a{}b", set(string.ascii_letters + string.digits + "_.-")),
+    ("network:*:a{}b.COM", set(string.ascii_letters + string.digits + "_.-")),
+    ("network:*:[::{}]", set(string.hexdigits + ":") - {":"}),
+    ("fs:read:/a{}b", VISIBLE - set("*") | {" "}),
+]
+
+
+@pytest.mark.parametrize(("form", "expected"), CHARACTERS, ids=[form for form, _ in CHARACTERS])
+def test_which_characters_a_scope_may_hold(form: str, expected: set[str]) -> None:
+    texts = {chr(code): form.format(chr(code)) for code in range(128)}
+    assert {char for char, text in texts.items() if read(text) is not None} == expected
 
 
 @given(odd_texts)

@@ -116,6 +116,7 @@ MALFORMED = [
     ("network:https: get@x.com", "expected one of get"),
     ("network:*:https://get@x.com", "user names and passwords"),
     ("network:*:user:pass@x.com", "user names and passwords"),
+    ("network:*:a/b@x.com", "user names and passwords"),
     ("network:*:https://user:pass@x.com", "user names and passwords"),
     ("network:*:get@https://user@x.com", "a host name"),
     ("network:*:get@post@x.com", "a host name"),

@@ -123,6 +123,21 @@ def test_a_set_of_many_domains_has_what_the_reference_says(plain: PlainSet, use:
     assert plain.real.has(Use(use.text)) == expected
 
 
+@given(sets, uses)
+def test_a_verdict_tells_allowed_from_denied_from_not_covered(plain: PlainSet, use: PlainUse) -> None:
+    denied = any(rule.reaches(use) for rule in plain.deny)
+    allowed = any(rule.reaches(use) for rule in plain.allow)
+    assert plain.real.verdict(use.text) is (False if denied else True if allowed else None)
+
+
+@given(sets, st.lists(uses, max_size=6))
+def test_what_a_set_lacks_is_the_first_use_it_does_not_have(plain: PlainSet, asked: list[PlainUse]) -> None:
+    real = plain.real
+    expected = next((use.text for use in asked if not plain.real.has(use.text)), None)
+    found = real.lacks(tuple(Use(use.text) for use in asked))
+    assert (found if found is None else str(found)) == expected
+
+
 @given(sets, rules)
 def test_a_deny_wins_over_every_allow(plain: PlainSet, deny: PlainRule) -> None:
     narrowed = PlainSet((*plain.allow, deny), (*plain.deny, deny)).real

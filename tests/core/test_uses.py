@@ -1,6 +1,7 @@
 """Uses are concrete: their text, the use that a URL is, and everything that is no use at all."""
 
 import re
+import string
 
 import can_ada
 import pytest
@@ -377,6 +378,14 @@ def test_a_url_that_is_no_concrete_request_is_an_invalid_use(method: str, url: s
     assert str(refusal.value).isprintable()
 
 
+def test_which_characters_a_method_may_hold() -> None:
+    letters = {chr(code) for code in range(128)}
+    accepted = {
+        char for char in letters if not isinstance(outcome(use_of_url, f"a{char}b", "https://x.com"), InvalidUse)
+    }
+    assert accepted == set(string.ascii_letters + string.digits + "!#$%&'*+-.^_`|~")
+
+
 def test_a_refused_url_does_not_repeat_its_password() -> None:
     with pytest.raises(InvalidUse) as refusal:
         use_of_url("GET", "https://user:hunter2@x.com/")
@@ -462,6 +471,17 @@ def test_text_that_fails_when_asked_is_read_all_the_same_or_refused() -> None:
             use_of_url("GET", url)  # type: ignore[arg-type]
         with pytest.raises(InvalidUse):
             use_of_url(url, "https://x.com")  # type: ignore[arg-type]
+
+
+def test_only_a_use_is_taken_for_one() -> None:
+    class Likeness(str):
+        kind = Use("fs:read:/a").kind
+        keys = ("",)
+        port = None
+
+    everything = CapabilitySet(["fs:read:*"])
+    assert not everything.has(Likeness("fs:write:/etc"))
+    assert everything.has(Likeness("fs:read:/etc"))
 
 
 @given(uses)

@@ -1,0 +1,556 @@
+"""Mutation testing of the core: change one thing at a time, and some test must notice.
+
+Each mutant is one edit of one module, tried in a forked child against the tests nearest to that module, then against
+all of them. Survivors are printed as hunks; a hunk that changes nothing anyone could observe is listed, with the
+reason, in tests/core/equivalent_mutants.txt. Exits 1 for an unlisted survivor and for a listed hunk that is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.abc
+import importlib.util
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "src" / "licet" / "core"
+LISTED = ROOT / "tests" / "core" / "equivalent_mutants.txt"
+MEMORY = 2 << 30  # a mutant may loop while it fills a list
+
+# The tests most likely to notice a change in a module; whoever survives them meets all the others.
+NEAREST = {
+    "scope": ["core/test_hosts.py", "core/test_paths.py", "core/test_grammar.py"],
+    "network": ["core/test_network_grammar.py", "core/test_uses.py"],
+    "domain": ["core/test_grammar.py", "core/test_network_grammar.py"],
+    "capability": ["core/test_grammar.py", "core/test_values.py"],
+    "use": ["core/test_uses.py", "core/test_paths.py", "core/test_values.py"],
+    "grid": ["core/test_sets.py", "core/test_network_grammar.py"],
+    "set": ["core/test_sets.py", "core/test_values.py"],
+    "decide": ["core/test_decide.py"],
+    "decision": ["core/test_decide.py"],
+    "effects": ["core/test_effects.py"],
+    "validate": ["core/test_validate.py"],
+}
+ALGEBRA = ("scope", "network", "domain", "capability", "use", "grid", "set")
+ALGEBRA_TESTS = [
+    *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
+    *("spec/test_algebra_spec.py", "core/test_properties.py"),
+]
+# Seconds for each round; a mutant that loops for ever is noticed by its silence.
+LIMITS = (25, 90, 240)
+EXAMPLES = (15, 25, 60)
+
+# Mutation -------------------------------------------------------------------------------------------------------------
+
+OPERATORS: dict[type[ast.AST], tuple[str, tuple[str, ...]]] = {
+    ast.Eq: ("==", ("!=",)),
+    ast.NotEq: ("!=", ("==",)),
+    ast.Lt: ("<", ("<=", ">=")),
+    ast.LtE: ("<=", ("<", ">")),
+    ast.Gt: (">", (">=", "<=")),
+    ast.GtE: (">=", (">", "<")),
+    ast.In: ("in", ("not in",)),
+    ast.NotIn: ("not in", ("in",)),
+    ast.Is: ("is", ("is not",)),
+    ast.IsNot: ("is not", ("is",)),
+    ast.Add: ("+", ("-",)),
+    ast.Sub: ("-", ("+",)),
+    ast.Mult: ("*", ("+",)),
+    ast.Div: ("/", ("*",)),
+    ast.FloorDiv: ("//", ("*",)),
+    ast.Mod: ("%", ("*",)),
+    ast.LShift: ("<<", (">>",)),
+    ast.RShift: (">>", ("<<",)),
+    ast.BitAnd: ("&", ("|",)),
+    ast.BitOr: ("|", ("&",)),
+    ast.BitXor: ("^", ("&",)),
+}
+NAMES = {
+    "any": "all",
+    "all": "any",
+    "min": "max",
+    "max": "min",
+    "sorted": "list",
+    "find": "rfind",
+    "rfind": "find",
+    "partition": "rpartition",
+    "rpartition": "partition",
+    "lower": "upper",
+    "upper": "lower",
+    "fullmatch": "match",
+    "startswith": "endswith",
+    "endswith": "startswith",
+    "removeprefix": "removesuffix",
+    "removesuffix": "removeprefix",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One edit: the bytes from `start` to `end` of a module's source become `text`."""
+
+    module: str
+    original: bytes
+    start: int
+    end: int
+    text: str
+
+    @property
+    def source(self) -> bytes:
+        return self.original[: self.start] + self.text.encode() + self.original[self.end :]
+
+    @property
+    def parses(self) -> bool:
+        try:
+            ast.parse(self.source)
+        except SyntaxError:
+            return False
+        return True
+
+    @property
+    def line(self) -> int:
+        return self.original.count(b"\n", 0, self.start) + 1
+
+    @property
+    def hunk(self) -> str:
+        """The changed lines before and after, without indentation, as the list of equivalents spells them."""
+        first = self.original.rfind(b"\n", 0, self.start) + 1
+        last = self.original.find(b"\n", self.end)
+        before = self.original[first:last].decode()
+        after = (self.original[first : self.start] + self.text.encode() + self.original[self.end : last]).decode()
+        sides = (("-", before), ("+", after))
+        return "\n".join(f"{sign} {line.strip()}" for sign, side in sides for line in side.splitlines())
+
+
+class Mutator(ast.NodeVisitor):
+    """Walks a module and gathers every edit; annotations, docstrings, prose and asserts are left alone."""
+
+    def __init__(self, module: str, original: bytes) -> None:
+        self.module, self.original = module, original
+        self.starts = [0]
+        for line in original.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+        self.found: dict[tuple[int, int, str], Mutant] = {}
+
+    def edit(self, span: tuple[int, int], *texts: str) -> None:
+        for text in texts:
+            if text.encode() != self.original[slice(*span)]:
+                self.found[*span, text] = Mutant(self.module, self.original, *span, text)
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.original[start:end].decode()
+
+    def between(self, left: ast.expr, right: ast.expr, operator: ast.AST) -> None:
+        span = self.span(left)[1], self.span(right)[0]
+        old, news = OPERATORS.get(type(operator), ("", ()))
+        gap = self.original[slice(*span)].decode()
+        self.edit(span, *(gap.replace(old, new, 1) for new in news))
+
+    def condition(self, test: ast.expr, *, loop: bool = False) -> None:
+        self.edit(self.span(test), "False", *(() if loop else ("True",)))
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        operands = [node.left, *node.comparators]
+        for left, right, operator in zip(operands, operands[1:], node.ops, strict=False):
+            self.between(left, right, operator)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.between(node.left, node.right, node.op)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        for left, right in zip(node.values, node.values[1:], strict=False):
+            span = self.span(left)[1], self.span(right)[0]
+            self.edit(span, self.original[slice(*span)].decode().replace(old, new, 1))
+        for dropped in node.values:
+            kept = f" {old} ".join(f"({self.text(value)})" for value in node.values if value is not dropped)
+            self.edit(self.span(node), f"({kept})")
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        self.edit(self.span(node), f"({self.text(node.operand)})")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        value = node.value
+        if isinstance(value, bool):
+            self.edit(self.span(node), str(not value))
+        elif isinstance(value, int):
+            self.edit(self.span(node), str(value + 1), str(value - 1) if value else "(-1)")
+        elif isinstance(value, str) and " " not in value:
+            self.edit(self.span(node), repr(f"XX{value}XX"))
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        # Before 3.12 the parts of an f-string have no places of their own.
+        prose = any(isinstance(part, ast.Constant) and " " in str(part.value) for part in node.values)
+        if not prose:
+            self.edit(self.span(node), '""')
+
+    def visit_Call(self, node: ast.Call) -> None:
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name in NAMES:
+            end = self.span(function)[1]
+            self.edit((end - len(name), end), NAMES[name])
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "re":
+            self.pattern(node.args[0])
+            return
+        self.generic_visit(node)
+
+    def pattern(self, node: ast.expr) -> None:
+        """Counts, quantifiers and ranges of a regular expression, one step off."""
+        start, end = self.span(node)
+        text = self.original[start:end].decode()
+
+        def put(match: re.Match[str], group: int, new: str) -> None:
+            where = [len(text[:place].encode()) for place in match.span(group)]
+            self.edit((start + where[0], start + where[1]), new)
+
+        for match in re.finditer(r"[{,](\d+)(?=[},])", text):
+            put(match, 1, str(int(match[1]) + 1))
+            put(match, 1, str(int(match[1]) - 1))
+        for match in re.finditer(r"[)\]]([?*+])", text):
+            put(match, 1, "")
+        for match in re.finditer(r"(?<!\\)([!-Z^-~])-([!-Z^-~])", text):
+            put(match, 1, chr(ord(match[1]) + 1))
+            put(match, 2, chr(ord(match[2]) - 1))
+
+    def visit_If(self, node: ast.If) -> None:
+        self.condition(node.test)
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self.condition(node.test, loop=True)
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self.condition(node.test)
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            self.condition(test)
+        self.generic_visit(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.edit(self.span(node.body), "None")
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            self.edit(self.span(node), "return None")
+        self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self.edit(self.span(node), "pass")
+        if node.cause is not None:
+            self.visit(node.exc or node.cause)
+        else:
+            self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        self.edit(self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return  # a docstring
+        self.edit(self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
+            return
+        if not isinstance(node.targets[0], ast.Name):
+            self.edit(self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.edit(self.span(node), "pass")
+        old, news = OPERATORS.get(type(node.op), ("", ()))
+        span = self.span(node.target)[1], self.span(node.value)[0]
+        gap = self.original[slice(*span)].decode()
+        self.edit(span, gap.replace(f"{old}=", "=", 1), *(gap.replace(f"{old}=", f"{new}=", 1) for new in news))
+        self.generic_visit(node)
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self.edit(self.span(node), "continue")
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self.edit(self.span(node), "break", "pass")
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """Leave annotations alone."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for part in (*node.decorator_list, node.args, *node.body):
+            self.visit(part)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Leave alone what only the type checker needs."""
+
+
+def mutants_of(module: str) -> list[Mutant]:
+    """Every mutant of a module, in the order of its text."""
+    original = (CORE / f"{module}.py").read_bytes()
+    mutator = Mutator(module, original)
+    mutator.visit(ast.parse(original))
+    return sorted(mutator.found.values(), key=lambda mutant: (mutant.start, mutant.end, mutant.text))
+
+
+# Trial ----------------------------------------------------------------------------------------------------------------
+
+
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the mutant in place of its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != f"licet.core.{self.mutant.module}":
+            return None
+        return importlib.util.spec_from_loader(name, self, origin=f"{CORE / self.mutant.module}.py")
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self.mutant.source, f"{CORE / self.mutant.module}.py", "exec"), module.__dict__)
+
+
+@dataclass(slots=True)
+class Trial:
+    """One mutant (or none: do the tests pass at all?) in one round of tests, in a child of its own."""
+
+    mutant: Mutant | None
+    tests: Sequence[str]
+    round: int
+    started: float = 0.0
+
+    def start(self) -> int:
+        self.started = time.monotonic()
+        if pid := os.fork():
+            return pid
+        try:
+            os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.dup2(0, 1)
+            os.dup2(0, 2)
+            if self.mutant is not None:
+                sys.meta_path.insert(0, Changed(self.mutant))
+            import pytest
+
+            paths = [str(ROOT / "tests" / test) for test in self.tests]
+            # Loaded before the fork, so that pytest cannot rewrite it; it says so.
+            quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider")
+            code = pytest.main(["-x", *quiet, f"--hypothesis-profile=round-{self.round}", *paths])
+            os._exit(int(code))
+        finally:
+            os._exit(99)
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() - self.started > LIMITS[self.round]
+
+
+def prepare() -> None:
+    """Load once, before the first fork, what every child needs; licet itself is loaded by the children."""
+    import can_ada  # noqa: F401
+    import pytest  # noqa: F401
+    import rfc8785  # noqa: F401
+    import yaml  # noqa: F401
+    from hypothesis import HealthCheck, Phase, settings
+
+    os.environ.pop("LICET_LONG", None)
+    os.chdir(ROOT)
+    for number, examples in enumerate(EXAMPLES):
+        settings.register_profile(
+            f"round-{number}",
+            max_examples=examples,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate),  # a mutant that is caught need not be caught beautifully
+            suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+        )
+
+
+def tests_of(module: str, number: int) -> list[str]:
+    """The tests of a round: those nearest to the module, then all that concern it."""
+    if number == 0 and (first := [test for test in NEAREST[module] if (ROOT / "tests" / test).exists()]):
+        return first
+    if module in ALGEBRA:
+        return ALGEBRA_TESTS
+    found = (
+        path.relative_to(ROOT / "tests")
+        for folder in ("core", "spec")
+        for path in (ROOT / "tests" / folder).glob("test_*.py")
+    )
+    return sorted(str(path) for path in found if str(path) not in ALGEBRA_TESTS)
+
+
+def run(trials: Sequence[Trial], jobs: int, show: Callable[[int, int], None]) -> Iterator[tuple[Trial, int | None]]:
+    """Run trials, some at a time; each with its exit code, or None if it took too long."""
+    waiting, running, done = deque(trials), dict[int, Trial](), 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                trial = waiting.popleft()
+                running[trial.start()] = trial
+            time.sleep(0.01)
+            for pid, trial in list(running.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if not ended and not trial.late:
+                    continue
+                if not ended:
+                    os.killpg(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                del running[pid]
+                done += 1
+                show(done, len(trials))
+                yield trial, os.waitstatus_to_exitcode(status) if ended else None
+    finally:
+        for pid in running:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+# Report ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A listed hunk: a mutant of a module that behaves as the original does, and why."""
+
+    module: str
+    hunk: str
+    line: int
+
+
+def listed() -> list[Entry]:
+    """The equivalents: blocks of a module's name, a hunk, and `because: …`, between blank lines."""
+    entries = []
+    text = LISTED.read_text() if LISTED.exists() else ""
+    for block in re.finditer(r"(?:^[^#\n].*\n)+", text, re.MULTILINE):
+        lines = block[0].splitlines()
+        number = text.count("\n", 0, block.start()) + 1
+        if len(lines) < 4 or not re.fullmatch(r"because: \S.*", lines[-1]):
+            raise SystemExit(f"{LISTED}:{number}: expected a module, a hunk, and a last line `because: …`")
+        entries.append(Entry(lines[0].strip(), "\n".join(lines[1:-1]), number))
+    return entries
+
+
+def progress(label: str) -> Callable[[int, int], None]:
+    def show(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r· {label} {done}/{total} ", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return show
+
+
+def baseline(modules: Sequence[str], jobs: int) -> None:
+    """Refuse to go on where the tests fail without any mutant."""
+    wanted = {tuple(tests_of(module, number)): number for module in modules for number in (0, 1)}
+    trials = [Trial(None, tests, number) for tests, number in wanted.items()]
+    for trial, code in run(trials, jobs, progress("without a mutant")):
+        if code != 0:
+            raise SystemExit(f"the tests fail without a mutant (exit {code}): {' '.join(trial.tests)}")
+
+
+def survivors(mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter[str]) -> list[Mutant]:
+    """The mutants that no test of any round notices."""
+    for number in range(rounds):
+        trials = [Trial(mutant, tests_of(mutant.module, number), number) for mutant in mutants]
+        left = {id(mutant) for mutant in mutants}
+        for trial, code in run(trials, jobs, progress(f"round {number + 1}")):
+            if code != 0:
+                left.discard(id(trial.mutant))
+                counts["timed out" if code is None else "killed"] += 1
+        mutants = [mutant for mutant in mutants if id(mutant) in left]
+    return list(mutants)
+
+
+def main() -> int:
+    """Try the mutants of the modules named, or of all; 1 if one survives unlisted or an entry of the list is stale."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(NEAREST)}; all by default")
+    options.add_argument("--module", action="append", default=[], help="one more module")
+    options.add_argument("--sample", nargs="?", type=int, const=40, metavar="N", help="only N of them (40)")
+    options.add_argument("--seed", type=int, default=0, help="which sample")
+    options.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    options.add_argument("--list", action="store_true", help="print every mutant and try none")
+    given = options.parse_args()
+    modules = [*given.modules, *given.module] or [name for name in NEAREST if (CORE / f"{name}.py").exists()]
+    if unknown := [name for name in modules if name not in NEAREST]:
+        options.error(f"no such module: {', '.join(unknown)}")
+
+    known = [mutant for module in modules for mutant in mutants_of(module)]
+    known = [mutant for mutant in known if mutant.parses]
+    entries = [entry for entry in listed() if entry.module in modules]
+    hunks = {(mutant.module, mutant.hunk) for mutant in known}
+    stale = [
+        f"{LISTED.name}:{entry.line}: no such mutant" for entry in entries if (entry.module, entry.hunk) not in hunks
+    ]
+    excused = {(entry.module, entry.hunk) for entry in entries}
+    tried = [mutant for mutant in known if (mutant.module, mutant.hunk) not in excused]
+    equivalent = [mutant for mutant in known if (mutant.module, mutant.hunk) in excused]
+    if given.sample is not None:
+        tried = random.Random(given.seed).sample(tried, min(given.sample, len(tried)))
+        equivalent = []
+    if given.list:
+        for mutant in tried:
+            print(f"{mutant.module}:{mutant.line}\n{mutant.hunk}\n")
+        return 0
+
+    prepare()
+    started = time.monotonic()
+    baseline(modules, given.jobs)
+    counts: Counter[str] = Counter()
+    left = survivors(tried, given.jobs, len(LIMITS), counts)
+    # Whoever is called equivalent and is killed all the same is not; the nearest tests are enough to tell.
+    quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
+    stale += [
+        f"{LISTED.name}: listed as equivalent, but a test notices it\n{mutant.module}\n{mutant.hunk}"
+        for mutant in equivalent
+        if id(mutant) not in quiet
+    ]
+    for mutant in left:
+        print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n")
+    for problem in stale:
+        print(f"stale: {problem}\n")
+    print(
+        f"· {len(tried)} mutants of {', '.join(modules)}: {counts['killed']} killed, {counts['timed out']} timed out,"
+        f" {len(left)} survived; {len(equivalent)} equivalent; {time.monotonic() - started:.0f} s"
+    )
+    return 1 if left or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
