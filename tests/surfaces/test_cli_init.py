@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema_rs
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from licet.core.reach import reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.writing import write_file
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 HEAD = "from licet import Context, tool\n\n"
@@ -442,6 +444,13 @@ def test_force_replaces_and_nothing_else_does(here: Path) -> None:
     assert run("init", "tools.py", "--force").exit_code == 0
     assert yaml.safe_load(Path("licet.yaml").read_text())["agent"] == "weather-agent"
     assert sorted(os.listdir(here)) == [".licet", "licet.yaml", "tools.py"]
+
+
+def test_a_file_that_comes_in_between_stays(here: Path) -> None:
+    (here / "there").write_text("mine")
+    with pytest.raises(click.ClickException, match=r"cannot write .*there: File exists"):
+        write_file(here / "there", "new", replace=False)
+    assert {path.name: path.read_text() for path in here.iterdir()} == {"there": "mine"}
 
 
 def test_a_warning_is_shown_and_the_file_is_written() -> None:

@@ -10,15 +10,29 @@ def write_file(path: Path, text: str, *, replace: bool) -> None:
     """Write a text file in one step, so that nobody ever sees half of it; an existing one stays unless `replace`."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
-        if replace:
-            draft.replace(path)
-        else:
-            os.link(draft, path)  # unlike a rename, this refuses where something is in the way
+        with draft.open("x", encoding="utf-8") as file:  # never through a link that somebody left there
+            try:
+                file.write(text)
+                file.flush()
+                if replace:
+                    draft.replace(path)
+                else:
+                    _put_beside(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+
+
+def _put_beside(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)  # unlike a rename, this refuses where something is in the way
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise
+        draft.replace(path)
 
 
 def make_folder(path: Path) -> None:
