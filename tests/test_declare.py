@@ -235,6 +235,8 @@ def unknown_optional_context(c: "Optional[Context]" = None) -> None: ...  # noqa
 @behind_type_checking
 def unknown_union_context(c: "Context | None" = None) -> None: ...
 @behind_type_checking
+def unknown_union_context_last(c: "None | Context" = None) -> None: ...  # noqa: RUF036
+@behind_type_checking
 def unknown_annotated_context(c: "Annotated[Context, 1]") -> None: ...
 @behind_type_checking
 def unknown_nested_context(c: "Annotated['Optional[Context]', 1]") -> None: ...  # noqa: UP045
@@ -246,7 +248,8 @@ def unknown_nested_context(c: "Annotated['Optional[Context]', 1]") -> None: ... 
         plain_context, last_context, keyword_context, text_context, dotted_context, optional_context,
         old_optional_context, text_in_optional_context, text_optional_context, union_context, annotated_context,
         text_annotated_context, annotated_optional_context, wider_context, attribute_context, beside_an_unknown_type,
-        unknown_context, unknown_optional_context, unknown_union_context, unknown_annotated_context,
+        unknown_context, unknown_optional_context, unknown_union_context, unknown_union_context_last,
+        unknown_annotated_context,
         unknown_nested_context,
     ],
     ids=lambda fn: fn.__name__,
@@ -400,6 +403,7 @@ def untyped(x, y=2) -> None: ...  # type: ignore[no-untyped-def]
 def described(city: Annotated[str, Field(description="A city.", max_length=9)], n: int = Field(3, ge=1)) -> None: ...
 def named_like_parts(title: str, json: int, schema: bool, _private: float, self: str = "x") -> None: ...
 def sets(tags: frozenset[str] = frozenset({"c", "a", "b"})) -> None: ...
+def sets_in_others(tags: dict[str, tuple[set[str], ...]] = {"k": ({"b", "a"}, set())}) -> None: ...  # noqa: B006
 def models(place: Place) -> None: ...
 def chosen(pet: Annotated[Cat | Dog, Field(discriminator="kind")]) -> None: ...
 def data(pair: Pair, word: Literal["a", "b"] = "a") -> None: ...
@@ -453,6 +457,19 @@ SCHEMAS: dict[Callable[..., Any], dict[str, Any]] = {
     ),
     sets: schema(
         {"tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "default": ["a", "b", "c"]}}, []
+    ),
+    sets_in_others: schema(
+        {
+            "tags": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+                },
+                "default": {"k": [["a", "b"], []]},
+            }
+        },
+        [],
     ),
     models: schema({"place": {"$ref": "#/$defs/Place"}}, ["place"], **{"$defs": {"Place": PLACE}}),
     chosen: schema(
@@ -514,10 +531,17 @@ def test_a_spec_with_a_schema_is_a_value() -> None:
     assert dataclasses.replace(spec, name="x").digest != spec.digest
 
 
-def model(module: str, kind: type) -> Any:
+def model(module: str, kind: type, name: str = "Item") -> Any:
     """A model called `Item`, as if it were defined in some module."""
-    made: Any = type("Item", (BaseModel,), {"__annotations__": {"value": kind}, "__module__": module})
+    made: Any = type(name, (BaseModel,), {"__annotations__": {"value": kind}, "__module__": module})
     return made
+
+
+def test_a_model_whose_name_ends_like_a_module_keeps_its_name() -> None:
+    def fn(a) -> None: ...  # type: ignore[no-untyped-def]
+
+    fn.__annotations__.update(a=model("one", int, "Item__"))
+    assert list(tool(needs=[])(fn).schema["$defs"]) == ["Item__"]
 
 
 def test_models_of_one_name_are_told_apart_without_naming_their_modules() -> None:
@@ -618,6 +642,7 @@ def test_no_capabilities_are_none() -> None:
 
 
 def test_a_list_that_changes_later_does_not_change_what_was_declared() -> None:
+    assert ToolCapabilities(secrets={"c", "a", "b"}) == ToolCapabilities(secrets=["a", "b", "c"])
     hosts = ["a.test"]
     declared = ToolCapabilities(network=ToolCapabilities.Network(hosts))
     hosts.append("evil.test")

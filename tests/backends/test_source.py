@@ -229,23 +229,26 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
     ),
     "everything that is wrong, at once": (
         (
-            "@tool(needs=['fs:raed:/a'], effect='readonly', sandbox='x', cost_usd=-1, conector='a', name='a b')\n"
+            "@tool(needs=['fs:read:a'], effect='readonly', sandbox='x', cost_usd=-1, conector='a', name='a b')\n"
             "def f(): ...\n"
         ),
         [
-            "2:13: error: found `raed`, expected one of *, read, write, delete after `fs:`; did you mean `read`?",
             (
-                "2:36: error: found `readonly`, expected one of `read_only`, `write_limited`, `full`, `destructive` as "
+                "2:13: error: found `a`, expected an absolute path, or one that starts with `~` or `${workdir}`; "
+                "did you mean `${workdir}/a`?"
+            ),
+            (
+                "2:35: error: found `readonly`, expected one of `read_only`, `write_limited`, `full`, `destructive` as "
                 "`effect`; did you mean `read_only`?"
             ),
-            "2:56: error: found `x`, expected one of `restricted`, `isolated`, `native` as `sandbox`",
-            "2:70: error: found `-1`, expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`",
+            "2:55: error: found `x`, expected one of `restricted`, `isolated`, `native` as `sandbox`",
+            "2:69: error: found `-1`, expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`",
             (
-                "2:74: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
+                "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
                 "`capabilities`, `needs`, "
                 "`effect`, `sandbox`, `connector`, `cost_usd`; did you mean `connector`?"
             ),
-            "2:93: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
+            "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
         ],
     ),
     "a function whose name no tool can have": (
@@ -589,6 +592,12 @@ def test_what_is_no_file_is_a_problem(tmp_path: Path, make: Callable[[Path], Non
     path = tmp_path / "file.py"
     make(path)
     assert problems(read_tools(path, "file.py")) == [f"file.py:1:1: error: found {expected}, expected a Python file"]
+
+
+def test_a_path_that_cannot_be_one_is_a_problem() -> None:
+    assert problems(read_tools("a\0b", "file.py")) == [
+        "file.py:1:1: error: found no readable file (embedded null byte), expected a Python file"
+    ]
 
 
 def test_the_path_itself_is_shown_if_nothing_else_is_given(tmp_path: Path) -> None:

@@ -237,6 +237,12 @@ def test_needs_are_rules_however_they_are_gathered(needs: Any) -> None:
     assert spec_of(name="t", needs=needs).needs == CapabilitySet(["fs:read:/a", "fs:read:/b"])
 
 
+def refusal_of(rule: str) -> str:
+    with pytest.raises(Malformed) as refusal:
+        Capability(rule)
+    return str(refusal.value)
+
+
 NEITHER = "`t` does not say what it touches: give `capabilities=` or `needs=`; "
 NEITHER += "`capabilities={}` is a tool that touches nothing"
 WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -272,11 +278,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         Malformed,
         "found `5`, expected a rule such as `fs:read:/srv/data` in `needs`",
     ),
-    "a need that is no rule": (
-        {"needs": ["fs:raed:/a"]},
-        Malformed,
-        ("found `raed`, expected one of *, read, write, delete after `fs:`; did you mean `read`?"),
-    ),
+    "a need that is no rule": ({"needs": ["fs:raed:/a"]}, Malformed, refusal_of("fs:raed:/a")),
     "needs with a deny": (
         {"needs": CapabilitySet(["fs:read:/a"], ["fs:read:/a/b"])},
         Malformed,
@@ -366,6 +368,13 @@ def test_money_is_exact_and_has_one_spelling(given: Decimal | str | float, exact
 def test_money_that_is_not_a_plain_amount_is_refused(given: Any) -> None:
     with pytest.raises(Malformed, match="expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`"):
         amount(given)
+
+
+@pytest.mark.parametrize(("given", "hint"), [(0.1 + 0.2, '; write it as text, such as `"0.25"`'), (-1, "")])
+def test_a_float_that_prints_too_long_is_better_written_as_text(given: float, hint: str) -> None:
+    with pytest.raises(Malformed) as refusal:
+        amount(given)
+    assert str(refusal.value).endswith(f"as `cost_usd`{hint}")
 
 
 @pytest.mark.parametrize(

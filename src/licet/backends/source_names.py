@@ -13,7 +13,7 @@ from typing import Any
 
 from licet.backends.source_text import Text
 from licet.core.capability import Capability
-from licet.core.scope import Malformed
+from licet.core.scope import Malformed, visible
 from licet.core.set import CapabilitySet
 from licet.core.tool_capabilities import ToolCapabilities
 
@@ -248,5 +248,5 @@ def excerpt(node: ast.AST) -> str:
         text = ast.unparse(node)
     except (RecursionError, ValueError):
         text = type(node).__name__
-    text = " ".join(text.split())
+    text = visible(" ".join(text.split()))
     return f"`{text[:59]}…`" if len(text) > 60 else f"`{text}`"

@@ -184,7 +184,7 @@ def _ordered(value: Any) -> Any:
         case dict():
             return {key: _ordered(item) for key, item in value.items()}
         case list() | tuple():
-            return type(value)(map(_ordered, value)) if type(value) in (list, tuple) else value
+            return list(map(_ordered, value))
         case _:
             return value
 
