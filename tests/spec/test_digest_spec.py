@@ -34,10 +34,10 @@ def digest_of_data(place: Path, files: dict[str, Any]) -> str:
     return digest_of(place, **{name.removesuffix(".yaml"): json.dumps(data) for name, data in files.items()})
 
 
-@pytest.fixture
-def whole(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The digest of the full example."""
-    return digest_of_data(tmp_path / "whole", FILES)
+    return digest_of_data(tmp_path_factory.mktemp("whole"), FILES)
 
 
 def changed(change: dict[str, Any]) -> dict[str, Any]:
@@ -230,8 +230,9 @@ class Speller:
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=40)
-def test_a_respelled_document_has_the_same_digest(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:
-    place = tmp_path_factory.mktemp("respelled")
+def test_a_respelled_document_has_the_same_digest(
+    tmp_path_factory: pytest.TempPathFactory, whole: str, random: Random
+) -> None:
     speller = Speller(random)
     files = {name.removesuffix(".yaml"): speller.file(data) for name, data in FILES.items()}
-    assert digest_of(place, **files) == digest_of_data(place / "whole", FILES)
+    assert digest_of(tmp_path_factory.mktemp("respelled"), **files) == whole

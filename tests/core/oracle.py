@@ -1,0 +1,187 @@
+"""What a manifest decides about one use, the slow way: the design's sentences one after the other, on plain values.
+
+Uses single rules of the algebra (which `naive` holds to account) and nothing of how the library folds them.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef
+from licet.core.manifest import Layer, Manifest, Seat
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+from licet.core.use import Use
+
+from .naive import EFFECT_OF, universe
+
+CLASSES = ("read_only", "write_limited", "full", "destructive")
+LEVELS = ("restricted", "isolated", "native")
+APPROVALS = ("call", "session", "manifest")
+# The versions that the random connectors have, told apart by hand.
+_IN_RANGE = {("", ""), ("", "2.1"), (">=2.0", "2.1")}
+
+
+@cache
+def all_uses(domain: str) -> tuple[Use, ...]:
+    """Every use of a domain that small rules can tell apart."""
+    return tuple(Use(use.text) for use in universe(domain))
+
+
+@cache
+def covers(rule: Capability, use: Use) -> bool:
+    """Whether one rule covers one use."""
+    return CapabilitySet([rule]).has(use)
+
+
+def effect_of(use: Use) -> str:
+    """What a use does to the world: `read`, `write`, `delete`, `other` or `tcp`."""
+    if use.domain == "network":
+        return "tcp" if use.action == "tcp" else EFFECT_OF[use.method]
+    if use.domain == "storage":
+        return "write" if (use.action, use.target) == ("write", "personality") else "read"
+    return use.action if use.domain == "fs" else "read"
+
+
+def class_permits(effect: str, use: Use, tcp_is_named: bool) -> bool:
+    """The table of classes."""
+    match effect_of(use):
+        case "read":
+            return True
+        case "write":
+            return effect != "read_only"
+        case "tcp":
+            return effect in ("full", "destructive") or (effect == "write_limited" and tcp_is_named)
+        case _:
+            return effect in ("full", "destructive")
+
+
+def layer_allows(layer: Layer, use: Use) -> bool:
+    """Whether a layer's rules cover a use, denies left aside."""
+    return use.domain in layer.silent or any(covers(rule.capability, use) for rule in layer.allows)
+
+
+def layer_denies(layer: Layer, use: Use) -> bool:
+    """Whether a layer denies a use."""
+    return any(covers(rule.capability, use) for rule in layer.denies)
+
+
+def layers_of(manifest: Manifest, name: str) -> tuple[Layer, ...]:
+    """Every list of rules that a use of a tool must pass."""
+    return (*manifest.layers, *(seat.layer for seat in manifest.seats[name] if seat.layer))
+
+
+def names_tcp(manifest: Manifest, use: Use) -> bool:
+    """Whether each ceiling allows a connection by a rule that says `tcp`."""
+    ceilings = [layer for layer in manifest.layers if layer.kind in ("manifest", "personality")]
+    return bool(ceilings) and all(
+        any(str(rule.capability).startswith("network:tcp:") and covers(rule.capability, use) for rule in layer.allows)
+        for layer in ceilings
+    )
+
+
+def connector_admitted(manifest: Manifest, ref: ConnectorRef) -> bool:
+    """Whether tenant, app and each profile list a connector at its version, and the app does not deny it."""
+    lists = manifest.connectors
+    wanted = [lists.tenant, *lists.profiles, *([] if lists.app is None else [lists.app])]
+    listed = all(
+        any(line.name == ref.name and (line.versions, ref.version) in _IN_RANGE for line in one) for one in wanted
+    )
+    return listed and all(line.name != ref.name for line in lists.app_deny)
+
+
+def stated_class(spec: ToolSpec, seats: tuple[Seat, ...]) -> str | None:
+    """The class of a tool: its own, or the tightest that its seats state."""
+    stated: list[str] = [effect for seat in seats for effect, _ in seat.effects]
+    return spec.effect or min(stated, key=CLASSES.index, default=None)
+
+
+def stated_level(spec: ToolSpec, seats: tuple[Seat, ...]) -> str | None:
+    """The level of a tool: its own, or the tightest that its seats state."""
+    stated: list[str] = [level for seat in seats for level, _ in seat.levels]
+    return spec.sandbox or min(stated, key=LEVELS.index, default=None)
+
+
+def callable_at_all(manifest: Manifest, name: str) -> bool:
+    """Whether nothing about the tool itself stands in the way of a call."""
+    spec, seats = manifest.tools.get(name), manifest.seats.get(name)
+    if spec is None or seats is None:
+        return False
+    effect, level = stated_class(spec, seats), stated_level(spec, seats)
+    if effect is None or level is None:
+        return False
+    tops: list[str] = [top.effect for top in manifest.max_effects] or ["read_only"]
+    tops += [stated for seat in seats for stated, _ in seat.effects]
+    if any(CLASSES.index(effect) > CLASSES.index(top) for top in tops):
+        return False
+    if any(LEVELS.index(level) > LEVELS.index(top) for seat in seats for top, _ in seat.levels):
+        return False
+    if level == "native" and (name not in manifest.native or effect in ("full", "destructive")):
+        return False
+    budget = manifest.budget
+    keys = (budget.max_calls_per_session, budget.max_cost_usd, budget.max_cost_usd_per_day)
+    if effect in ("full", "destructive") and all(key is None for key in keys):
+        return False
+    named = [need.scope for need in spec.needs.allow if need.domain == "connector" and need.scope != "*"]
+    refs = {name: ConnectorRef(name) for name in named}
+    if spec.connector:
+        refs[spec.connector.name] = spec.connector
+    return all(connector_admitted(manifest, ref) for ref in refs.values())
+
+
+def may_use(manifest: Manifest, name: str, use: Use) -> bool:
+    """Whether a callable tool may do something, perhaps after asking."""
+    spec, seats = manifest.tools[name], manifest.seats[name]
+    if not any(covers(need, use) for need in spec.needs.allow):
+        return False
+    if use.domain == "connector":
+        ref = spec.connector if spec.connector and spec.connector.name == use.target else ConnectorRef(use.target)
+        if not connector_admitted(manifest, ref):
+            return False
+    effect = stated_class(spec, seats)
+    return (
+        effect is not None
+        and class_permits(effect, use, names_tcp(manifest, use))
+        and all(layer_allows(layer, use) and not layer_denies(layer, use) for layer in layers_of(manifest, name))
+    )
+
+
+def holds_a_write(manifest: Manifest, name: str) -> bool:
+    """Whether a call of a tool could change anything outside its own stores."""
+    return any(
+        effect_of(use) != "read" and may_use(manifest, name, use)
+        for domain in ("fs", "network", "storage")
+        for use in all_uses(domain)
+    )
+
+
+def asks(manifest: Manifest, name: str) -> bool:
+    """Whether a call of a callable tool must be agreed to, whatever it uses."""
+    seats = manifest.seats[name]
+    asked = min((seat.approval or manifest.approvals.write for seat in seats), key=APPROVALS.index)
+    destructive = stated_class(manifest.tools[name], seats) == "destructive"
+    return destructive or (asked != "manifest" and holds_a_write(manifest, name))
+
+
+def within_budget(manifest: Manifest, name: str) -> bool:
+    """Whether the first call of a session and day is paid for."""
+    spec, seats, budget = manifest.tools[name], manifest.seats[name], manifest.budget
+    cost = spec.cost_usd or 0
+    calls = [budget.max_calls_per_session, *(seat.max_calls for seat in seats)]
+    money = (budget.max_cost_usd, budget.max_cost_usd_per_day)
+    enough = all(limit is None or limit >= 1 for limit in calls)
+    return enough and all(limit is None or limit >= cost for limit in money)
+
+
+def verdicts(manifest: Manifest, name: str, uses: Iterable[Use]) -> dict[Use, str]:
+    """What a fresh session's call comes to, for each of some uses."""
+    if not callable_at_all(manifest, name) or not within_budget(manifest, name):
+        return dict.fromkeys(uses, "deny")
+    effect = stated_class(manifest.tools[name], manifest.seats[name])
+    always = asks(manifest, name)
+    found = {}
+    for use in uses:
+        one_by_one = effect == "full" and effect_of(use) == "delete"
+        allowed = "ask" if always or one_by_one else "allow"
+        found[use] = allowed if may_use(manifest, name, use) else "deny"
+    return found

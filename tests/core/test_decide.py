@@ -1,0 +1,500 @@
+"""The decision about a call: what the design says, the same every time, and a denial when anything goes wrong."""
+
+import copy
+from dataclasses import replace
+from decimal import Decimal
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from licet.core.connector import ConnectorRef
+from licet.core.decide import decide
+from licet.core.decision import (
+    Allow,
+    Approval,
+    Ask,
+    CapabilityDenied,
+    CapabilityGranted,
+    Decision,
+    Deny,
+    Request,
+    Usage,
+    events,
+)
+from licet.core.document import document
+from licet.core.effects import CLASSES, LEVELS
+from licet.core.explain import explain
+from licet.core.manifest import WRITE_APPROVALS, Approvals, Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.reach import reach_of
+from licet.core.set import CapabilitySet
+from licet.core.use import Use
+from licet.errors import Refused
+
+from . import oracle
+from .liars import Broken, Liar
+from .manifests import HERE, NAMES, layer, manifest, manifests, seat, tool
+from .naive import DOMAINS
+from .strategies import PlainSet, domains, rules_of, sets_of
+
+EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))
+uses = st.sampled_from(EVERY_USE)
+names = st.sampled_from(NAMES)
+
+
+def layer_of(found: PlainSet, kind: str) -> Layer:
+    """A layer that says what a small set says."""
+    return layer([rule.text for rule in found.allow], [rule.text for rule in found.deny], kind)
+
+
+@st.composite
+def _callable(draw: st.DrawFn, personality: bool = True) -> tuple[Manifest, tuple[Use, ...]]:
+    """A manifest whose tool `one` can mostly be called, with rules of one domain, and every use of that domain."""
+    domain = draw(domains)
+    layers = [layer_of(draw(sets_of(domain)), "manifest")]
+    if personality and draw(st.booleans()):
+        layers.append(layer_of(draw(sets_of(domain)), "personality"))
+    needs = draw(st.one_of(st.just([f"{domain}:*:*"]), st.lists(rules_of(domain).map(lambda rule: rule.text))))
+    spec = tool("one", *needs, effect=draw(st.sampled_from(CLASSES)), sandbox=draw(st.sampled_from(LEVELS[:2])))
+    policy = manifest(
+        spec,
+        layers=tuple(layers),
+        max_effect=draw(st.sampled_from(("destructive", "destructive", *CLASSES))),
+        approvals=Approvals(draw(st.sampled_from(WRITE_APPROVALS))),
+        budget=draw(st.sampled_from((Budget(5), Budget(5), Budget(0), Budget()))),
+    )
+    return policy, oracle.all_uses(domain)
+
+
+Questions = tuple[Manifest, tuple[Use, ...]]
+VERDICTS = ("deny", "ask", "allow")
+
+
+def told(decision: Decision) -> Any:
+    """A decision as values that can be compared."""
+    reason = decision.reason if isinstance(decision, Deny) else ""
+    return decision.verdict, reason, decision.request, decision.rules
+
+
+# Against the oracle ---------------------------------------------------------------------------------------------------
+
+
+@given(_callable())
+def test_a_call_comes_to_what_the_design_says(questions: Questions) -> None:
+    policy, several = questions
+    for use, expected in oracle.verdicts(policy, "one", several).items():
+        assert decide(Request("one", (use,)), policy).verdict == expected, use
+
+
+@given(manifests)
+@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # such manifests take minutes to shrink
+def test_any_call_comes_to_what_the_design_says(policy: Manifest) -> None:
+    for name in NAMES:
+        reach = reach_of(policy, name)
+        assert (reach is not None) == (name in policy.tools and name in policy.seats)
+        assert (reach is not None and not reach.grounds) == oracle.callable_at_all(policy, name)
+        if reach is not None and not reach.grounds:
+            for use, expected in oracle.verdicts(policy, name, EVERY_USE).items():
+                assert decide(Request(name, (use,)), policy).verdict == expected, use
+
+
+@given(_callable(), st.randoms(use_true_random=False))
+def test_several_uses_are_refused_if_one_of_them_is(questions: Questions, random: Random) -> None:
+    policy, several = questions
+    alone = {use: decide(Request("one", (use,)), policy).verdict for use in several}
+    for _ in range(20):
+        chosen = tuple(random.choices(several, k=3))
+        worst = min((alone[use] for use in chosen), key=VERDICTS.index)
+        assert decide(Request("one", chosen), policy).verdict == worst
+
+
+@given(_callable())
+def test_what_is_allowed_is_inside_the_needs_and_every_layer(questions: Questions) -> None:
+    policy, several = questions
+    reach = reach_of(policy, "one")
+    assert reach is not None
+    for use in several:
+        if decide(Request("one", (use,)), policy).verdict != "deny":
+            assert reach.spec.needs.has(use)
+            assert reach.grant.has(use)
+            assert reach.permitted.has(use)
+            assert all(one.allowed.has(use) for one in policy.layers)
+
+
+@given(_callable(personality=False), st.data())
+def test_a_personality_only_ever_narrows(questions: Questions, data: st.DataObject) -> None:
+    policy, several = questions
+    second = layer_of(data.draw(sets_of(several[0].domain)), "personality")
+    personality = replace(
+        policy,
+        layers=(second,),
+        max_effects=(MaxEffect(data.draw(st.sampled_from(CLASSES)), HERE, stated=True),),
+        seats=MappingProxyType({"one": (seat(approval=data.draw(st.sampled_from(WRITE_APPROVALS))),)}),
+        personality="p",
+    )
+    both = policy.meet(personality)
+    for use in several:
+        request = Request("one", (use,), "s", "sha256:x")
+        together = decide(request, both)
+        for alone in (decide(request, policy), decide(request, personality)):
+            # Where less is held, less may have to be asked about; nothing more may be had.
+            assert together.verdict == "deny" or alone.verdict != "deny"
+            if isinstance(together, Ask) and isinstance(alone, Ask) and not together.use and not alone.use:
+                assert bool(together.approval.arguments) >= bool(alone.approval.arguments)
+
+
+# The same every time --------------------------------------------------------------------------------------------------
+
+
+@given(manifests, names, uses)
+def test_deciding_again_changes_nothing(policy: Manifest, name: str, use: Use) -> None:
+    before = document(policy)
+    request = Request(name, (use,))
+    first = told(decide(request, policy))
+    for other in (*NAMES, f"{name}*", "", "*"):
+        decide(Request(other, (use,)), policy)
+    assert told(decide(request, policy)) == first
+    assert document(policy) == before
+
+
+@given(_callable())
+def test_an_equal_manifest_decides_alike(questions: Questions) -> None:
+    policy, several = questions
+    again = replace(policy, layers=tuple(replace(one) for one in policy.layers))
+    assert again == policy
+    for use in several[::7]:
+        assert told(decide(Request("one", (use,)), again)) == told(decide(Request("one", (use,)), policy))
+
+
+def test_a_name_that_resembles_a_tool_is_not_that_tool() -> None:
+    policy = manifest(tool("t", effect="write_limited"), max_effect="write_limited")
+    narrowed = policy.declare([], narrow=True)
+    assert decide(Request("t"), narrowed).verdict == "allow"
+    for name in ("t*", "T", "t ", " t", "t\0", "", "*", "tool:call:t"):
+        for one in (policy, narrowed):
+            decision = decide(Request(name), one)
+            assert isinstance(decision, Deny)
+            assert decision.reason == "UNKNOWN_TOOL"
+
+
+def test_decisions_do_not_change() -> None:
+    policy = manifest(tool("t", "env:read:A"), allows=["env:read:A"])
+    allow, deny = decide(Request("t"), policy), decide(Request("t", (Use("env:read:B"),)), policy)
+    ask = decide(Request("w"), manifest(tool("w", "fs:write:*"), allows=["fs:write:/a"], max_effect="full"))
+    for decision in (allow, deny, ask):
+        with pytest.raises((AttributeError, TypeError)):
+            decision.request = Request("other")  # type: ignore[misc]
+        with pytest.raises((AttributeError, TypeError)):
+            decision.verdict = "allow"  # type: ignore[misc]
+        assert copy.copy(decision).verdict == copy.deepcopy(decision).verdict == decision.verdict
+
+
+# An error is a denial -------------------------------------------------------------------------------------------------
+
+
+class Failing:
+    """Whatever is asked of it fails, but for what Python itself asks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError("no")
+
+
+GOOD = manifest(
+    tool("t", "env:read:A", cost_usd=Decimal(1)), allows=["env:read:A"], budget=Budget(5, Decimal(5), Decimal(5))
+)
+BROKEN_REQUESTS: list[Any] = [
+    None,
+    Failing(),
+    "t",
+    Request(None),  # type: ignore[arg-type]
+    Request(["t"]),  # type: ignore[arg-type]
+    Request(Broken()),  # type: ignore[arg-type]
+    Request(5),  # type: ignore[arg-type]
+    Request("t", None),  # type: ignore[arg-type]
+    Request("t", 5),  # type: ignore[arg-type]
+    Request("t", ("env:read:B",)),  # type: ignore[arg-type]
+    Request("t", ("env:read:*",)),  # type: ignore[arg-type]
+    Request("t", (None,)),  # type: ignore[arg-type]
+    Request("t", (Failing(),)),  # type: ignore[arg-type]
+    Request("t", (Use("env:read:A"), None)),  # type: ignore[arg-type]
+]
+BROKEN_MANIFESTS: list[Any] = [
+    None,
+    Failing(),
+    replace(GOOD, tools=MappingProxyType({"t": None})),
+    replace(GOOD, tools=MappingProxyType({"t": Failing()})),
+    replace(GOOD, seats=MappingProxyType({"t": (None,)})),
+    replace(GOOD, seats=MappingProxyType({"t": None})),
+    replace(GOOD, seats=None),  # type: ignore[arg-type]
+    replace(GOOD, layers=None),  # type: ignore[arg-type]
+    replace(GOOD, layers=(None,)),  # type: ignore[arg-type]
+    replace(GOOD, budget=Failing()),  # type: ignore[arg-type]
+    replace(GOOD, connectors=None),  # type: ignore[arg-type]
+    replace(GOOD, max_effects=(None,)),  # type: ignore[arg-type]
+    replace(GOOD, tools=MappingProxyType({"t": replace(GOOD.tools["t"], effect="mighty")})),  # type: ignore[arg-type]
+    replace(GOOD, tools=MappingProxyType({"t": replace(GOOD.tools["t"], sandbox="none")})),  # type: ignore[arg-type]
+]
+BROKEN_USAGES: list[Any] = [
+    None,
+    Failing(),
+    Usage(calls="many"),  # type: ignore[arg-type]
+    Usage(calls=None),  # type: ignore[arg-type]
+    Usage(calls_of_tool=None),  # type: ignore[arg-type]
+    Usage(cost_usd=None),  # type: ignore[arg-type]
+    Usage(cost_usd=Decimal("NaN")),
+    Usage(cost_usd_today=Decimal("sNaN")),
+]
+
+
+def assert_a_denial_that_can_be_told(decision: Decision) -> None:
+    assert isinstance(decision, Deny)
+    assert isinstance(decision.reason, str)
+    assert decision.rules
+    repr(decision)
+    explain(decision)
+    assert "\n" not in str(Refused(decision))
+    assert isinstance(events(decision)[-1], CapabilityDenied)
+
+
+@pytest.mark.parametrize("request_", BROKEN_REQUESTS, ids=lambda one: type(one).__name__)
+def test_a_broken_request_is_denied(request_: Any) -> None:
+    assert_a_denial_that_can_be_told(decide(request_, GOOD))
+
+
+@pytest.mark.parametrize("policy", BROKEN_MANIFESTS, ids=lambda one: type(one).__name__)
+def test_a_broken_manifest_denies(policy: Any) -> None:
+    assert_a_denial_that_can_be_told(decide(Request("t", (Use("env:read:A"),)), policy))
+
+
+@pytest.mark.parametrize("usage", BROKEN_USAGES, ids=lambda one: type(one).__name__)
+def test_broken_usage_denies(usage: Any) -> None:
+    assert_a_denial_that_can_be_told(decide(Request("t", (Use("env:read:A"),)), GOOD, usage))
+
+
+def test_what_went_wrong_is_named_and_not_shown() -> None:
+    class Told(Exception):
+        """An error that carries a secret."""
+
+    class Telling(dict[str, Any]):
+        def get(self, *_: Any) -> Any:
+            raise Told("the password is swordfish")
+
+    policy = manifest(tool("t"))
+    object.__setattr__(policy, "folded", Telling())
+    decision = decide(Request("t"), policy)
+    assert told(decision)[:2] == ("deny", "DECISION_FAILED")
+    assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
+    assert "swordfish" not in repr(decision) + explain(decision) + str(Refused(decision))  # type: ignore[arg-type]
+
+
+def test_a_name_that_lies_is_the_name_that_it_is_or_denied() -> None:
+    policy = manifest(tool("t"), tool("admin", effect="full"))
+    lying = decide(Request(Liar("nobody", "t")), policy)
+    assert lying.verdict in ("deny", "allow")
+    assert decide(Request(Liar("t", "admin")), policy).verdict != "allow"
+
+
+@given(_callable())
+def test_every_denial_has_a_reason_that_can_be_told(questions: Questions) -> None:
+    policy, several = questions
+    for use in several[::7]:
+        decision = decide(Request("one", (use,)), policy)
+        if isinstance(decision, Deny):
+            assert_a_denial_that_can_be_told(decision)
+
+
+# Manifests that are made by hand --------------------------------------------------------------------------------------
+
+
+def test_an_empty_manifest_reaches_nothing() -> None:
+    nothing = Manifest(agent="a", origin=HERE)
+    assert nothing.ceiling == CapabilitySet()
+    assert decide(Request("t"), nothing).verdict == "deny"
+    known = nothing.declare([tool("t", "env:read:*")])
+    assert told(decide(Request("t"), known))[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
+
+
+def test_without_a_layer_a_tool_touches_nothing() -> None:
+    policy = manifest(tool("t", "env:read:*"), layers=())
+    assert decide(Request("t"), policy).verdict == "allow"
+    assert decide(Request("t", (Use("env:read:A"),)), policy).verdict == "deny"
+
+
+def test_without_a_stated_class_a_manifest_is_read_only() -> None:
+    strong = tool("t", effect="write_limited")
+    policy = replace(manifest(strong), max_effects=())
+    assert policy.max_effect == "read_only"
+    assert told(decide(Request("t"), policy))[:2] == ("deny", "SIDE_EFFECT_EXCEEDED")
+
+
+def test_a_seat_without_an_approval_asks_as_the_manifest_does() -> None:
+    writer = tool("t", "fs:write:/a", effect="write_limited")
+    given: Any = {"allows": ["fs:write:/a"], "max_effect": "write_limited", "seats": {"t": (seat(),)}}
+    for write, verdict in (("call", "ask"), ("session", "ask"), ("manifest", "allow")):
+        policy = manifest(writer, approvals=Approvals(write), **given)  # type: ignore[arg-type]
+        decision = decide(Request("t", (Use("fs:write:/a"),), "s", "sha256:1"), policy)
+        assert decision.verdict == verdict
+        if isinstance(decision, Ask):
+            assert decision.approval.arguments == ("sha256:1" if write == "call" else "")
+
+
+def test_narrowing_runs_a_tool_at_the_tighter_class() -> None:
+    strong = tool("t", "fs:*:/a", effect="destructive", sandbox="native")
+    stated = (Seat(HERE, effects=(("full", HERE),), levels=(("isolated", HERE),)),)
+    policy = manifest(strong, allows=["fs:*:/a"], seats={"t": stated}, max_effect="write_limited")
+    assert decide(Request("t"), policy).verdict == "deny"
+    narrowed = policy.declare([strong], narrow=True)
+    reach = reach_of(narrowed, "t")
+    assert reach is not None
+    assert (reach.effect, reach.level, reach.grounds) == ("write_limited", "isolated", ())
+    assert decide(Request("t", (Use("fs:write:/a/b"),)), narrowed).verdict == "ask"
+    assert decide(Request("t", (Use("fs:delete:/a/b"),)), narrowed).verdict == "deny"
+    assert decide(Request("t"), policy).verdict == "deny"  # the wider manifest did not change
+
+
+def test_a_connector_is_judged_whatever_the_needs_say() -> None:
+    for needs in ((), ("connector:use:*",), ("connector:use:slack",)):
+        policy = manifest(tool("t", *needs, connector=ConnectorRef("slack", "1.0")))
+        assert told(decide(Request("t"), policy))[:2] == ("deny", "CONNECTOR_NOT_ALLOWED")
+
+
+# Asking ---------------------------------------------------------------------------------------------------------------
+
+ASKING = manifest(
+    tool("w", "fs:*:/a", effect="full"),
+    allows=["fs:*:/a"],
+    max_effect="full",
+    budget=Budget(max_calls_per_session=9),
+    approvals=Approvals("call"),
+)
+
+
+def test_what_is_asked_for_is_never_wider_than_one_tool_of_one_session_under_one_manifest() -> None:
+    decision = decide(Request("w", (Use("fs:write:/a/b"),), "s-1", "sha256:args"), ASKING)
+    assert isinstance(decision, Ask)
+    assert decision.approval == Approval(ASKING.digest, "w", "s-1", "sha256:args")
+
+
+@pytest.mark.parametrize("part", ["manifest", "tool", "session", "arguments"])
+def test_an_approval_that_differs_in_any_part_does_not_count(part: str) -> None:
+    request = Request("w", (Use("fs:write:/a/b"),), "s-1", "sha256:args")
+    exact = Approval(ASKING.digest, "w", "s-1", "sha256:args")
+    assert decide(request, ASKING, Usage(approved=frozenset({exact}))).verdict == "allow"
+    off = exact._replace(**{part: "other"})
+    assert decide(request, ASKING, Usage(approved=frozenset({off}))).verdict == "ask"
+
+
+def test_each_delete_of_a_call_is_asked_about_by_itself() -> None:
+    one, two = Use("fs:delete:/a/1"), Use("fs:delete:/a/2")
+    request = Request("w", (one, two), "s-1", "x")
+    call = Approval(ASKING.digest, "w", "s-1", "x")
+    agreed: frozenset[Approval] = frozenset()
+    asked = []
+    while isinstance(decision := decide(request, ASKING, Usage(approved=agreed)), Ask):
+        asked.append(decision.approval)
+        agreed |= {decision.approval}
+        assert len(asked) < 5
+    assert asked == [call, call._replace(use=str(one)), call._replace(use=str(two))]
+    assert decision.verdict == "allow"
+
+
+# Events ---------------------------------------------------------------------------------------------------------------
+
+
+def test_every_check_is_an_event() -> None:
+    policy = manifest(tool("t", "env:read:*"), allows=["env:read:A", "env:read:B"])
+    a, b, c = Use("env:read:A"), Use("env:read:B"), Use("env:read:C")
+    granted = events(decide(Request("t", (a, b)), policy))
+    assert [type(one) for one in granted] == [CapabilityGranted, CapabilityGranted]
+    assert [one.capability for one in granted] == ["env:read:A", "env:read:B"]
+    assert "env:read:A (agent.yaml:10)" in granted[0].rule
+
+    stopped = events(decide(Request("t", (a, c, b)), policy))
+    assert [type(one) for one in stopped] == [CapabilityGranted, CapabilityDenied]
+    assert stopped[-1] == CapabilityDenied(
+        "env:read:C", "t", "ENV_NOT_ALLOWED", "the manifest does not allow it (agent.yaml:1)"
+    )
+
+
+def test_a_call_without_uses_is_an_event_too() -> None:
+    policy = manifest(tool("t"))
+    assert [one.capability for one in events(decide(Request("t"), policy))] == ["tool:call:t"]
+    (refusal,) = events(decide(Request("u"), policy))
+    assert (refusal.capability, refusal.reason) == ("tool:call:u", "UNKNOWN_TOOL")
+
+
+@given(_callable(), st.randoms(use_true_random=False))
+def test_events_tell_what_was_decided(questions: Questions, random: Random) -> None:
+    policy, several = questions
+    for count in range(4):
+        decision = decide(Request("one", tuple(random.choices(several, k=count))), policy)
+        *before, last = events(decision)
+        assert all(isinstance(one, CapabilityGranted) for one in before)
+        assert isinstance(last, CapabilityGranted) == isinstance(decision, Allow)
+        assert {one.tool_name for one in (*before, last)} == {"one"}
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_denial_explains_itself_to_the_operator() -> None:
+    policy = manifest(tool("fetch_url", "network:*:*"), allows=["network:*:*.weather.gov"])
+    decision = decide(Request("fetch_url", (Use("network:https:get@api.stripe.com"),)), policy)
+    assert explain(decision, reach_of(policy, "fetch_url")).splitlines() == [
+        "denied: `fetch_url` may not network:https:get@api.stripe.com:443",
+        "  because       the manifest does not allow it (agent.yaml:1)",
+        "  tool needs    network:*:*",
+        "  allowed here  network:*:*.weather.gov (agent.yaml:10)",
+        "  to allow it   add `api.stripe.com` under `capabilities.destinations.allow` in agent.yaml",
+    ]
+
+
+def test_an_allowed_call_explains_itself() -> None:
+    policy = manifest(tool("t", "env:read:*"), allows=["env:read:A"])
+    assert explain(decide(Request("t", (Use("env:read:A"),)), policy)).splitlines() == [
+        "allowed: `t` may env:read:A",
+        "  because       `t` needs env:read:* (licet.yaml:7)",
+        "  because       env:read:A (agent.yaml:10)",
+    ]
+    assert explain(decide(Request("t"), policy)) == "allowed: `t` may be called"
+
+
+def test_a_question_explains_itself() -> None:
+    said = explain(decide(Request("w"), ASKING)).splitlines()
+    assert said[0] == "asks: `w` may be called once a person agrees"
+    assert said[-1].startswith("  to settle it  approve it")
+
+
+def test_a_long_list_of_what_is_allowed_is_cut_short() -> None:
+    policy = manifest(tool("t", "env:read:*"), allows=[f"env:read:A{number}" for number in range(20)])
+    decision = decide(Request("t", (Use("env:read:B"),)), policy)
+    said = explain(decision, reach_of(policy, "t")).splitlines()
+    assert sum("allowed here" in line for line in said) == 8
+    assert any(line.endswith("and 12 more") for line in said)
+
+
+def test_nothing_of_the_kind_is_said_plainly() -> None:
+    policy = manifest(tool("t", "fs:read:/a"))
+    said = explain(decide(Request("t", (Use("env:read:B"),)), policy), reach_of(policy, "t"))
+    assert "tool needs    nothing of this kind" in said
+    assert "allowed here  nothing of this kind" in said
+
+
+def test_names_from_outside_cannot_act_on_a_terminal() -> None:
+    policy = manifest(tool("t"))
+    said = explain(decide(Request("t\x1b[2J\u202e\n"), policy))
+    assert said.isprintable() or all(line.isprintable() for line in said.split("\n"))
+    assert len(said.split("\n")) == 3
+
+
+def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
+    rule = Rule(next(iter(CapabilitySet(["env:read:A"]))), HERE, "env")
+    assert str(rule) == "env:read:A (agent.yaml:1)"
+    assert Layer("manifest", "the manifest", HERE, (rule,)) == Layer("manifest", "the manifest", HERE, (rule,))
+    assert layer(["env:read:A"]) != layer(["env:read:B"])
+    assert MaxEffect("full", HERE, stated=True) != MaxEffect("full", HERE, stated=False)
