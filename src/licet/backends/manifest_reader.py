@@ -61,7 +61,7 @@ def read_personality(content: Value, workspace: Value | None, problems: Problems
     given: Fields = content.value
     if "safety" in given and "destinations" in given:
         found, expected = "`safety.network` beside `destinations`", "one spelling of the same list"
-        problems.append(Problem(key_origin(given["safety"]), found, expected))
+        problems.append(Problem(key_origin(given.get("safety", content)), found, expected))
     name = plain(given, "id", "")
     manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, "", workspace, problems)
     return replace(manifest, origin=content.origin, personality=name)
@@ -80,9 +80,10 @@ def _read_ceiling(
             hint = nearest(item.value, seats, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
-    keys = tuple(item.value for item in approvals["keys"].value) if "keys" in approvals else None
+    listed = approvals.get("keys")
+    keys = None if listed is None else tuple(item.value for item in listed.value)
     quorum = plain(approvals, "quorum", 1)
-    if keys is not None and quorum > len(set(keys)):
+    if keys and quorum > len(set(keys)):
         found, expected = f"a quorum of {quorum}", f"at most {len(set(keys))}, the number of keys"
         problems.append(Problem(key_origin(approvals["keys"]), found, expected))
     effect = ceiling.keys.get("max_side_effect_class")
@@ -106,6 +107,7 @@ def _read_ceiling(
         limits=numbers(ceiling.keys.get("limits")),
         allow_degraded=plain(record(ceiling.keys, "sandbox"), "allow_degraded", False),
         record=plain(ceiling.keys, "record", "digests"),
+        places=MappingProxyType({key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}),
         servers=MappingProxyType({name: data(server) for name, server in record(shared, "servers").items()}),
     )
     if manifest.budget.max_cost_usd is not None or manifest.budget.max_cost_usd_per_day is not None:
@@ -180,8 +182,9 @@ def _asked(seats: tuple[Seat, ...], default: WriteApproval) -> tuple[Seat, ...]:
 
 def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
     layer = None
-    if "destinations" in bundle:
-        narrowing = Lists(bundle, f"bundles.{name}.", key_origin(bundle["destinations"]))
+    held = bundle.get("destinations")
+    if held is not None:
+        narrowing = Lists(bundle, f"bundles.{name}.", key_origin(held))
         rules = tuple(narrowing.whole_rules("destinations"))
         layer = Layer("bundle", f"bundles.{name}", narrowing.origin, rules, (), ALL_BUT_NETWORK)
     return Seat(
@@ -200,7 +203,7 @@ def _named_seat(entry: Value) -> Seat:
         key_origin(entry),
         effects=stated(given, "side_effect_class"),
         levels=stated(given, "sandbox"),
-        args=data(given["args"]) if "args" in given else MappingProxyType({}),
+        args=data(args) if (args := given.get("args")) is not None else MappingProxyType({}),
         approval=plain(given, "approval", None),
         max_calls=plain(given, "max_calls", None),
         limits=numbers(given.get("limits")),

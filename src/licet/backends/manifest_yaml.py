@@ -17,8 +17,9 @@ from licet.backends.yaml_nodes import Mapping, Node, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, distinct
 from licet.core.origin import Origin, Problem
+from licet.core.scope import Malformed, path_key, visible
 from licet.errors import ManifestError
 
 WORKSPACE_FILE = "licet.yaml"
@@ -35,7 +36,9 @@ class Policy:
     problems: tuple[Problem, ...]
 
     def __post_init__(self) -> None:
-        placed = sorted(set(self.problems), key=lambda one: (one.origin.file, one.origin.line, one.origin.column))
+        placed = sorted(
+            dict.fromkeys(self.problems), key=lambda one: (one.origin.file, one.origin.line, one.origin.column)
+        )
         object.__setattr__(self, "problems", tuple(placed))
 
     @property
@@ -83,10 +86,11 @@ def read_policy(path: str | Path, workspace: str | Path | None = None, personali
             manifest = manifest.meet(other) if manifest is not None else None
     for one in {one.path: one for one in files}.values():
         problems += suffix_problems(one.content)
-    if manifest is None or any(problem.severity == "error" for problem in problems):
-        return Policy(file.kind, None, tuple(problems))
-    manifest = replace(manifest, files=tuple(str(one.path) for one in files))
-    return Policy(file.kind, _protected(manifest, files), tuple(problems))
+    if manifest is not None:
+        names = tuple(dict.fromkeys(str(one.path) for one in files))
+        manifest = _protected(replace(manifest, files=names), files, problems)
+    sound = all(problem.severity == "warning" for problem in problems)
+    return Policy(file.kind, manifest if sound else None, tuple(problems))
 
 
 def _manifest(file: _File, shared: _File | None, problems: list[Problem]) -> Manifest | None:
@@ -108,7 +112,7 @@ def _workspace(file: _File, given: str | Path | None, problems: list[Problem]) -
         problems.append(_wrong_kind(shared, "a workspace"))
     own = [key for key in SHAPES["workspace"].fields if file.content is not None and key in file.content.value]
     if file.kind == "manifest" and own:
-        origin = file.content.value[own[0]].key_origin  # type: ignore[union-attr]
+        origin = file.content.value.get(own[0], file.content).key_origin or file.content.origin  # type: ignore[union-attr]
         expected = f"workspace keys in one file, here or in {shared.path.name}"
         problems.append(Problem(origin, f"the workspace key `{own[0]}` beside a workspace file", expected))
     return shared
@@ -120,7 +124,8 @@ def _read(path: Path, problems: list[Problem]) -> _File:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
     except OSError as error:
-        problems.append(Problem(origin, error.strerror or "an unreadable file", "a policy file that can be read"))
+        why = (error.strerror or "an unreadable file").lower()
+        problems.append(Problem(origin, why, "a policy file that can be read"))
         return _File(path, "manifest", None)
     node, found = read_nodes(data, str(path))
     problems += found
@@ -143,16 +148,21 @@ def _wrong_kind(file: _File, expected: str) -> Problem:
     return Problem(Origin(str(file.path), 1, 1), f"a {file.kind}", expected)
 
 
-def _protected(manifest: Manifest, files: list[_File]) -> Manifest:
+def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) -> Manifest:
     """The manifest with its own files, and the lock beside them, never writable from any grant."""
-    change = DOMAINS["fs"].actions["write"], DOMAINS["fs"].actions["delete"]
-    places = sorted(
-        {str(spot) for one in files for spot in (one.path.absolute(), one.path.absolute().parent / LOCK_FILE)}
-    )
-    rules = tuple(
-        Rule(capability("fs", atoms, place, None), manifest.origin, "policy files are never writable")
-        for place in places
-        for atoms in change
-    )
-    layer = Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
+    rules = []
+    for file in files:
+        for path in dict.fromkeys((os.path.abspath(file.path), os.path.realpath(file.path))):
+            try:
+                keys = path_key(path), path_key(os.path.join(os.path.dirname(path), LOCK_FILE))
+            except Malformed as wrong:
+                found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
+                problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))
+                continue
+            rules += [_never(action, key, manifest.origin) for key in keys for action in ("write", "delete")]
+    layer = Layer("policy files", "licet itself", manifest.origin, denies=distinct(tuple(rules)), silent=EVERY_DOMAIN)
     return replace(manifest, layers=(*manifest.layers, layer))
+
+
+def _never(action: str, key: str, origin: Origin) -> Rule:
+    return Rule(capability("fs", DOMAINS["fs"].actions[action], key, None), origin, "policy files are never writable")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from licet.backends.shapes import Located
@@ -25,23 +26,34 @@ def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
 
 
 def _over_suffix(suffix: str, origin: Origin) -> Iterator[Problem]:
-    if _icann().is_public(suffix):
+    if _is_public(suffix, only_icann=True):
         found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
         yield Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
-    elif _shared().is_public(suffix):
+    elif _is_public(suffix, only_icann=False):
         found, expected = f"`*.{suffix}`", "a name below a shared suffix"
         yield Problem(origin, found, expected, "its sites belong to different people", "warning")
 
 
-@lru_cache(1)
-def _icann() -> Any:
+def _is_public(suffix: str, *, only_icann: bool) -> bool:
+    return bool(_list(suffix.rpartition(".")[2], only_icann).is_public(suffix))
+
+
+@lru_cache(256)
+def _list(last: str, only_icann: bool) -> Any:
+    """The part of the list about names with this last label; making sense of the whole takes a tenth of a second."""
     from publicsuffixlist import PublicSuffixList
 
-    return PublicSuffixList(accept_unknown=False, only_icann=True)
+    spellings = (last, last.encode().decode("idna")) if last.startswith("xn--") else (last,)
+    ends = tuple(start + spelling for spelling in spellings for start in (".", "\n"))
+    lines = [line for line in _lines() if line.startswith("// ===") or f"\n{line}".endswith(ends)]
+    return PublicSuffixList(lines, accept_unknown=False, only_icann=only_icann)
 
 
 @lru_cache(1)
-def _shared() -> Any:
-    from publicsuffixlist import PublicSuffixList
+def _lines() -> list[str]:
+    """The rules of the list, and the comments that mark its sections."""
+    from publicsuffixlist import PSLFILE
 
-    return PublicSuffixList(accept_unknown=False)
+    lines = Path(PSLFILE).read_text("utf-8").splitlines()
+    rules = (line if line.startswith("// ===") else line.partition("//")[0].split(" ")[0] for line in lines)
+    return [rule for rule in rules if rule]

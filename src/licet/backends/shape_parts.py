@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
+from licet.backends.yaml_nodes import REFUSED, Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_scalars import UnsafeNumber, plain_value
 from licet.backends.yaml_text import shown
 from licet.core.origin import Origin, Problem
@@ -59,7 +59,8 @@ def number_of(node: Node) -> int | Decimal | None:
 
 def misfit(shape: Shape, node: Node, problems: Problems) -> Value | None:
     """Report a node that cannot have this shape, with the smallest change that would give it; the value is none."""
-    problems.append(Problem(node.origin, _found(node), shape.expected, _way_out(shape, node)))
+    if not (isinstance(node, Scalar) and node.value is REFUSED):
+        problems.append(Problem(node.origin, _found(node), shape.expected, _way_out(shape, node)))
     return None
 
 

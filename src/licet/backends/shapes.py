@@ -4,6 +4,7 @@ so that what an editor accepts and what a loader accepts cannot drift apart. Wha
 Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Money`, and the size of `Free`.
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping as ReadOnly
 from dataclasses import dataclass
 from itertools import combinations
@@ -141,6 +142,26 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Given(ReadOnly[str, Value]):
+    """The values of a record by key. A key whose value was refused counts as given, but there is nothing to get."""
+
+    values_by_key: ReadOnly[str, Value]
+    refused: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: str) -> Value:
+        return self.values_by_key[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.values_by_key or key in self.refused
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_key)
+
+    def __len__(self) -> int:
+        return len(self.values_by_key)
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A mapping with known keys; its value maps those that were given, by their first spelling, to values."""
 
@@ -160,6 +181,7 @@ class Record:
         spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
         given: dict[str, str] = {}
         values: dict[str, Value] = {}
+        refused: set[str] = set()
         for text, (origin, child) in node.entries.items():
             name = spellings.get(text)
             if name is None:
@@ -174,11 +196,13 @@ class Record:
                 value = self.fields[name].shape.read(child, problems)
                 if value is not None:
                     values[name] = value._replace(key_origin=origin)
+                else:
+                    refused.add(name)
         for name, known_field in self.fields.items():
             if known_field.required and name not in given:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"
                 problems.append(Problem(node.origin, "a mapping without it", expected))
-        return Located(MappingProxyType(values), node.origin)
+        return Located(Given(values, frozenset(refused)), node.origin)
 
     def schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}

@@ -80,7 +80,8 @@ class Names:
         self._bindings: dict[str, list[Binding]] = {}
         for name, binding in _bound(text.tree):
             self._bindings.setdefault(name, []).append(binding)
-        self._changed = set(_changed(text.tree))
+        self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
+        self._starts: dict[str, set[str]] = {}
 
     def bindings(self, name: str) -> list[Binding]:
         """Every meaning a name is given at the level of the module."""
@@ -94,13 +95,15 @@ class Names:
             node = node.value
         if not isinstance(node, ast.Name):
             return set()
-        found = set()
-        for binding in self.bindings(node.id):
-            start = binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{node.id} itself"
-            found.add(_public(".".join([start, *reversed(tail)])))
-        if node.id in self._changed:
-            found.add(f"{node.id} as `global`")
-        return found
+        if node.id not in self._starts:
+            self._starts[node.id] = set(self._meanings(node.id))
+        return {_public(".".join([start, *reversed(tail)])) for start in self._starts[node.id]}
+
+    def _meanings(self, name: str) -> Iterator[str]:
+        for binding in self.bindings(name):
+            yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
+        if name in self._changed:
+            yield f"{name} as `global`"
 
     def value(self, node: ast.expr) -> Any:
         """The value of a literal, of a name bound once to one, or of a constructor of such; or `NotLiteral`."""
@@ -167,7 +170,7 @@ class Names:
         """Names of which a method is used or a part is assigned: what they hold may have changed since."""
         return {
             node.value.id
-            for node in ast.walk(self._text.tree)
+            for node in self._text.nodes
             if isinstance(node, ast.Attribute | ast.Subscript)
             and isinstance(node.value, ast.Name)
             and not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
@@ -229,12 +232,6 @@ def module_level(tree: ast.Module) -> Iterator[ast.AST]:
                 stack.append(inner)  # the target is bound by the statement, with its value
             case _ if not isinstance(node, _OTHER_SCOPES):
                 stack.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-def _changed(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Global):
-            yield from node.names
 
 
 def _public(dotted: str) -> str:

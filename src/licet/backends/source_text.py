@@ -28,6 +28,7 @@ class Text:
     file: str
     lines: tuple[str, ...]
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # all of the tree; gathered once, since walking is what costs
 
     def place(self, node: ast.AST) -> Origin:
         """Where a node begins; columns count characters, as editors do."""
@@ -84,7 +85,7 @@ def parse(data: bytes, file: str) -> Text | Problem:
         return Problem(start, "code nested too deeply", "code that a person can read")
     except ValueError as error:
         return Problem(start, f"a file that is not text ({error})", "Python")
-    return Text(file, lines, tree)
+    return Text(file, lines, tree, tuple(ast.walk(tree)))
 
 
 def _decoded(data: bytes, file: str) -> str | Problem:

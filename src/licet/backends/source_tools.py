@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Literal
 
 from licet.backends.source_names import Function, Names, NotLiteral, excerpt, module_level
@@ -18,6 +19,8 @@ from licet.core.tool_capabilities import ToolCapabilities
 from licet.declare import tool
 
 TOOL = "licet.tool"
+MOST_ARGUMENTS = 50  # of one decorator
+MOST_PROBLEMS = 1000  # after which nobody reads on, and a hostile file must not buy time
 WAY_OUT = "write it as a literal, or declare `needs:` in licet.yaml"
 ARGUMENTS = tuple(
     parameter.name
@@ -53,25 +56,37 @@ def module_of(data: bytes, file: str) -> Module | Problem:
         return text
     names = Names(text)
     top = {id(node) for node in module_level(text.tree)}
-    in_class = {id(one) for node in ast.walk(text.tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    in_class = {id(one) for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
     declared: list[Declared] = []
     problems: list[Problem] = []
     decorators: set[int] = set()
-    for node in _in_order(text.tree):
-        marks = [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]
+    count = 0
+    for node, marks in _marked(text, names):
         decorators |= {id(_called(mark)) for mark in marks}
-        if not marks:
-            continue
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
         elif id(node) in top:
             declared.append(_declared(text, names, node, marks))
+            count += len(declared[-1].problems)
         elif id(node) in in_class:
             problems.append(_misplaced(text, marks[0], f"the method `{node.name}` as a tool", "error"))
         else:
             problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
-    problems += _other_uses(text, names, decorators)
+        if count + len(problems) > MOST_PROBLEMS:
+            found = f"more than {MOST_PROBLEMS} problems"
+            problems.append(Problem(text.place(node), found, "fewer", "what follows was not read"))
+            break
+    else:
+        problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
     return Module(text, names, tuple(_each_once(declared)), tuple(problems))
+
+
+def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
+    """What is decorated with `tool`, in the order of the text, and the decorators that are it."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in sorted((node for node in text.nodes if isinstance(node, kinds)), key=lambda node: node.lineno):
+        if marks := [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]:
+            yield node, marks
 
 
 def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Declared:
@@ -81,10 +96,13 @@ def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -
     written: dict[str, ast.expr] = {}
     given: dict[str, Any] = {}
     if isinstance(mark, ast.Call):
-        for item in mark.args:
+        if len(mark.args) + len(mark.keywords) > MOST_ARGUMENTS:
+            found = f"more than {MOST_ARGUMENTS} arguments in `@tool` of `{node.name}`"
+            problems.append(Problem(origin, found, f"those that it has: {', '.join(ARGUMENTS)}"))
+        for item in mark.args[:MOST_ARGUMENTS]:
             found = f"{excerpt(item)} without a name in `@tool` of `{node.name}`"
             problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
-        for keyword in mark.keywords:
+        for keyword in mark.keywords[:MOST_ARGUMENTS]:
             problem = _take(text, names, node, keyword, written, given)
             problems += [problem] if problem else []
     sound = not any(problem.severity == "error" for problem in problems)
@@ -188,18 +206,13 @@ def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error"
 
 def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Problem]:
     """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
-    for node in ast.walk(text.tree):
+    for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
         if id(node) not in decorators and TOOL in names.dotted(node):
             found, expected = f"{excerpt(node)} used by hand", "`@tool(…)` above a function"
             hint = "what it declares is not read; declare `needs:` in licet.yaml"
             yield Problem(text.place(node), found, expected, hint, "warning")
-
-
-def _in_order(tree: ast.Module) -> list[Function | ast.ClassDef]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return sorted((node for node in ast.walk(tree) if isinstance(node, kinds)), key=lambda node: node.lineno)
 
 
 def _called(mark: ast.expr) -> ast.expr:

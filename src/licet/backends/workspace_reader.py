@@ -22,10 +22,11 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
             expected = "`from` alone, or `needs` with effect, sandbox, connector and cost_usd"
             problems.append(Problem(key_origin(held), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
-            sources[name] = given["from"].value, given["from"].origin
+            if (source := given.get("from")) is not None:
+                sources[name] = source.value, source.origin
         else:
             connector = plain(given, "connector", None)
-            needs = [rule.value for rule in given["needs"].value]
+            needs = [rule.value for rule in plain(given, "needs", ())]
             linked = [Capability(f"connector:use:{connector.name}")] if connector else []
             tools[name] = ToolSpec(
                 name,
@@ -45,9 +46,10 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str) -> Connectors:
     override: Fields = record(record(held, "app_overrides"), app)
     return Connectors(
         tenant=connector_lines(held.get("tenant_allowlist")),
-        app=connector_lines(override["allow"]) if "allow" in override else None,
+        app=connector_lines(override.get("allow")) if "allow" in override else None,
         app_deny=connector_lines(override.get("deny")),
         profiles=(connector_lines(ceiling.keys.get("connectors")),),
+        app_name=app,
     )
 
 
@@ -72,7 +74,7 @@ def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
     if "default" in held.value and "allow" not in held.value:
         found, expected = "`default: deny` without an `allow` list", "an `allow` list, since absent it does not narrow"
         hint = "write `allow: []` to reach nothing, or leave `default` out"
-        problems.append(Problem(key_origin(held.value["default"]), found, expected, hint))
+        problems.append(Problem(key_origin(held.value.get("default", held)), found, expected, hint))
     allows, denies = tuple(narrowing.whole_rules("allow")), tuple(narrowing.whole_rules("deny"))
     if "allow" in held.value:
         yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)

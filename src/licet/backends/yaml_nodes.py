@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping as ReadOnly
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,11 +25,20 @@ MOST_PROBLEMS = 1000
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
+class Refused(Enum):
+    """A value that was there and has been reported already: whoever reads on need not complain again."""
+
+    REFUSED = "refused"
+
+
+REFUSED = Refused.REFUSED
+
+
 class Scalar(NamedTuple):
     """One value: `text` as written (quotes and escapes undone), `value` as YAML 1.2 reads it."""
 
     text: str
-    value: str | int | bool | Decimal | None
+    value: str | int | bool | Decimal | Refused | None
     quoted: bool
     origin: Origin
 
@@ -156,8 +166,9 @@ class _Builder:
             elif top.key is _NEXT:
                 top.key = self.key(top, node)
             else:
-                if top.key is not _DROPPED and node is not None:
-                    top.entries[top.key] = Entry(top.seen[top.key], node)
+                if top.key is not _DROPPED:
+                    origin = top.seen[top.key]
+                    top.entries[top.key] = Entry(origin, node or Scalar("", REFUSED, False, origin))
                 top.key = _NEXT
         return self.root(bottom)
 

@@ -1,7 +1,7 @@
 """The change that would allow what was refused, in one line a person can type."""
 
 from licet.core.effects import EffectClass, Level, class_fits
-from licet.core.manifest import Layer, MaxEffect, Seat
+from licet.core.manifest import Layer, MaxEffect, Rule, Seat
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
 
@@ -25,17 +25,25 @@ _NEED_KEYS = {
 def add_to_layer(layer: Layer, use: Use) -> str:
     """Where and what to add so that a layer allows a use."""
     key, item = _place(layer, use)
-    return f"add `{item}` under `{key}`"
+    return f"add `{item}` under `{key}` in {layer.origin.file}"
+
+
+def remove(rule: Rule) -> str:
+    """What to take out so that a deny is gone, as it is written there."""
+    written = str(rule.capability)
+    if rule.key.endswith(("destinations.deny", "network.deny")):
+        written = written.removeprefix("network:*:").removeprefix("*@")
+    return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"
 
 
 def add_need(use: Use, spec: ToolSpec) -> str:
     """What to add to a tool's declaration so that it may ask for a use."""
-    if use.domain in _NEED_KEYS and use.action != "tcp":
-        return f"add `{use.target}` to the tool's `{_NEED_KEYS[use.domain]}`, or `{need_text(use)}` to its `needs`"
-    if use.domain == "fs":
-        side = "read" if use.action == "read" else "write"
-        return f"add `{use.target}` to the tool's `fs_reach.{side}`, or `{need_text(use)}` to its `needs`"
-    return f"add `{need_text(use)}` to the tool's `needs`"
+    where = f" in {spec.origin.file}" if spec.origin else ""
+    key = "fs_reach.read" if use.action == "read" else "fs_reach.write"
+    key = key if use.domain == "fs" else _NEED_KEYS.get(use.domain, "")
+    if not key or use.action == "tcp":
+        return f"add `{need_text(use)}` to the tool's `needs`{where}"
+    return f"add `{use.target}` to the tool's `{key}`, or `{need_text(use)}` to its `needs`{where}"
 
 
 def need_text(use: Use) -> str:

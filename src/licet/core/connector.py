@@ -53,22 +53,24 @@ class Connectors:
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
     profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
+    app_name: str = ""
 
-    def obstacle(self, ref: ConnectorRef) -> tuple[str, str] | None:
-        """The first list that does not admit a connector and the change that would make it, or None."""
+    def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+        """What keeps a connector out: where it is written, in words, and the change that would let it in."""
         for rule in self.app_deny:
             if rule.name == ref.name:
-                return f"is denied for this app ({rule.origin})", f"remove `{ref.name}` from the app's `deny`"
+                key = f"connectors.app_overrides.{self.app_name}.deny"
+                return rule.origin, "is denied for this app", f"remove `{ref.name}` from `{key}`"
         for key, rules in self._lists():
             if any(rule.admits(ref) for rule in rules):
                 continue
             for rule in rules:
                 if rule.name == ref.name and ref.version:
-                    return f"is listed as {rule.versions} ({rule.origin})", f"widen its version under `{key}`"
+                    return rule.origin, f"is listed as {rule.versions}", f"widen its version under `{key}`"
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
-                    return f"states no version, and {rule.versions} is asked for ({rule.origin})", fix
-            return f"is not listed under `{key}`", f"add `{ref.name}` under `{key}`"
+                    return rule.origin, f"states no version, and {rule.versions} is asked for", fix
+            return None, f"is not listed under `{key}`", f"add `{ref.name}` under `{key}`"
         return None
 
     def names(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class Connectors:
     def _lists(self) -> Iterator[tuple[str, tuple[ConnectorRule, ...]]]:
         yield "connectors.tenant_allowlist", self.tenant
         if self.app is not None:
-            yield "connectors.app_overrides", self.app
+            yield f"connectors.app_overrides.{self.app_name}.allow", self.app
         for profile in self.profiles:
             yield "capabilities.connectors", profile
 

@@ -1,5 +1,6 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
+from licet.core.advice import add_to_layer
 from licet.core.decision import (
     UNUSED,
     Allow,
@@ -13,7 +14,9 @@ from licet.core.decision import (
 )
 from licet.core.effects import delete_asks
 from licet.core.manifest import Manifest
-from licet.core.reach import Reach, reach_of
+from licet.core.reach import CEILINGS, Reach, reach_of
+from licet.core.scope import visible
+from licet.core.use import Use
 
 
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
@@ -36,21 +39,22 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         )
     except Exception as error:  # fail closed: whatever went wrong here must not become a yes
         ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
-        return Deny(request if isinstance(request, Request) else Request(""), (ground,))
+        tool = request.tool if isinstance(request, Request) else ""
+        return Deny(Request(tool if isinstance(tool, str) else ""), (ground,))
 
 
 def _unknown(request: Request, manifest: Manifest) -> Deny:
     tool = request.tool
-    if tool in manifest.tools:
-        text, fix = (
-            f"`{tool}` is in no bundle assigned to `{manifest.agent}`",
-            f"add `{tool}` under `capabilities.tools`",
-        )
-        return Deny(request, (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix),))
     if tool in manifest.seats:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
         return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),))
-    text, fix = f"`{tool}` is not known here", "declare it, and add it to a bundle or to `capabilities.tools`"
+    if tool in manifest.tools:
+        call = Use(f"tool:call:{tool}")
+        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
+        text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, add_to_layer(one, call)) for one in closed)
+        return Deny(request, grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),))
+    text, fix = f"`{visible(tool)}` is not known here", "declare it, and add it to a bundle or to `capabilities.tools`"
     return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),))
 
 
@@ -65,7 +69,8 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     for key, limit, wanted in limits:
         if limit is not None and wanted > limit:
             text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}`"
-            return Deny(request, (Ground("BUDGET_EXCEEDED", text, manifest.origin, fix),))
+            origin = reach.seats[-1].origin if key == "max_calls" else manifest.places.get(key, manifest.origin)
+            return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
     return None
 
 
@@ -75,8 +80,10 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
         arguments = request.arguments if reach.approval == "call" else ""
         wanted = Approval(manifest.digest, request.tool, request.session, arguments)
         if wanted not in usage.approved:
-            text = f"class {reach.effect} asks before each {reach.approval}"
-            return Ask(request, wanted, (Ground("APPROVAL_REQUIRED", text, manifest.origin, _settle(reach)),))
+            when = "once a session" if reach.approval == "session" else "before each call"
+            origin = manifest.places.get("approvals", manifest.origin)
+            ground = Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, _settle(reach))
+            return Ask(request, wanted, (ground,))
     for use in request.uses:
         if reach.effect and delete_asks(use, reach.effect):
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))

@@ -59,9 +59,9 @@ def _named(
     target: Callable[[str], str],
 ) -> Domain:
     every = (1 << len(actions)) - 1
-    atoms = {"*": every, **{action: 1 << bit for bit, action in enumerate(actions)}}
+    atoms = {**{action: 1 << bit for bit, action in enumerate(actions)}, "*": every}
     # With a single action `*` says the same atoms; the action's own name is the canonical one.
-    phrases = {mask: action for action, mask in atoms.items()}
+    phrases = {every: "*", **{atoms[action]: action for action in actions}}
     parse_key, render_key = key, text
 
     def parse(action: str, scope: str) -> tuple[int, str, int | None]:
@@ -148,13 +148,11 @@ def parse_rule(text: str) -> tuple[str, int, str, int | None]:
     return domain.name, *domain.parse(action, scope)
 
 
-def said(domain: Domain, atoms: int, known: int) -> list[int]:
-    """The phrases that say `atoms` in fewest words; they may repeat atoms that are in `known` anyway."""
-    found = []
+def said(domain: Domain, atoms: int) -> list[int]:
+    """The phrases that say some atoms and no others, the largest first; the last of them may repeat a few."""
+    found, left = [], atoms
     for phrase in domain.phrases:
-        if phrase & atoms and not phrase & ~known:
+        if phrase & left and not phrase & ~atoms:
             found.append(phrase)
-            atoms &= ~phrase
-            if not atoms:
-                break
+            left &= ~phrase
     return found

@@ -13,6 +13,7 @@ from licet.core.use import DENY_SHIFT, ONE_ALLOW
 Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowed atoms | denied atoms << DENY_SHIFT
 Grid = dict[str, dict[int | None, int]]
 Grids = dict[str, tuple[Grid, Grid]]  # by domain: allows, denies
+Below = dict[str, list[str]]
 EMPTY: tuple[Grid, Grid] = ({}, {})
 
 
@@ -66,11 +67,7 @@ def texts(grids: Grids, side: int) -> tuple[str, ...]:
     for name, sides in grids.items():
         domain = DOMAINS[name]
         for key, port, atoms in boxes(sides[side]):
-            chain = domain.ancestors(key)
-            known = atoms | _above(sides[side], chain, port)
-            if side == 0:
-                known &= ~covering(sides[1], chain, port)
-            found += [domain.render(phrase, key, port) for phrase in said(domain, atoms, known)]
+            found += [domain.render(phrase, key, port) for phrase in said(domain, atoms)]
     return tuple(sorted(found))
 
 
@@ -110,11 +107,14 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
     """
     ancestors = DOMAINS[domain].ancestors
     (allows, own_denies), (their_allows, their_denies) = mine, theirs
+    below: Below | None = None
 
     def cut(box: Box, atoms: int, covered: int) -> Iterator[tuple[Box, int, bool]]:
+        nonlocal below
         left = atoms & ~covering(own_denies, ancestors(box[0]), box[1])
         if left & ~covered:  # the piece beyond their allows already tells of this, unless it excepts an allow here
-            left &= covered | sum_of(atoms for met, atoms in overlapping(domain, box, their_allows))
+            below = below or index_below(domain, their_allows)
+            left &= covered | sum_of(mask for _, mask in overlapping(domain, box, their_allows, below))
         if left:
             yield box, left, False
 
@@ -140,22 +140,37 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
                     yield from cut((key, other if port is None else port), seen, covered)
 
 
-def overlapping(domain: str, box: Box, grid: Grid) -> Iterator[tuple[Box, int]]:
+def index_below(domain: str, grid: Grid) -> Below:
+    """The keys of a grid by each key that covers them."""
+    below: Below = {}
+    for key in grid:
+        for above in DOMAINS[domain].ancestors(key):
+            below.setdefault(above, []).append(key)
+    return below
+
+
+def overlapping(domain: str, box: Box, grid: Grid, below: Below) -> Iterator[tuple[Box, int]]:
     """What each box of a grid has in common with a box, where there is anything."""
-    for key, port, atoms in boxes(grid):
-        if (met := meet_boxes(domain, box, (key, port))) is not None:
-            yield met, atoms
+    key, _ = box
+    for other in (*below.get(key, ()), *DOMAINS[domain].ancestors(key)[1:]):
+        for other_port, atoms in grid.get(other, {}).items():
+            if (met := meet_boxes(domain, box, (other, other_port))) is not None:
+                yield met, atoms
 
 
-def excepts(domain: str, box: Box, atom: int, grids: Iterable[Grid]) -> tuple[Box, ...]:
-    """The maximal parts of a box that some grids hold for one atom."""
-    met = {part for grid in grids for part, atoms in overlapping(domain, box, grid) if atoms & atom}
-    return tuple(
-        sorted(
-            (part for part in met if not any(meet_boxes(domain, part, big) == part for big in met - {part})),
-            key=lambda part: (part[0], part[1] or 0),
-        )
-    )
+def holes(domain: str, box: Box, atoms: int, sides: Iterable[tuple[Grid, Below]]) -> list[tuple[int, tuple[Box, ...]]]:
+    """The maximal parts of a box that some grids hold: atoms that have the same parts, with those parts."""
+    met: Grid = {}
+    for grid, below in sides:
+        for (key, port), mask in overlapping(domain, box, grid, below):
+            _add(met, key, port, mask & atoms)
+    ancestors = DOMAINS[domain].ancestors
+    kept = [((key, port), mask & ~_above(met, ancestors(key), port)) for key, port, mask in boxes(met)]
+    groups = [atoms]
+    for mask in {mask for _, mask in kept}:
+        groups = [part for group in groups for part in (group & mask, group & ~mask) if part]
+    order = sorted(kept, key=lambda hole: (hole[0][0], hole[0][1] or 0))
+    return [(group, tuple(hole for hole, mask in order if mask & group)) for group in groups]
 
 
 def boxes(grid: Grid) -> Iterator[tuple[str, int | None, int]]:

@@ -155,6 +155,7 @@ class Manifest:
     record: Literal["digests", "full"] = "digests"
     servers: Mapping[str, Any] = field(default_factory=_nothing)
     examples: tuple[Example, ...] = ()
+    places: Mapping[str, Origin] = field(default_factory=_nothing, compare=False)  # of keys that a decision may name
     loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
     files: tuple[str, ...] = ()
     folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
@@ -228,6 +229,7 @@ class Manifest:
             record="full" if "full" == self.record == other.record else "digests",
             examples=self.examples + other.examples,
             files=self.files + other.files,
+            places=MappingProxyType({**other.places, **self.places}),
         )
 
 

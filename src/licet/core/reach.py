@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from licet.core import network
-from licet.core.advice import add_need, add_to_layer, raise_class, state_class, state_level
+from licet.core.advice import add_need, add_to_layer, raise_class, remove, state_class, state_level
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
 from licet.core.decision import REASON_OF_DOMAIN, Ground
@@ -36,6 +36,7 @@ from licet.core.manifest import (
     least,
     meet_layers,
 )
+from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
@@ -78,21 +79,30 @@ class Reach:
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason = REASON_OF_DOMAIN[use.domain]
+        if not any(layer.kind in CEILINGS for layer in self.layers):
+            yield Ground(reason, "no manifest allows anything")
         if not self.spec.needs.has(use):
             yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, add_need(use, self.spec))
         if not self.permitted.has(use):
             text = f"{_act(use)} is not permitted to class {self.effect}"
-            yield Ground("SIDE_EFFECT_EXCEEDED", text, self.spec.origin, self._stronger(use))
+            yield Ground("SIDE_EFFECT_EXCEEDED", text, self._class_origin(), self._stronger(use))
         for layer in self.layers:
             verdict = layer.allowed.verdict(use)
             if verdict is False:
                 for rule in layer.denies:
                     if not rule_covers(rule.capability, use):
                         continue
-                    fix = f"remove `{rule.capability}` from `{rule.key}`" if layer.kind != "policy files" else ""
+                    fix = remove(rule) if layer.kind != "policy files" else ""
                     yield Ground(reason, f"denied by {rule.capability}", rule.origin, fix)
             elif verdict is None:
                 yield Ground(reason, f"{layer.title} does not allow it", layer.origin, add_to_layer(layer, use))
+
+    def _class_origin(self) -> Origin | None:
+        """Where the class that the tool runs at is stated."""
+        if self.spec.effect == self.effect:
+            return self.spec.origin
+        stated = [pair for seat in self.seats for pair in seat.effects] + [top[:2] for top in self.max_effects]
+        return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
 
     def _stronger(self, use: Use) -> str:
         """The change that lets the class permit a use."""
@@ -142,11 +152,11 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     grounds += _connector_grounds(manifest, spec)
     level = _level_of(manifest, spec, seats, grounds)
     grounds += _elevated_grounds(manifest, spec, effect, level)
-    ceiling = meet_layers(layers)
+    ceiling = meet_layers(layers if any(layer.kind in CEILINGS for layer in layers) else ())
     permitted = permits(effect, _named_tcp(layers)) if effect else CapabilitySet()
     grant = spec.needs & ceiling & permitted
     write: WriteApproval = min(
-        (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default="session"
+        (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
     asks = effect == "destructive" or (write != "manifest" and bool(grant & WRITES))
     max_calls = None
@@ -193,13 +203,15 @@ def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:
 
 
 def _connector_grounds(manifest: Manifest, spec: ToolSpec) -> Iterator[Ground]:
-    named = [need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers]
-    for name in named:
-        ref = spec.connector if spec.connector and spec.connector.name == name else ConnectorRef(name)
+    named = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
+    refs = {name: ConnectorRef(name) for name in named} | (
+        {spec.connector.name: spec.connector} if spec.connector else {}
+    )
+    for name, ref in sorted(refs.items()):
         if found := manifest.connectors.obstacle(ref):
-            text, fix = found
-            capability = f"connector:use:{name}"
-            yield Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", manifest.origin, fix, capability)
+            origin, text, fix = found
+            origin = origin or manifest.origin
+            yield Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", origin, fix, f"connector:use:{name}")
 
 
 def _elevated_grounds(
@@ -209,7 +221,9 @@ def _elevated_grounds(
         return
     if level == "native":
         text = f"class {effect} needs the level restricted or isolated"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_level(spec, "isolated"))
+        yield Ground(
+            "SIDE_EFFECT_EXCEEDED", text, spec.origin, 'set `sandbox="isolated"` on the tool', "sandbox native"
+        )
     if not manifest.budget:
         text, fix = f"class {effect} needs a budget", "add `budget: {max_calls_per_session: 100}` under `capabilities`"
         yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, fix)
@@ -224,13 +238,14 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
         grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
         return None
     ceilings = [(effect, origin, "") for effect, origin in stated]
-    ceilings += [(top.effect, top.origin, "" if top.stated else ", the default") for top in manifest.max_effects]
+    tops = manifest.max_effects or (MaxEffect("read_only", manifest.origin, False),)
+    ceilings += [(top.effect, top.origin, "" if top.stated else ", the default") for top in tops]
     if manifest.narrow:
         return min((own, *(ceiling for ceiling, _, _ in ceilings)), key=CLASSES.index)
     for ceiling, origin, why in ceilings:
         if not class_fits(own, ceiling):
             text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
-            fix = raise_class(spec, seats, manifest.max_effects, own)
+            fix = raise_class(spec, seats, tops, own)
             grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
     return own
 
@@ -241,6 +256,10 @@ def _level_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
         text = f"nobody states a sandbox level for `{spec.name}`"
+        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
+        return None
+    if own not in LEVELS:
+        text = f"`{spec.name}` asks for the unknown level {own}"
         grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
         return None
     levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]

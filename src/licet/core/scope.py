@@ -20,6 +20,7 @@ _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}
 _canonical_name = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}").fullmatch
 _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
+_CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
@@ -57,7 +58,14 @@ def canonical_host(text: str) -> str:
         host = can_ada.parse(f"http://{text}/").hostname
     except ValueError:
         _refuse_host(text)
+    if unsettled(host, text):
+        raise Malformed(text, "a host whose spelling is settled", "write `ß` or `ss` instead of the capital sharp s")
     return checked_host(host, text)
+
+
+def unsettled(host: str, text: str) -> bool:
+    """Whether a host came from a capital sharp s, which parsers of different age send to different hosts."""
+    return "ss" in host and _CAPITAL_SHARP_S.search(text) is not None
 
 
 def checked_host(host: str, text: str) -> str:
@@ -138,7 +146,7 @@ def _refuse_host(text: str) -> NoReturn:
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
-        hint = f"did you mean `{text.partition('/')[0]}`?"
+        hint = f"did you mean `{text.strip('/').partition('/')[0]}`?"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
@@ -212,6 +220,8 @@ def _path_hint(text: str) -> str:
         return "`~` means the home of the user who runs it; another user's home must be written out"
     if "${" in text:
         return "`${workdir}` is the only variable, and only at the start"
+    if ".." in text.split("/"):
+        return "write the path that it leads to"
     return f"did you mean `${{workdir}}/{text.removeprefix('./')}`?"
 
 

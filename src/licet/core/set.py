@@ -56,23 +56,25 @@ class CapabilitySet(Sealed, _SetParts):
 
     def has(self, x: Use | Capability | str) -> bool:
         """Whether a use, or every use of a capability, is allowed; text is read as a use."""
-        try:
-            answers = self._answers[x.kind]  # type: ignore[union-attr]
-        except KeyError:
-            answers = self._answer(x.kind)  # type: ignore[union-attr]
-        except AttributeError:
+        if type(x) is not Use:  # whatever else has keys of its own is not believed
             return self.verdict(x) is True
+        try:
+            answers = self._answers[x.kind]
+        except KeyError:
+            answers = self._answer(x.kind)
         # The nearest key that is known decides: allows inside a deny were dropped when the set was made.
-        for key in x.keys:  # type: ignore[union-attr]
+        for key in x.keys:
             if key in answers:
-                return answers[key] and (not self._ports or self._at_port(x) is not False)  # type: ignore[arg-type]
-        return bool(self._ports) and self._at_port(x) is True  # type: ignore[arg-type]
+                return answers[key] and (not self._ports or self._at_port(x) is not False)
+        return bool(self._ports) and self._at_port(x) is True
 
     def lacks(self, uses: tuple[Use, ...]) -> Use | None:
         """The first of some uses that is not allowed, or None if all are."""
         if self._ports:
             return next((use for use in uses if not self.has(use)), None)
         for use in uses:  # the loop of `has`, without a call for each use
+            if type(use) is not Use:
+                raise TypeError(f"expected a Use, found {type(use).__name__}")
             answers = self._answers.get(use.kind)
             if answers is None:
                 answers = self._answer(use.kind)
@@ -89,7 +91,7 @@ class CapabilitySet(Sealed, _SetParts):
         """True if allowed, False if a deny says no, None if nothing covers it."""
         if isinstance(x, Capability):
             return CapabilitySet((x,)) <= self or None
-        use = x if isinstance(x, Use) else Use(x)
+        use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
         if self.has(use):
             return True
         denied = use.kind.atom << DENY_SHIFT
@@ -159,18 +161,17 @@ class CapabilitySet(Sealed, _SetParts):
         if not isinstance(other, CapabilitySet):
             return NotImplemented
         mine, theirs = self._normal(), other._normal()
+        own = {domain: (denies, grid.index_below(domain, denies)) for domain, (_, denies) in mine.items()}
+        their = {domain: (allows, grid.index_below(domain, allows)) for domain, (allows, _) in theirs.items()}
         gathered: dict[tuple[str, Box, tuple[Box, ...]], int] = {}
         for domain, box, atoms, beyond in self._uncovered(other):
-            excepting = (mine[domain][1], theirs.get(domain, grid.EMPTY)[0]) if beyond else (mine[domain][1],)
-            while atoms:
-                atom = atoms & -atoms
-                place = domain, box, grid.excepts(domain, box, atom, excepting)
-                gathered[place] = gathered.get(place, 0) | atom
-                atoms ^= atom
+            sides = [own[domain], *([their[domain]] if beyond and domain in their else [])]
+            for group, holes in grid.holes(domain, box, atoms, sides):
+                gathered[domain, box, holes] = gathered.get((domain, box, holes), 0) | group
         pieces = {
             Piece(capability(domain, phrase, *box), tuple(capability(domain, phrase, *hole) for hole in holes))
             for (domain, box, holes), atoms in gathered.items()
-            for phrase in said(DOMAINS[domain], atoms, atoms)
+            for phrase in said(DOMAINS[domain], atoms)
         }
         return tuple(sorted(pieces, key=str))
 

@@ -20,6 +20,7 @@ from licet.core.scope import (
     host_ancestors,
     path_ancestors,
     resolved_path,
+    unsettled,
     visible,
 )
 from licet.core.sealed import Sealed
@@ -211,6 +212,8 @@ def use_of_url(method: str, url: str) -> Use:
         raise InvalidUse(scheme, "the scheme http or https") from None
     except Malformed as wrong:
         raise InvalidUse(wrong.found, wrong.expected) from wrong
+    if unsettled(host, url):
+        raise InvalidUse(url, "a host whose spelling is settled; write `ß` or `ss` for the capital sharp s")
     if parsed.has_credentials():
         raise InvalidUse(f"…@{host}", "a URL without user name or password")
     port = parsed.port

@@ -65,5 +65,8 @@ def _denied_whole(reach: Reach, need: Capability) -> bool:
 
 def _misfit(reach: Reach, need: Capability) -> Misfit:
     layer = _unallowed(reach, need)
-    why = f"which {layer.title} does not allow ({layer.origin})" if layer else "which a deny covers whole"
+    denies = [rule for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
+    why = (
+        f"which {layer.title} does not allow ({layer.origin})" if layer else f"denied by {'; '.join(map(str, denies))}"
+    )
     return Misfit(reach.spec.name, str(need), f"needs {need}, {why}")

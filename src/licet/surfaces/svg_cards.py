@@ -1,0 +1,292 @@
+"""What the map shows: a card for the agent, each bundle, tool and target, and the links between them, in words."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from licet.core.canonical import money_text
+from licet.core.capability import Capability
+from licet.core.effects import WRITES
+from licet.core.entries import KINDS, Entry, entries_of, target_of, ways_of
+from licet.core.set import CapabilitySet
+from licet.core.surface import Surface, ToolSurface
+
+HEADINGS = {
+    "hosts": "Hosts",
+    "paths": "Paths",
+    "secrets": "Secrets",
+    "binaries": "Binaries",
+    "env": "Environment",
+    "storage": "Storage",
+    "tools": "Other tools",
+    "connectors": "Connectors",
+    "denied": "Denied to every tool",
+}
+_NOUNS = {
+    "hosts": ("host", "hosts"),
+    "paths": ("path", "paths"),
+    "secrets": ("secret", "secrets"),
+    "binaries": ("binary", "binaries"),
+    "env": ("variable", "variables"),
+    "storage": ("store", "stores"),
+    "tools": ("other tool", "other tools"),
+    "connectors": ("connector", "connectors"),
+}
+_MOST_NOTES = 3  # lines about exceptions on one card; the tooltip has them all
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a card: text, how it looks, and what stands at its right."""
+
+    text: str
+    baseline: float
+    look: str
+    size: float
+    pill: str = ""
+    aside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One box."""
+
+    key: str
+    column: int
+    group: str
+    look: str
+    height: float
+    lines: tuple[Line, ...]
+    tip: tuple[str, ...]
+    accent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One line between two boxes."""
+
+    source: str
+    target: str
+    look: str
+    tip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything to draw."""
+
+    summary: str
+    cards: tuple[Card, ...]
+    links: tuple[Link, ...]
+
+
+Held = list[tuple[str, Entry]]  # who reaches a target, and how
+
+
+def picture_of(surface: Surface) -> Picture:
+    """The cards and links that show a surface."""
+    cards = [_agent(surface)]
+    links: list[Link] = []
+    for name, members in _bundles(surface).items():
+        cards.append(_bundle(name, members))
+        links.append(Link("agent", f"bundle:{name}", ""))
+    holders = [(_tool(tool), tool.bundles or ("",), tool.entries) for tool in surface.tools]
+    holders += [_server(name, json.loads(text)) for name, text in surface.servers]
+    reached: dict[tuple[str, str], Held] = {}
+    for card, bundles, entries in holders:
+        cards.append(card)
+        guess = " guess" if "loose" in card.look else ""
+        links += [Link(f"bundle:{bundle}", card.key, guess.strip()) for bundle in bundles]
+        for entry in entries:
+            reached.setdefault((entry.kind, entry.target), []).append((card.tip[0], entry))
+            look = f"reach l-{entry.kind}{' writes' if _writes(entry) else ''}{guess}"
+            links.append(Link(card.key, f"{entry.kind}:{entry.target}", look, (f"{card.tip[0]} → {entry}",)))
+    if surface.unadmitted:
+        cards.append(_unadmitted(surface.unadmitted))
+    for kind in KINDS:
+        cards += [_target(*place, reached[place]) for place in sorted(reached) if place[0] == kind]
+    cards += _denied(surface)
+    return Picture(_summary(surface, reached), tuple(cards), tuple(_once(links)))
+
+
+def _once(links: Iterable[Link]) -> Iterator[Link]:
+    """One link between two boxes: a target reached in two ways with different exceptions is still one."""
+    joined: dict[tuple[str, str], Link] = {}
+    for link in links:
+        place = link.source, link.target
+        known = joined.get(place, link)
+        words = dict.fromkeys((*known.look.split(), *link.look.split()))
+        joined[place] = link if known is link else Link(*place, " ".join(words), known.tip + link.tip)
+    yield from joined.values()
+
+
+def _writes(entry: Entry) -> bool:
+    return bool(CapabilitySet(piece.rule for piece in entry.pieces) & WRITES)
+
+
+def _stacked(name: str, *facts: str, size: float = 13, pill: str = "") -> tuple[tuple[Line, ...], float]:
+    """A name with smaller lines below it, and the height they need."""
+    lines = [Line(name, size + 8, "name" if size == 13 else "title", size, pill)]
+    for fact in facts:
+        lines.append(Line(fact, lines[-1].baseline + 17, "muted small", 11))
+    return tuple(lines), lines[-1].baseline + 11
+
+
+# The agent and its bundles -------------------------------------------------------------------------------------------
+
+
+def _agent(surface: Surface) -> Card:
+    lines, height = _stacked(surface.agent, *_facts(surface), size=15)
+    return Card("agent", 0, "", "agent", height, lines, (surface.agent, *_facts(surface), *surface.files))
+
+
+def _facts(surface: Surface) -> Iterator[str]:
+    budget = surface.budget
+    if surface.version:
+        yield f"version {surface.version}"
+    yield f"at most {surface.max_effect}"
+    yield f"writes ask per {surface.approvals.write}" if surface.approvals.write != "manifest" else "writes ask nobody"
+    if not budget:
+        yield "no budget"
+    if budget.max_calls_per_session is not None:
+        yield f"{budget.max_calls_per_session} calls a session"
+    if budget.max_cost_usd is not None:
+        yield f"{money_text(budget.max_cost_usd)} USD a session"
+    if budget.max_cost_usd_per_day is not None:
+        yield f"{money_text(budget.max_cost_usd_per_day)} USD a day"
+    if surface.native:
+        yield f"native: {', '.join(surface.native)}"
+    if surface.private:
+        yield f"private: {', '.join(surface.private)}"
+    if surface.allow_degraded:
+        yield "sandbox may degrade"
+    if surface.record == "full":
+        yield "records everything"
+
+
+def _bundles(surface: Surface) -> dict[str, list[str]]:
+    """Every bundle with its tools; those without one are under the empty name."""
+    bundles: dict[str, list[str]] = {}
+    for tool in surface.tools:
+        for bundle in tool.bundles or ("",):
+            bundles.setdefault(bundle, []).append(tool.name)
+    if surface.servers:
+        bundles["~servers"] = [name for name, _ in surface.servers]
+    return bundles
+
+
+def _bundle(name: str, members: list[str]) -> Card:
+    shown = {"": "no bundle", "~servers": "servers"}.get(name, name)
+    nouns = ("server", "servers") if name == "~servers" else ("tool", "tools")
+    lines, height = _stacked(shown, _counted(len(members), *nouns))
+    look = "bundle" if shown == name else "bundle loose"
+    return Card(f"bundle:{name}", 1, "", look, height, lines, (shown, ", ".join(members)))
+
+
+# Tools and servers ---------------------------------------------------------------------------------------------------
+
+
+def _tool(tool: ToolSurface) -> Card:
+    agreed = ", ".join(word for word in (tool.asks or "", "delete" if tool.deletes_ask else "") if word)
+    asks = f"asks per {agreed}" if agreed else ""
+    facts = {
+        "callable": (tool.effect or "", asks),
+        "undeclared": ("undeclared", f"at most {tool.effect}"),
+        "blocked": ("cannot be called",),
+    }[tool.standing]
+    lines, height = _stacked(tool.name, _joined(facts), pill=tool.level or "")
+    look = {"callable": "tool", "undeclared": "tool loose", "blocked": "tool loose off"}[tool.standing]
+    tip = (
+        tool.name,
+        tool.note,
+        _joined((tool.effect or "no class", tool.level or "no level", asks)),
+        f"connector {tool.connector}" if tool.connector else "",
+        f"costs at most {money_text(tool.cost_usd)} USD a call" if tool.cost_usd is not None else "",
+        f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",
+        f"rules on {', '.join(name for name, _ in tool.args)}" if tool.args else "",
+    )
+    group = tool.bundles[0] if tool.bundles else ""
+    return Card(f"tool:{tool.name}", 2, group, look, height, lines, tip, tool.effect or "")
+
+
+def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[Entry, ...]]:
+    command = " ".join(server["command"])
+    lines, height = _stacked(name, f"server · {command}")
+    rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
+    rules += [f"secret:read:{secret}" for secret in server["secrets"].values()]
+    card = Card(f"server:{name}", 2, "~servers", "tool", height, lines, (name, command))
+    return card, ("~servers",), entries_of(CapabilitySet(rules))
+
+
+def _unadmitted(names: tuple[str, ...]) -> Card:
+    lines, height = _stacked(", ".join(names), "declared, not for this agent")
+    return Card("unadmitted", 2, "~unadmitted", "loose off", height, lines, ("declared, not for this agent", *names))
+
+
+# Targets -------------------------------------------------------------------------------------------------------------
+
+
+def _target(kind: str, target: str, held: Held) -> Card:
+    rules = [piece.rule for _, entry in held for piece in entry.pieces]
+    aside = _ways(rules) if kind in ("hosts", "paths", "storage") else ""
+    lines = [Line(target, 18, "target", 12.5, aside=aside)]
+    notes = list(_notes(held))
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[: _MOST_NOTES - 1], ("muted small", f"and {len(notes) - _MOST_NOTES + 1} more exceptions")]
+    for look, note in notes:
+        lines.append(Line(note, lines[-1].baseline + 16, look, 11))
+    tip = (target, *(f"{who}: {entry}" for who, entry in held))
+    return Card(f"{kind}:{target}", 3, kind, f"k-{kind}", lines[-1].baseline + 10, tuple(lines), tip)
+
+
+def _ways(rules: Iterable[Capability]) -> str:
+    """What several rules on one target say together, in the fewest words."""
+    together = sorted(CapabilitySet(rules), key=lambda rule: rule.atoms & -rule.atoms)
+    return ", ".join(dict.fromkeys(way for rule in together for way in ways_of(rule)))
+
+
+def _notes(held: Held) -> Iterator[tuple[str, str]]:
+    """What is cut out of a target: struck if nobody reaches it, in words if some do or only in some ways."""
+    ways = dict.fromkeys(way for _, entry in held for way in entry.ways)
+    for hole in dict.fromkeys(hole for _, entry in held for hole in entry.excepts):
+        left = {way for _, entry in held if hole not in entry.excepts for way in entry.ways}
+        lost = [way for way in ways if way not in left]
+        if not left:
+            yield "struck small", hole
+        elif lost:
+            yield "muted small", f"no {', '.join(lost)}: {hole}"
+        else:
+            yield "muted small", f"not for every tool: {hole}"
+
+
+def _denied(surface: Surface) -> Iterator[Card]:
+    places: dict[tuple[str, str], list[Capability]] = {}
+    for deny in surface.denies:
+        places.setdefault((deny.rule.domain, target_of(deny.rule)), []).append(deny.rule)
+    for (domain, target), rules in places.items():
+        lines = (Line(target, 18, "struck target", 12.5, aside=_ways(rules)),)
+        yield Card(f"denied:{domain}:{target}", 3, "denied", "denied", 28, lines, tuple(map(str, rules)))
+
+
+def _summary(surface: Surface, reached: Iterable[tuple[str, str]]) -> str:
+    blocked = sum(not tool.reachable for tool in surface.tools)
+    undeclared = sum(tool.standing == "undeclared" for tool in surface.tools)
+    kinds = [kind for kind, _ in reached]
+    counts = [_counted(kinds.count(kind), *_NOUNS[kind]) for kind in KINDS if kind in kinds]
+    return _joined(
+        (
+            _counted(len(surface.tools), "tool", "tools") + (f", {blocked} of them blocked" if blocked else ""),
+            f"{undeclared} undeclared, shown with the most that could be reached" if undeclared else "",
+            f"reaching {', '.join(counts)}" if counts else "reaching nothing",
+            surface.digest[:19],
+        )
+    )
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " · ".join(part for part in parts if part)

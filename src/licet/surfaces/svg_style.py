@@ -1,0 +1,86 @@
+"""The colours of the map, by day and by night, as one style sheet that asks the viewer which it is."""
+
+from collections.abc import Iterator
+
+from licet.core.effects import EffectClass
+from licet.core.entries import Kind
+
+# (by day, by night): each readable as a line and as a tint on its background.
+KIND_COLOURS: dict[Kind, tuple[str, str]] = {
+    "hosts": ("#2563eb", "#7da7ff"),
+    "paths": ("#0f766e", "#4fd1bd"),
+    "secrets": ("#be185d", "#f58ab8"),
+    "binaries": ("#b4530a", "#f5a35c"),
+    "env": ("#4d7c0f", "#a9d65c"),
+    "storage": ("#7c3aed", "#b79cff"),
+    "tools": ("#52607a", "#a3b1c9"),
+    "connectors": ("#0e7490", "#62d4ec"),
+}
+CLASS_COLOURS: dict[EffectClass, tuple[str, str]] = {
+    "read_only": ("#2f9e63", "#5fd494"),
+    "write_limited": ("#d19a00", "#f2c744"),
+    "full": ("#e2620e", "#ff9a52"),
+    "destructive": ("#c81e1e", "#ff7b7b"),
+}
+_DENIED = ("#b42318", "#ff8f85")
+
+_SHAPES = """
+.licet-map { font-family: system-ui, sans-serif; }
+.licet-map text { fill: INK; }
+.licet-map .page { fill: PAGE; }
+.licet-map .box { fill: CARD; stroke: EDGE; }
+.licet-map .muted, .licet-map .head { fill: MUTED; }
+.licet-map .head { font-size: 11px; font-weight: 600; letter-spacing: .04em; text-transform: uppercase; }
+.licet-map .h1 { font-size: 20px; font-weight: 650; }
+.licet-map .title { font-size: 15px; font-weight: 650; }
+.licet-map .name { font-size: 13px; font-weight: 600; }
+.licet-map .target { font-size: 12.5px; }
+.licet-map .small { font-size: 11px; }
+.licet-map .pill { fill: PAGE; stroke: EDGE; }
+.licet-map .pill.native { fill: DENIED; fill-opacity: .14; stroke: DENIED; }
+.licet-map .link { fill: none; stroke: EDGE; stroke-width: 1.4; }
+.licet-map .reach { stroke-opacity: FAINT; }
+.licet-map .writes { stroke-width: 2.4; }
+.licet-map .link.guess { stroke-dasharray: 3 4; stroke-width: 1.4; }
+.licet-map .loose .box { stroke-dasharray: 4 3; }
+.licet-map .off { opacity: .55; }
+.licet-map .struck { fill: DENIED; text-decoration: line-through; }
+.licet-map .denied .box { fill: DENIED; fill-opacity: .06; stroke: DENIED; stroke-opacity: .5; stroke-dasharray: 4 3; }
+.licet-map:has(.tool:hover) .tool:not(:hover) { opacity: .18; }
+.licet-map .tool:hover .reach { stroke-opacity: 1; }
+""".strip()
+_DAY = {"INK": "#1c2128", "PAGE": "#fafbfc", "CARD": "#ffffff", "EDGE": "#bcc5cf", "MUTED": "#5c6672"}
+_NIGHT = {"INK": "#e6e9ee", "PAGE": "#0f1216", "CARD": "#181c22", "EDGE": "#3d4652", "MUTED": "#98a2af"}
+
+
+def style_sheet(links: int) -> str:
+    """The rules of a map with so many links: all of them by day, and the colours again by night."""
+    # The more lines there are the fainter each must be, or together they are a wall; pointing at a tool shows its own.
+    faint = min(0.5, max(0.07, 4.5 / max(links, 1) ** 0.5))
+    day = _rules(0).replace("FAINT", f"{faint:.2f}")
+    return "\n".join([day, "@media (prefers-color-scheme: dark) {", *_colours_only(_rules(1)), "}"])
+
+
+def _colours_only(rules: str) -> Iterator[str]:
+    for line in rules.splitlines():
+        selector, _, held = line.partition(" { ")
+        kept = [declared for declared in held.removesuffix(" }").split("; ") if "#" in declared]
+        if kept:
+            yield f"{selector} {{ {'; '.join(kept).removesuffix(';')}; }}"
+
+
+def _rules(time: int) -> str:
+    words = {**(_NIGHT if time else _DAY), "DENIED": _DENIED[time]}
+    rules = _SHAPES
+    for word, colour in words.items():
+        rules = rules.replace(word, colour)
+    lines = [rules]
+    for name, colours in (*KIND_COLOURS.items(), *CLASS_COLOURS.items()):
+        lines.append(f".licet-map .c-{name} {{ fill: {colours[time]}; }}")
+    for name, colours in KIND_COLOURS.items():
+        colour = colours[time]
+        lines.append(
+            f".licet-map .k-{name} rect {{ fill: {colour}; fill-opacity: .09; stroke: {colour}; stroke-opacity: .55; }}"
+        )
+        lines.append(f".licet-map .l-{name} {{ stroke: {colour}; }}")
+    return "\n".join(lines)
