@@ -188,7 +188,7 @@ def test_decisions_do_not_change() -> None:
         with pytest.raises((AttributeError, TypeError)):
             decision.request = Request("other")  # type: ignore[misc]
         with pytest.raises((AttributeError, TypeError)):
-            decision.verdict = "allow"  # type: ignore[misc]
+            decision.verdict = "allow"
         assert copy.copy(decision).verdict == copy.deepcopy(decision).verdict == decision.verdict
 
 
@@ -207,47 +207,69 @@ class Failing:
 GOOD = manifest(
     tool("t", "env:read:A", cost_usd=Decimal(1)), allows=["env:read:A"], budget=Budget(5, Decimal(5), Decimal(5))
 )
+
+
+def good_but(**parts: Any) -> Any:
+    """The good manifest with parts that no type checker would let through."""
+    return replace(GOOD, **parts)
+
+
+def good_tool_but(**parts: Any) -> Any:
+    """The good tool with parts that no type checker would let through."""
+    return replace(GOOD.tools["t"], **parts)
+
+
+def asked(*parts: Any) -> Any:
+    """A request of any parts."""
+    return Request(*parts)
+
+
+def spent(**parts: Any) -> Any:
+    """Usage of any parts."""
+    return Usage(**parts)
+
+
 BROKEN_REQUESTS: list[Any] = [
     None,
     Failing(),
     "t",
-    Request(None),  # type: ignore[arg-type]
-    Request(["t"]),  # type: ignore[arg-type]
-    Request(Broken()),  # type: ignore[arg-type]
-    Request(5),  # type: ignore[arg-type]
-    Request("t", None),  # type: ignore[arg-type]
-    Request("t", 5),  # type: ignore[arg-type]
-    Request("t", ("env:read:B",)),  # type: ignore[arg-type]
-    Request("t", ("env:read:*",)),  # type: ignore[arg-type]
-    Request("t", (None,)),  # type: ignore[arg-type]
-    Request("t", (Failing(),)),  # type: ignore[arg-type]
-    Request("t", (Use("env:read:A"), None)),  # type: ignore[arg-type]
+    asked(None),
+    asked(["t"]),
+    asked(Broken()),
+    asked(5),
+    asked("t", None),
+    asked("t", 5),
+    asked("t", ("env:read:B",)),
+    asked("t", ("env:read:*",)),
+    asked("t", (None,)),
+    asked("t", (Failing(),)),
+    asked("t", (Use("env:read:A"), None)),
 ]
 BROKEN_MANIFESTS: list[Any] = [
     None,
     Failing(),
-    replace(GOOD, tools=MappingProxyType({"t": None})),
-    replace(GOOD, tools=MappingProxyType({"t": Failing()})),
-    replace(GOOD, seats=MappingProxyType({"t": (None,)})),
-    replace(GOOD, seats=MappingProxyType({"t": None})),
-    replace(GOOD, seats=None),  # type: ignore[arg-type]
-    replace(GOOD, layers=None),  # type: ignore[arg-type]
-    replace(GOOD, layers=(None,)),  # type: ignore[arg-type]
-    replace(GOOD, budget=Failing()),  # type: ignore[arg-type]
-    replace(GOOD, connectors=None),  # type: ignore[arg-type]
-    replace(GOOD, max_effects=(None,)),  # type: ignore[arg-type]
-    replace(GOOD, tools=MappingProxyType({"t": replace(GOOD.tools["t"], effect="mighty")})),  # type: ignore[arg-type]
-    replace(GOOD, tools=MappingProxyType({"t": replace(GOOD.tools["t"], sandbox="none")})),  # type: ignore[arg-type]
+    good_but(tools={"t": None}),
+    good_but(tools={"t": Failing()}),
+    good_but(seats={"t": (None,)}),
+    good_but(seats={"t": None}),
+    good_but(seats=None),
+    good_but(layers=None),
+    good_but(layers=(None,)),
+    good_but(budget=Failing()),
+    good_but(connectors=None),
+    good_but(max_effects=(None,)),
+    good_but(tools={"t": good_tool_but(effect="mighty")}),
+    good_but(tools={"t": good_tool_but(sandbox="none")}),
 ]
 BROKEN_USAGES: list[Any] = [
     None,
     Failing(),
-    Usage(calls="many"),  # type: ignore[arg-type]
-    Usage(calls=None),  # type: ignore[arg-type]
-    Usage(calls_of_tool=None),  # type: ignore[arg-type]
-    Usage(cost_usd=None),  # type: ignore[arg-type]
-    Usage(cost_usd=Decimal("NaN")),
-    Usage(cost_usd_today=Decimal("sNaN")),
+    spent(calls="many"),
+    spent(calls=None),
+    spent(calls_of_tool=None),
+    spent(cost_usd=None),
+    spent(cost_usd=Decimal("NaN")),
+    spent(cost_usd_today=Decimal("sNaN")),
 ]
 
 

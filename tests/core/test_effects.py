@@ -1,5 +1,7 @@
 """What each side-effect class permits, over every kind of use, and which class and level fits inside which."""
 
+from itertools import pairwise
+
 import pytest
 
 from licet.core.effects import CLASSES, LEVELS, EffectClass, class_fits, delete_asks, level_fits, permits, weakest_class
@@ -70,7 +72,7 @@ def test_a_class_permits_exactly_its_line_of_the_table(effect: EffectClass) -> N
 
 
 def test_a_stronger_class_permits_whatever_a_weaker_one_does() -> None:
-    for weaker, stronger in zip(CLASSES, CLASSES[1:], strict=False):
+    for weaker, stronger in pairwise(CLASSES):
         assert permits(weaker, NAMED) <= permits(stronger, NAMED)
 
 
@@ -86,11 +88,11 @@ def test_deletes_ask_one_by_one_where_they_are_permitted_at_all(effect: EffectCl
 
 
 def test_classes_and_levels_are_ordered() -> None:
-    assert CLASSES == ("read_only", "write_limited", "full", "destructive")
-    assert LEVELS == ("restricted", "isolated", "native")
     for i, one in enumerate(CLASSES):
         for j, other in enumerate(CLASSES):
             assert class_fits(one, other) == (i <= j)
     for i, level in enumerate(LEVELS):
         for j, above in enumerate(LEVELS):
             assert level_fits(level, above) == (i <= j)
+    assert " < ".join(CLASSES) == "read_only < write_limited < full < destructive"
+    assert " < ".join(LEVELS) == "restricted < isolated < native"

@@ -1,0 +1,44 @@
+#!/bin/sh
+# What licet tells a reviewer about a small agent, from its files alone: nothing here is run or imported.
+set -eu
+
+CDPATH='' cd -- "$(dirname -- "$0")/weather"
+command -v licet >/dev/null || {
+    echo "licet is not on PATH; \`make demo\` sets everything up" >&2
+    exit 2
+}
+
+bold='' dim='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    esc=$(printf '\033')
+    bold="${esc}[1m" dim="${esc}[2m" plain="${esc}[0m"
+fi
+
+# show CODE CAPTION WORD...: run `licet WORD...`, which must end with CODE.
+show() {
+    expected=$1 caption=$2 code=0
+    shift 2
+    printf '\n%s%s%s\n%s$ licet %s%s\n' "$bold" "$caption" "$plain" "$dim" "$*" "$plain"
+    licet "$@" 2>&1 || code=$?
+    if [ "$code" -ne "$expected" ]; then
+        echo "demo: expected exit code $expected, found $code" >&2
+        exit 1
+    fi
+}
+
+pictures=$(mktemp -d "${TMPDIR:-/tmp}/licet-demo.XXXXXX")
+
+show 0 "Is anything wrong in the policy, or does a tool ask for more than its agent is allowed?" \
+    check research.yaml research-next.yaml
+show 0 "May this tool fetch this URL, and which rules say so?" \
+    explain research.yaml fetch_weather https://api.weather.gov/points/oslo
+show 1 "And another one? The refusal names every obstacle and what would remove it." \
+    explain research.yaml fetch_weather https://api.stripe.com/v1/charges
+show 0 "Everything that this agent can reach." \
+    surface research.yaml --workdir /srv/agent
+show 0 "The same as a picture." \
+    surface research.yaml --workdir /srv/agent --svg "$pictures/research.svg"
+show 1 "Somebody proposes a new version. What grew?" \
+    diff research.yaml research-next.yaml --workdir /srv/agent
+
+printf '\n%sThe picture is in %s%s\n' "$bold" "$pictures/research.svg" "$plain"
