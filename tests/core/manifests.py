@@ -1,6 +1,6 @@
 """Manifests for tests: small ones made by hand, and random ones over the universes of `naive`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
@@ -59,7 +59,7 @@ def manifest(
     *tools: ToolSpec,
     allows: Iterable[str] = (),
     denies: Iterable[str] = (),
-    seats: dict[str, tuple[Seat, ...]] | None = None,
+    seats: Mapping[str, tuple[Seat, ...]] | None = None,
     **given: Any,
 ) -> Manifest:
     """A manifest of one layer that admits its tools by name, unless `seats` says otherwise."""

@@ -1,0 +1,361 @@
+"""The map is a sound SVG that shows everything on a surface, hides nothing behind a box, and runs nothing."""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import combinations, pairwise
+from random import Random
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.manifests import HERE, manifest, manifests, seat, tool
+from licet.core.manifest import Budget, Manifest
+from licet.core.scope import visible
+from licet.core.surface import surface
+from licet.surfaces.svg import svg_map
+from licet.surfaces.svg_layout import GAP, Column, Group, Item, place
+from licet.surfaces.svg_style import style_sheet
+from licet.surfaces.svg_text import element, safe, shortened, width
+
+SVG = "{http://www.w3.org/2000/svg}"
+LONG_HOST = "a-service-with-a-name.in-some-region.of-a-tenant.of-a-very-long-customer-name.example.com"
+
+
+def small() -> Manifest:
+    return manifest(
+        tool("fetch", "network:https:api.x.test", f"network:https:{LONG_HOST}", "secret:read:KEY"),
+        tool("peek", "fs:read:/srv"),
+        tool("save", "fs:*:/srv", effect="write_limited"),
+        tool("wipe", "fs:*:/srv", effect="destructive", sandbox="native"),
+        tool("elsewhere", "fs:read:/srv"),
+        allows=["network:https:api.x.test", f"network:https:{LONG_HOST}", "secret:read:KEY", "fs:*:/srv"],
+        denies=["fs:*:/srv/key", "fs:write:/srv/agent.yaml"],
+        seats={
+            "fetch": (seat(bundle="lookup"),),
+            "peek": (seat(bundle="lookup"),),
+            "save": (seat(bundle="desk", approval="session"),),
+            "wipe": (seat(),),
+            "guess": (seat(bundle="desk", levels=(("restricted", HERE),)),),
+        },
+        max_effect="write_limited",
+        budget=Budget(9, Decimal("2.50")),
+        servers={"files": {"command": ["serve", "."], "grants": ["fs:read:/srv/www"], "secrets": {"T": "a/token"}}},
+    )
+
+
+def wide(tools: int, hosts: int, each: int) -> Manifest:
+    names = [f"h{number}.x.test" for number in range(hosts)]
+    specs = [
+        tool(f"tool{number:02}", *(f"network:*:{names[(number * each + step) % hosts]}" for step in range(each)))
+        for number in range(tools)
+    ]
+    seats = {spec.name: (seat(bundle=f"bundle{place // 9}"),) for place, spec in enumerate(specs)}
+    return manifest(*specs, allows=[f"network:*:{name}" for name in names], seats=seats)
+
+
+def hostile() -> Manifest:
+    name = "</text><script>alert(1)</script>&amp;\u202eevil\x00]]>"
+    return manifest(
+        tool(name, "fs:read:/a/<b>&\"'"),
+        allows=["fs:read:/a/<b>&\"'"],
+        seats={name: (seat(bundle='"><img src=x onerror=alert(1)>'),)},
+        agent="<svg onload=alert(1)>",
+        version="</style><script>",
+    )
+
+
+WORLDS = {
+    "nothing": manifest(),
+    "a small agent": small(),
+    "hostile names": hostile(),
+    "60 tools and 200 hosts": wide(60, 200, 12),
+    "more tools than hosts": wide(30, 3, 2),
+}
+every_world = pytest.mark.parametrize("found", WORLDS.values(), ids=list(WORLDS))
+
+
+def drawn(found: Manifest) -> ElementTree.Element:
+    return ElementTree.fromstring(svg_map(surface(found)))
+
+
+def tips(root: ElementTree.Element) -> list[str]:
+    return [one.text or "" for one in root.iter(f"{SVG}title")]
+
+
+def texts(root: ElementTree.Element, look: str = "") -> list[str]:
+    return [one.text or "" for one in root.iter(f"{SVG}text") if look in one.get("class", "").split() or not look]
+
+
+def boxes(root: ElementTree.Element) -> Iterator[tuple[float, float, float, float]]:
+    for one in root.iter(f"{SVG}rect"):
+        if one.get("class") == "box":
+            x, y, across, down = (float(one.get(key, "0")) for key in ("x", "y", "width", "height"))
+            yield x, y, x + across, y + down
+
+
+def card(root: ElementTree.Element, name: str) -> ElementTree.Element:
+    """The group of the box that a tooltip starts with a name."""
+    for group in root.iter(f"{SVG}g"):
+        for inner in group.findall(f"{SVG}g"):
+            if (inner.findtext(f"{SVG}title") or "").split("\n")[0] == name:
+                return group
+    raise AssertionError(f"no card for {name}")
+
+
+# The document --------------------------------------------------------------------------------------------------------
+
+
+@every_world
+def test_the_picture_is_one_svg_that_says_what_it_is(found: Manifest) -> None:
+    root = drawn(found)
+    assert (root.tag, root.get("role")) == (f"{SVG}svg", "img")
+    assert [child.tag for child in root[:3]] == [f"{SVG}title", f"{SVG}desc", f"{SVG}style"]
+    assert root[0].text == root.get("aria-label") == f"What {visible(found.agent)} can reach"
+    assert root[1].text
+
+
+@every_world
+def test_the_picture_runs_nothing_and_fetches_nothing(found: Manifest) -> None:
+    root = drawn(found)
+    assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
+        "svg", "title", "desc", "style", "rect", "text", "g", "path",
+    }  # fmt: skip
+    attributes = {key for one in root.iter() for key in one.attrib}
+    assert not [key for key in attributes if key.startswith("on") or "href" in key]
+    style = root.findtext(f"{SVG}style") or ""
+    assert "url(" not in style
+    assert "@import" not in style
+    assert svg_map(surface(found)).count("http") - "".join(root.itertext()).count("http") == 1, "the namespace alone"
+
+
+@every_world
+def test_no_two_boxes_overlap_and_all_are_inside(found: Manifest) -> None:
+    root = drawn(found)
+    across, down = (float(root.get(key, "0")) for key in ("width", "height"))
+    assert root.get("viewBox") == f"0 0 {across:g} {down:g}"
+    found_boxes = list(boxes(root))
+    assert all(x >= 0 and y >= 0 and right <= across and bottom <= down for x, y, right, bottom in found_boxes)
+    for one, other in combinations(found_boxes, 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (one, other)
+
+
+@every_world
+def test_everything_on_the_surface_is_in_the_picture(found: Manifest) -> None:
+    root = drawn(found)
+    told = "\n".join(tips(root))
+    shown = surface(found)
+    assert visible(shown.agent) in told
+    for one in shown.tools:
+        assert visible(one.name) in told
+        assert all(visible(bundle) in told for bundle in one.bundles)
+        for entry in one.entries:
+            assert visible(f"{one.name} → {entry}") in told
+    assert all(visible(str(deny.rule)) in told for deny in shown.denies)
+    assert all(visible(name) in told for name in shown.unadmitted)
+
+
+@given(manifests)
+def test_any_manifest_gives_a_sound_picture_of_all_its_tools(found: Manifest) -> None:
+    told = "\n".join(tips(drawn(found)))
+    for one in surface(found).tools:
+        assert one.name in told
+        assert all(str(entry) in told for entry in one.entries)
+
+
+def test_the_same_surface_gives_the_same_picture_in_whatever_order_it_was_read() -> None:
+    one = small()
+    other = manifest(
+        *reversed(list(one.tools.values())),
+        layers=one.layers,
+        seats=dict(reversed(list(one.seats.items()))),
+        max_effect="write_limited",
+        budget=one.budget,
+        servers=one.servers,
+    )
+    assert svg_map(surface(one)) == svg_map(surface(other))
+
+
+def test_names_from_files_stay_text() -> None:
+    shown = texts(drawn(hostile()), "name")
+    assert any("\\u202e" in text and "\\u0000" in text for text in tips(drawn(hostile())))
+    assert not any(re.search("[\u202e\x00]", text) for text in shown)
+
+
+# What is drawn -------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_of_several_tools_is_one_box() -> None:
+    assert sum(tip.split("\n")[0] == "/srv" for tip in tips(drawn(small()))) == 1
+    root = drawn(wide(30, 3, 2))
+    assert texts(root, "head") == ["Hosts · 3"]
+
+
+def test_each_tool_shows_its_class_level_and_when_it_asks() -> None:
+    root = drawn(small())
+    for name, accent, level, line in (
+        ("fetch", "c-read_only", "restricted", "read_only"),
+        ("save", "c-write_limited", "restricted", "write_limited · asks per session"),
+    ):
+        group = card(root, name)
+        assert [one.get("class") for one in group.iter(f"{SVG}rect")] == ["box", accent, "pill"]
+        assert texts(group) == [level, name, line]
+
+
+def test_a_blocked_tool_is_grey_reaches_nothing_and_says_why() -> None:
+    group = card(drawn(small()), "wipe")
+    assert "off" in group.get("class", "").split()
+    assert list(group.iter(f"{SVG}path")) == []
+    assert texts(group)[-1] == "cannot be called"
+    assert "cannot be called: `wipe` is destructive; at most write_limited is allowed" in tips(group)[0]
+
+
+def test_an_undeclared_tool_is_dashed_and_its_links_are_guesses() -> None:
+    group = card(drawn(small()), "guess")
+    assert "loose" in group.get("class", "").split()
+    links = [one.get("class", "").split() for one in group.iter(f"{SVG}path")]
+    assert links
+    assert all("guess" in look for look in links)
+
+
+def test_links_that_write_are_thicker() -> None:
+    root = drawn(small())
+    looks = {name: [one.get("class", "") for one in card(root, name).iter(f"{SVG}path")] for name in ("peek", "save")}
+    assert looks == {"peek": ["link reach l-paths"], "save": ["link reach l-paths writes"]}
+
+
+def test_what_nobody_reaches_is_struck_and_what_some_ways_leave_out_is_noted() -> None:
+    group = card(drawn(small()), "/srv")
+    assert texts(group, "struck") == ["/srv/key"]
+    assert "no write: /srv/agent.yaml" in texts(group)
+    assert "read, write" in texts(group)
+
+
+def test_what_is_denied_to_all_is_struck_in_a_group_of_its_own() -> None:
+    root = drawn(small())
+    assert "Denied to every tool · 2" in texts(root, "head")
+    denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
+    assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["/srv/agent.yaml"]]
+
+
+def test_many_exceptions_are_counted_and_told_in_the_tooltip() -> None:
+    denies = [f"fs:read:/srv/d{number}" for number in range(9)]
+    group = card(drawn(manifest(tool("peek", "fs:read:/srv"), allows=["fs:read:/srv"], denies=denies)), "/srv")
+    assert texts(group)[-1] == "and 7 more exceptions"
+    assert "/srv/d8" in tips(group)[0]
+
+
+def test_a_long_name_is_shortened_in_the_middle_and_whole_in_the_tooltip() -> None:
+    group = card(drawn(small()), LONG_HOST)
+    (shown,) = texts(group, "target")
+    head, tail = shown.split("…")
+    assert head
+    assert len(tail) > len(head)
+    assert LONG_HOST.startswith(head)
+    assert LONG_HOST.endswith(tail)
+
+
+def test_a_server_is_shown_with_what_it_holds() -> None:
+    root = drawn(small())
+    assert "server · serve ." in texts(card(root, "files"))
+    assert "files → fs:read:/srv/www" in tips(root)
+    assert "files → secret:read:a/token" in tips(root)
+
+
+def test_the_legend_names_only_what_is_there() -> None:
+    assert texts(drawn(manifest()), "muted") == [
+        "0 tools · reaching nothing · " + manifest().digest[:19],
+        "at most read_only",
+        "writes ask per session",
+        "no budget",
+    ]
+    shown = texts(drawn(small()))
+    assert {"read_only", "write_limited", "hosts", "paths", "secrets", "reads", "writes", "could reach"} <= set(shown)
+    assert not {"full", "environment", "connectors"} & set(shown)
+
+
+def test_every_colour_of_the_day_has_one_of_the_night() -> None:
+    day, night = style_sheet(10).split("@media (prefers-color-scheme: dark) {")
+
+    def coloured(rules: str) -> dict[str, list[str]]:
+        found = re.findall(r"^(\.licet-map[^{]*) \{([^}]*)\}", rules, re.MULTILINE)
+        return {selector: re.findall(r"#[0-9a-f]{6}", held) for selector, held in found if "#" in held}
+
+    assert coloured(day).keys() == coloured(night).keys()
+    assert all(colours != coloured(night)[selector] for selector, colours in coloured(day).items())
+    assert not re.search("[A-Z]{3}", day + night), "a word that was not replaced by a colour"
+
+
+def test_the_more_links_the_fainter() -> None:
+    faint = [
+        float(re.findall(r"\.reach \{ stroke-opacity: ([0-9.]+)", style_sheet(links))[0]) for links in (0, 300, 90000)
+    ]
+    assert faint == sorted(faint, reverse=True)
+    assert 0 < faint[-1] < faint[0] <= 1
+
+
+# Layout and text -----------------------------------------------------------------------------------------------------
+
+_heights = st.floats(10, 60)
+_groups = st.lists(st.lists(_heights, max_size=5), min_size=1, max_size=3)
+
+
+def _column(index: int, groups: list[list[float]]) -> Column:
+    return tuple(
+        Group(f"g{number}", tuple(Item(f"{index}.{number}.{nth}", tall) for nth, tall in enumerate(heights)), 20.0)
+        for number, heights in enumerate(groups)
+    )
+
+
+@given(st.lists(_groups, min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_boxes_of_a_column_keep_their_distance_and_groups_stay_together(
+    shape: list[list[list[float]]], random: Random
+) -> None:
+    columns = [_column(index, groups) for index, groups in enumerate(shape)]
+    keys = [[item.key for group in column for item in group.items] for column in columns]
+    links = [(one, two) for left, right in pairwise(keys) for one in left for two in right if random.random() < 0.4]
+    placed = place(columns, links)
+    for column in columns:
+        items = sorted((item for group in column for item in group.items), key=lambda item: placed.tops[item.key])
+        for one, other in pairwise(items):
+            assert placed.tops[one.key] + one.height + GAP <= placed.tops[other.key] + 1e-6
+        assert all(-1e-6 <= placed.tops[item.key] <= placed.height - item.height + 1e-6 for item in items)
+        owners = [item.key.rpartition(".")[0] for item in items]
+        assert len(list(dict.fromkeys(owners))) == sum(one != other for one, other in pairwise(["", *owners]))
+
+
+def test_boxes_are_ordered_so_that_links_do_not_cross() -> None:
+    left = (Group("", tuple(Item(f"a{number}", 20) for number in range(4))),)
+    right = (Group("", tuple(Item(f"b{number}", 20) for number in range(4))),)
+    placed = place([left, right], [(f"a{number}", f"b{3 - number}") for number in range(4)])
+    ends = sorted((placed.tops[f"a{number}"], placed.tops[f"b{3 - number}"]) for number in range(4))
+    assert [end for _, end in ends] == sorted(end for _, end in ends)
+
+
+def test_a_pinned_group_stays_where_it_was_put() -> None:
+    left = (Group("", (Item("a", 20), Item("b", 20))),)
+    right = (Group("one", (Item("x", 20),), pinned=True), Group("two", (Item("y", 20),), pinned=True))
+    placed = place([left, right], [("a", "y"), ("b", "x")])
+    assert placed.tops["x"] < placed.tops["y"]
+
+
+def test_a_lone_box_sits_beside_the_middle_of_what_it_is_linked_to() -> None:
+    right = (Group("", tuple(Item(f"b{number}", 20) for number in range(5))),)
+    placed = place([(Group("", (Item("a", 30),)),), right], [("a", f"b{number}") for number in (1, 2, 3)])
+    assert placed.tops["a"] + 15 == pytest.approx(placed.tops["b2"] + 10)
+
+
+@given(st.text(max_size=60), st.floats(20, 300))
+def test_shortened_text_fits_and_is_the_text_itself_if_that_fits(text: str, room: float) -> None:
+    short = shortened(text, room, 12)
+    assert width(short, 12) <= room
+    assert (short == visible(text)) is (width(text, 12) <= room)
+
+
+@given(st.text())
+def test_any_text_survives_as_xml(text: str) -> None:
+    assert ElementTree.fromstring(f"<a>{safe(text)}</a>").text == (visible(text) or None)
+    assert ElementTree.fromstring(element("a", look=text)).get("class") == visible(text)
