@@ -512,6 +512,22 @@ def test_what_cannot_be_read_for_sure_is_a_problem_with_a_place(
     assert problems(found) == [f"file.py:{line}" for line in expected]
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("@tool(needs=[], " + "x=1, " * 99 + ")" + F, "found more than 50 arguments in `@tool` of `f`"),
+        ("@tool(" + "1, " * 99 + "needs=[])" + F, "found more than 50 arguments in `@tool` of `f`"),
+        ("".join(f"@tool(needs=N)\ndef f{n}(): ...\n" for n in range(1100)), "found more than 1000 problems"),
+        ("tool;" * 2000, "found `tool` used by hand"),
+    ],
+    ids=["arguments with names", "arguments without", "tools", "uses"],
+)
+def test_nobody_can_order_problems_without_end(tmp_path: Path, source: str, expected: str) -> None:
+    found = read(tmp_path, HEAD + source)
+    assert len(found.problems) <= 1002
+    assert any(expected in line for line in problems(found))
+
+
 def test_one_wrong_tool_does_not_hide_the_others(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD + "@tool(needs=N)\ndef f(): ...\n@tool(needs=[])\ndef g(): ...\n")
     assert [spec.name for spec in found.specs] == ["g"]

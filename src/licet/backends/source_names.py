@@ -73,12 +73,13 @@ class _TooMany(Exception):
 
 
 class Names:
-    """The names of one module."""
+    """The names of one module; `top` has the nodes that belong to the module itself."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
+        self.top = tuple(_module_level(text.tree))
         self._bindings: dict[str, list[Binding]] = {}
-        for name, binding in _bound(text.tree):
+        for name, binding in _bound(self.top):
             self._bindings.setdefault(name, []).append(binding)
         self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
         self._starts: dict[str, set[str]] = {}
@@ -191,9 +192,9 @@ class Names:
             raise NotLiteral(node, f"a call that fails, {excerpt(node)} ({error})") from None
 
 
-def _bound(tree: ast.Module) -> Iterator[tuple[str, Binding]]:
+def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
     """Every binding at the level of the module, in `if`, `try`, `with` and loops too."""
-    for node in module_level(tree):
+    for node in top:
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -218,7 +219,7 @@ def _bound(tree: ast.Module) -> Iterator[tuple[str, Binding]]:
                 yield name, Binding(node, None)
 
 
-def module_level(tree: ast.Module) -> Iterator[ast.AST]:
+def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
     """The nodes that belong to the module itself, not to a function or class in it, in the order of the text."""
     stack: list[ast.AST] = list(reversed(tree.body))
     while stack:
@@ -230,6 +231,8 @@ def module_level(tree: ast.Module) -> Iterator[ast.AST]:
                 | ast.AnnAssign(target=ast.Name(), value=ast.expr() as inner)
             ):
                 stack.append(inner)  # the target is bound by the statement, with its value
+            case ast.Name() | ast.Constant():
+                pass
             case _ if not isinstance(node, _OTHER_SCOPES):
                 stack.extend(reversed(list(ast.iter_child_nodes(node))))
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
-from licet.backends.source_names import Function, Names, NotLiteral, excerpt, module_level
+from licet.backends.source_names import Function, Names, NotLiteral, excerpt
 from licet.backends.source_text import Text, parse
 from licet.core.domain import nearest
 from licet.core.needs import TOUCHES_NOTHING, spec_of, summary
@@ -55,7 +55,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     if isinstance(text, Problem):
         return text
     names = Names(text)
-    top = {id(node) for node in module_level(text.tree)}
+    top = {id(node) for node in names.top}
     in_class = {id(one) for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
     declared: list[Declared] = []
     problems: list[Problem] = []
