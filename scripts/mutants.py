@@ -15,8 +15,10 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -367,7 +369,7 @@ class Trial:
                 sys.meta_path.insert(0, Changed(self.mutant))
             import pytest
 
-            paths = [str(ROOT / "tests" / test) for test in self.tests]
+            paths = [f"tests/{test}" for test in self.tests]
             # Loaded before the fork, so that pytest cannot rewrite it; it says so.
             quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider")
             code = pytest.main(["-x", *quiet, f"--hypothesis-profile=round-{self.round}", *paths])
@@ -380,16 +382,20 @@ class Trial:
         return time.monotonic() - self.started > LIMITS[self.round]
 
 
-def prepare() -> None:
-    """Load once, before the first fork, what every child needs; licet itself is loaded by the children."""
+def prepare(copy: Path) -> None:
+    """Copy what is tried, so that edits meanwhile do not count, and load once what every child needs except licet."""
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    os.chdir(copy)
+    sys.path.insert(0, str(copy / "src"))
+    os.environ.pop("LICET_LONG", None)
     import can_ada  # noqa: F401
     import pytest  # noqa: F401
     import rfc8785  # noqa: F401
     import yaml  # noqa: F401
     from hypothesis import HealthCheck, Phase, settings
 
-    os.environ.pop("LICET_LONG", None)
-    os.chdir(ROOT)
     for number, examples in enumerate(EXAMPLES):
         settings.register_profile(
             f"round-{number}",
@@ -504,6 +510,9 @@ def main() -> int:
     options.add_argument("--module", action="append", default=[], help="one more module")
     options.add_argument("--sample", nargs="?", type=int, const=40, metavar="N", help="only N of them (40)")
     options.add_argument("--seed", type=int, default=0, help="which sample")
+    options.add_argument(
+        "--rounds", type=int, default=len(LIMITS), help="stop after the nearest tests (1) or fewer examples (2)"
+    )
     options.add_argument("--jobs", type=int, default=2, help="how many at a time")
     options.add_argument("--list", action="store_true", help="print every mutant and try none")
     given = options.parse_args()
@@ -529,13 +538,14 @@ def main() -> int:
             print(f"{mutant.module}:{mutant.line}\n{mutant.hunk}\n")
         return 0
 
-    prepare()
     started = time.monotonic()
-    baseline(modules, given.jobs)
     counts: Counter[str] = Counter()
-    left = survivors(tried, given.jobs, len(LIMITS), counts)
-    # Whoever is called equivalent and is killed all the same is not; the nearest tests are enough to tell.
-    quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
+        prepare(Path(copy))
+        baseline(modules, given.jobs)
+        left = survivors(tried, given.jobs, given.rounds, counts)
+        # Whoever is called equivalent and is killed all the same is not; the nearest tests are enough to tell.
+        quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
     stale += [
         f"{LISTED.name}: listed as equivalent, but a test notices it\n{mutant.module}\n{mutant.hunk}"
         for mutant in equivalent

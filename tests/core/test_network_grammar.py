@@ -318,7 +318,7 @@ GATHERED = [
     (["network:read:http://x", "network:read:https://x"], ["network:read:x"]),
     (["network:http:get@x", "network:https:post@x"], ["network:http:get@x", "network:https:post@x"]),
     ([f"network:https:{method}@x" for method in METHODS], ["network:https:x"]),
-    (["network:https:*", "network:http:x", "network:tcp:x"], ["network:*:x", "network:https:*"]),
+    (["network:https:*", "network:*:x"], ["network:http:x", "network:https:*", "network:tcp:x"]),
     (["network:*:x", "network:*:x:80"], ["network:*:x"]),
     (["network:*:*:80", "network:*:x:80"], ["network:*:*:80"]),
     (["network:http:x:80", "network:http:x:81"], ["network:http:x:80", "network:http:x:81"]),

@@ -195,7 +195,7 @@ def test_any_text_is_a_use_or_is_refused_as_invalid(text: str) -> None:
 @pytest.mark.parametrize("value", [None, 5, b"fs:read:/a", ["fs:read:/a"], object(), ("fs", "read", "/a")])
 def test_what_is_no_text_is_no_use(value: object) -> None:
     for ask in (Use, CapabilitySet(["fs:*:*"]).has):
-        with pytest.raises((InvalidUse, TypeError)):
+        with pytest.raises(InvalidUse):
             ask(value)  # type: ignore[arg-type]
 
 
@@ -266,6 +266,7 @@ URLS = [
     ("GET", "https://x.com/*", "network:https:get@x.com:443"),
     ("GET", "https://x.com/a b?c=*#d", "network:https:get@x.com:443"),
     ("GET", "https://x.com/é/\u200b", "network:https:get@x.com:443"),
+    ("GET", "https://x.com/ẞ?%E1%BA%9E#ẞ", "network:https:get@x.com:443"),
     *((method.upper(), "http://x.com", f"network:http:{method}@x.com:80") for method in METHODS),
     *((method, "https://x.com", f"network:https:{method}@x.com:443") for method in METHODS),
 ]
@@ -308,6 +309,8 @@ INVALID_URLS = [
     ("GET", "https://1.2.3.4.5/"),
     ("GET", "https://256.1.1.1/"),
     ("GET", "https://xn--a/"),
+    ("GET", "https://ẞ.com/"),
+    ("GET", "https://a.%E1%BA%9E.com/"),
     ("GET", f"https://{'a.' * 127}a/"),
     ("GET", f"https://{'a' * 64}.com/"),
     # ports
