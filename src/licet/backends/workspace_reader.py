@@ -49,6 +49,7 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str) -> Connectors:
         app=connector_lines(override.get("allow")) if "allow" in override else None,
         app_deny=connector_lines(override.get("deny")),
         profiles=(connector_lines(ceiling.keys.get("connectors")),),
+        profile_keys=(f"{ceiling.prefix}connectors",),
         app_name=app,
     )
 

@@ -30,7 +30,7 @@ def add_to_layer(layer: Layer, use: Use) -> str:
 
 def remove(rule: Rule) -> str:
     """What to take out so that a deny is gone, as it is written there."""
-    written = str(rule.capability)
+    written = str(rule.unexpanded or rule.capability)
     if rule.key.endswith(("destinations.deny", "network.deny")):
         written = written.removeprefix("network:*:").removeprefix("*@")
     return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"

@@ -53,6 +53,7 @@ class Connectors:
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
     profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
+    profile_keys: tuple[str, ...] = ("capabilities.connectors",)  # where each of them stands
     app_name: str = ""
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
@@ -82,8 +83,7 @@ class Connectors:
         yield "connectors.tenant_allowlist", self.tenant
         if self.app is not None:
             yield f"connectors.app_overrides.{self.app_name}.allow", self.app
-        for profile in self.profiles:
-            yield "capabilities.connectors", profile
+        yield from zip(self.profile_keys, self.profiles, strict=True)
 
 
 def version_range(text: str) -> str:

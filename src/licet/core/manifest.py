@@ -33,6 +33,7 @@ class Rule(NamedTuple):
     capability: Capability
     origin: Origin
     key: str
+    unexpanded: Capability | None = None  # as it stands in the file, where that names `${workdir}` or `~`
 
     def __str__(self) -> str:
         return f"{self.capability} ({self.origin})"
@@ -66,7 +67,13 @@ class Layer:
         """The same layer with `${workdir}` and `~` replaced by real directories."""
 
         def expanded(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-            return tuple(rule._replace(capability=expand_rule(rule.capability, workdir, home)) for rule in rules)
+            return tuple(
+                rule._replace(
+                    capability=expand_rule(rule.capability, workdir, home),
+                    unexpanded=rule.unexpanded or rule.capability,
+                )
+                for rule in rules
+            )
 
         return replace(self, allows=expanded(self.allows), denies=expanded(self.denies))
 
@@ -212,7 +219,11 @@ class Manifest:
             max_effects=self.max_effects + other.max_effects,
             private=self.private + other.private,
             native=self.native & other.native,
-            connectors=replace(self.connectors, profiles=self.connectors.profiles + other.connectors.profiles),
+            connectors=replace(
+                self.connectors,
+                profiles=self.connectors.profiles + other.connectors.profiles,
+                profile_keys=self.connectors.profile_keys + other.connectors.profile_keys,
+            ),
             approvals=Approvals(
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
                 min(self.approvals.expires_seconds, other.approvals.expires_seconds),

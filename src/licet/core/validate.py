@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from licet.core.capability import Capability
 from licet.core.manifest import Layer, Manifest
@@ -22,9 +23,17 @@ class Misfit:
         return f"{self.tool}: {self.message}"
 
 
-def validate_registration(tool: ToolSpec, manifest: Manifest) -> tuple[Misfit, ...]:
+class Declared(Protocol):
+    """Anything that carries a declaration, such as a decorated function."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the tool declares."""
+
+
+def validate_registration(tool: ToolSpec | Declared, manifest: Manifest) -> tuple[Misfit, ...]:
     """Everything a tool asks for that the manifest does not give; empty if it fits."""
-    spec = getattr(tool, "spec", tool)
+    spec = _spec(tool)
     reach = reach_of(manifest.declare([spec]), spec.name)
     if reach is None:
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}` ({manifest.origin})"
@@ -35,17 +44,21 @@ def validate_registration(tool: ToolSpec, manifest: Manifest) -> tuple[Misfit, .
     return (*standing, *(_misfit(reach, need) for need in unfit))
 
 
-def validate_tools(tools: Iterable[ToolSpec], manifest: Manifest) -> tuple[Misfit, ...]:
+def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> tuple[Misfit, ...]:
     """The misfits of all tools, and of names that are taken twice."""
     misfits: list[Misfit] = []
     seen: set[str] = set()
     for tool in tools:
-        name = getattr(tool, "spec", tool).name
+        name = _spec(tool).name
         if name in seen:
             misfits.append(Misfit(name, f"tool:call:{name}", f"`{name}` is declared twice"))
         seen.add(name)
         misfits += validate_registration(tool, manifest)
     return tuple(misfits)
+
+
+def _spec(tool: ToolSpec | Declared) -> ToolSpec:
+    return tool if isinstance(tool, ToolSpec) else tool.spec
 
 
 def _fits(reach: Reach, need: Capability) -> bool:
