@@ -1,5 +1,6 @@
 """`licet diff`: what an agent can reach more or less of than before, by meaning, never by text."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -8,7 +9,7 @@ from licet.core.change import Change, Changes
 from licet.core.diff import diff
 from licet.core.origin import Origin
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.show import shortened, show, show_json
 
 SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
 
@@ -66,17 +67,17 @@ def command(
         digests = {"old": before.digest, "new": after.digest}
         show_json({**digests, **changes.document()})
     else:
-        _show(changes)
+        _show(changes, shortened(workdir))
     failed = {"grown": bool(changes.grown), "changed": bool(changes), "none": False}[fail_on]
     ctx.exit(1 if failed else 0)
 
 
-def _show(changes: Changes) -> None:
+def _show(changes: Changes, short: Callable[[str], str]) -> None:
     sides = (("grown", changes.grown), ("shrunk", changes.shrunk), ("changed", changes.changed))
     for side, found in sides:
         sign, colour = SIGNS[side]
         for change in found:
-            show(f"{sign} {_text(change)}", colour=colour)
+            show(f"{sign} {short(_text(change))}", colour=colour)
     counts = [f"{len(found)} {side}" for side, found in sides if found]
     show(", ".join(counts) or "no difference", err=True)
 

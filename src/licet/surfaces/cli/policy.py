@@ -25,14 +25,7 @@ def read(path: Path, setting: Setting) -> Policy:
     for title, place in (("working", places.workdir), ("home", places.home)):
         if why := _unnameable(place):
             raise click.UsageError(f"no rule can name the {title} directory: {why}")
-    policy = review(path, setting.workspace, setting.personality, places)
-    files = policy.manifest.files if policy.manifest is not None else ()
-    strange = [
-        Problem(Origin(file, 1, 1), f"a file whose own path no rule can name ({why})", "one that can be protected")
-        for file in dict.fromkeys(files)
-        if (why := _unnameable(str(Path(file).absolute())))
-    ]
-    return Policy(policy.kind, None, (*policy.problems, *strange)) if strange else policy
+    return review(path, setting.workspace, setting.personality, places)
 
 
 def misfit_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 
+from licet.assemble import Places
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 
@@ -16,6 +19,19 @@ def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
     """Print one line of text that may come from a file, in a colour where colours are wanted."""
     line = visible(text)
     click.echo(click.style(line, fg=colour) if colour and coloured(err=err) else line, err=err)
+
+
+def shortened(workdir: Path | None) -> Callable[[str], str]:
+    """A function that writes `${workdir}` and `~` again where their directories stand, for people; JSON keeps both."""
+    places = Places.here(workdir)
+    named = [(name, place) for name, place in (("${workdir}", places.workdir), ("~", places.home)) if place != "/"]
+
+    def short(text: str) -> str:
+        for name, place in named:
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w.-])", lambda _, name=name: name, text)  # type: ignore[misc]
+        return text
+
+    return short
 
 
 def show_json(value: Any) -> None:

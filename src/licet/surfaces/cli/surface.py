@@ -6,7 +6,7 @@ import click
 
 from licet.core.surface import surface
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.show import shortened, show, show_json
 
 
 @click.command(name="surface")
@@ -53,4 +53,4 @@ def command(
     else:
         from licet.surfaces.cli.table import print_surface
 
-        print_surface(shown)
+        print_surface(shown, shortened(workdir))

@@ -1,6 +1,6 @@
 """A surface as a table for a terminal, drawn by rich; plain and 80 columns wide where nobody watches."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -15,18 +15,20 @@ from licet.core.entries import KINDS, Entry
 from licet.core.scope import visible
 from licet.core.surface import Surface, ToolSurface
 
+Short = Callable[[str], str]
+
 _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 
 
-def print_surface(surface: Surface) -> None:
+def print_surface(surface: Surface, short: Short) -> None:
     """Print a surface: the agent, each tool with what it reaches, and what a reader must know besides."""
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         console.print(_grid(_heading(surface)))
         if surface.tools:
             console.print()
-            console.print(_tools(surface.tools))
-        if notes := list(_notes(surface)):
+            console.print(_tools(surface.tools, short))
+        if notes := list(_notes(surface, short)):
             console.print()
             console.print(_grid(notes))
     for line in drawn.get().splitlines():
@@ -61,14 +63,14 @@ def _spending(surface: Surface) -> Iterator[str]:
         yield f"{money_text(budget.max_cost_usd_per_day)} USD a day"
 
 
-def _tools(tools: Iterable[ToolSurface]) -> Table:
+def _tools(tools: Iterable[ToolSurface], short: Short) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="bold")
     table.add_column("tool", overflow="fold", max_width=24)
     table.add_column("runs as", overflow="fold", max_width=20)
     table.add_column("reaches", overflow="fold", ratio=1)
     for tool in tools:
         name = Text(visible(tool.name), style=_STANDING[tool.standing])
-        table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool))
+        table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool, short))
     return table
 
 
@@ -86,7 +88,7 @@ def _standing(tool: ToolSurface) -> Iterator[str]:
         yield f"{tool.max_calls} calls"
 
 
-def _reached(tool: ToolSurface) -> Table | Text:
+def _reached(tool: ToolSurface, short: Short) -> Table | Text:
     if not tool.entries:
         return Text("nothing" if tool.reachable else "cannot be called", style="dim")
     grid = Table.grid(padding=(0, 2))
@@ -96,7 +98,7 @@ def _reached(tool: ToolSurface) -> Table | Text:
         held = [entry for entry in tool.entries if entry.kind == kind]
         if held:
             # Hosts and paths differ in what may be done there; of the rest a list of names tells everything.
-            text = ("\n" if kind in ("hosts", "paths") else ", ").join(map(_entry, held))
+            text = ("\n" if kind in ("hosts", "paths") else ", ").join(short(_entry(entry)) for entry in held)
             grid.add_row(kind, Text(text))
     return grid
 
@@ -108,7 +110,7 @@ def _entry(entry: Entry) -> str:
     return visible(entry.target + ways + without)
 
 
-def _notes(surface: Surface) -> Iterator[tuple[str, str]]:
+def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
     undeclared = [tool.name for tool in surface.tools if tool.standing == "undeclared"]
     if undeclared:
         verb = "is" if len(undeclared) == 1 else "are"
@@ -119,7 +121,7 @@ def _notes(surface: Surface) -> Iterator[tuple[str, str]]:
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if denied := list(_denied(surface)):
-        yield "denied", "\n".join(denied)
+        yield "denied", short("\n".join(denied))
 
 
 def _denied(surface: Surface) -> Iterator[str]:
