@@ -27,7 +27,7 @@ BASE = manifest(
 
 
 @given(manifests)
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 2)
 def test_a_document_is_plain_json(policy: Manifest) -> None:
     said = document(policy)
     assert json.loads(json.dumps(said)) == said
@@ -47,7 +47,7 @@ def _moved(one: Layer) -> Layer:
 
 
 @given(manifests)
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 2)
 def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
     moved = replace(
         policy,
@@ -65,7 +65,7 @@ def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
 
 
 @given(manifests, manifests)
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 3)
 def test_equal_documents_are_equal_digests_and_no_others(one: Manifest, two: Manifest) -> None:
     assert (document(one) == document(two)) == (manifest_digest(one) == manifest_digest(two))
 

@@ -51,7 +51,7 @@ def fits(need: Capability, domain: str, layers: tuple[Layer, ...]) -> bool:
 
 
 @given(_fittings())
-@settings(max_examples=120)
+@settings(max_examples=settings().max_examples * 2)
 def test_a_misfit_is_a_need_that_allows_do_not_cover_or_a_deny_covers_whole(fitting: tuple[str, Manifest]) -> None:
     domain, policy = fitting
     spec = policy.tools["t"]

@@ -229,7 +229,7 @@ class Speller:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 def test_a_respelled_document_has_the_same_digest(
     tmp_path_factory: pytest.TempPathFactory, whole: str, random: Random
 ) -> None:

@@ -1,0 +1,551 @@
+"""Loading policy files: which files belong together, what the keys mean, and that nothing wrong gets through."""
+
+import json
+import os
+import re
+import shutil
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licet import ManifestError, decide, load_manifest
+from licet.backends.manifest_yaml import read_policy
+from licet.core.capability import Capability, destination
+from licet.core.decision import Request
+from licet.core.manifest import Manifest
+from licet.core.scope import Malformed, path_key
+from licet.core.set import CapabilitySet
+from licet.core.use import Use
+
+
+def write(place: Path, **files: str) -> Path:
+    """Put files into a directory, by their names without `.yaml`, and return the manifest's path."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / f"{name}.yaml").write_text(text, "utf-8")
+    return place / "manifest.yaml"
+
+
+def said(path: Path, **given: Any) -> list[str]:
+    """The problems of a file, without the directory."""
+    return [str(problem).replace(f"{path.parent}/", "") for problem in read_policy(path, **given).problems]
+
+
+# The documents that licet answers to ----------------------------------------------------------------------------------
+
+BUNDLES = """\
+# helm.yaml
+bundles:
+  filesystem:
+    tools: [file_read, file_write, file_list]
+    sandbox: restricted
+    side_effect_class: write_limited
+
+  network:
+    tools: [http_get, http_post]
+    sandbox: isolated
+    side_effect_class: full
+    destinations:
+      - "api.example.com"
+      - "*.internal.corp"
+
+  analytics:
+    tools: [query_db, aggregate]
+    sandbox: restricted
+    side_effect_class: read_only
+"""
+MANIFEST = """\
+# capability-manifest.yaml
+agent: research-assistant
+version: "1.0"
+capabilities:
+  bundles: [analytics, filesystem]
+  max_side_effect_class: write_limited
+  destinations:
+    allow: ["api.example.com", "cdn.example.com"]
+    deny: ["*.production.internal"]
+  budget:
+    max_calls_per_session: 100
+    max_cost_usd: 5.00
+"""
+CONNECTORS = """\
+connectors:
+  tenant_allowlist:
+    - connector: github
+      version: ">=2.0"
+    - connector: slack
+      version: "1.5"
+  
+  app_overrides:
+    research-app:
+      deny: [slack]  # this app cannot use slack
+"""  # noqa: W293
+DESTINATIONS = """\
+destinations:
+  allow:
+    - "api.openai.com"
+    - "*.internal.company.com"
+    - "cdn.example.com"
+  deny:
+    - "*.production.database.internal"  # explicit deny
+  default: deny  # anything not in allow list is denied
+"""
+
+
+@pytest.mark.parametrize("text", [BUNDLES, CONNECTORS, DESTINATIONS, BUNDLES + CONNECTORS + DESTINATIONS])
+def test_a_workspace_of_the_documents_loads_unchanged(text: str, tmp_path: Path) -> None:
+    write(tmp_path, licet=text)
+    policy = read_policy(tmp_path / "licet.yaml")
+    assert (policy.kind, policy.problems, policy.sound) == ("workspace", (), True)
+
+
+def test_the_manifest_of_the_documents_loads_unchanged(tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, licet=BUNDLES + CONNECTORS + DESTINATIONS, manifest=MANIFEST))
+    assert (manifest.agent, manifest.version) == ("research-assistant", "1.0")
+    assert sorted(manifest.seats) == ["aggregate", "file_list", "file_read", "file_write", "query_db"]
+    assert manifest.max_effect == "write_limited"
+    assert manifest.budget.max_calls_per_session == 100
+    assert manifest.budget.max_cost_usd == Decimal(5)
+    assert manifest.ceiling.has("network:https:get@cdn.example.com")
+    assert not manifest.ceiling.has("network:https:get@api.example.com")  # the workspace does not list it
+    assert not manifest.ceiling.has("network:https:get@db.production.internal")
+
+
+def test_a_ceiling_of_the_personality_kind_loads_alone(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        manifest="id: researcher\ntoolset: [read_file]\nfs_reach: {read: [/srv]}\n"
+        "safety: {network: {allow: ['*.github.com'], deny: [raw.github.com]}}\n",
+    )
+    manifest = load_manifest(path)
+    assert (manifest.agent, manifest.personality) == ("researcher", "researcher")
+    assert manifest.ceiling.has("network:https:get@api.github.com")
+    assert not manifest.ceiling.has("network:https:get@raw.github.com")
+    assert manifest.ceiling.has("fs:read:/srv/x")
+
+
+# Which files belong together ------------------------------------------------------------------------------------------
+
+TOOL = "tools: {t: {needs: ['env:read:A'], effect: read_only, sandbox: restricted}}\n"
+
+
+def test_the_workspace_beside_the_manifest_is_taken(tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, licet=TOOL, manifest="agent: a\n"))
+    assert "t" in manifest.tools
+    assert [Path(file).name for file in manifest.files] == ["manifest.yaml", "licet.yaml"]
+
+
+def test_the_workspace_of_a_parent_directory_is_not_taken(tmp_path: Path) -> None:
+    write(tmp_path, licet=TOOL)
+    manifest = load_manifest(write(tmp_path / "below", manifest="agent: a\n"))
+    assert not manifest.tools
+
+
+def test_the_workspace_of_the_current_directory_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, licet=TOOL)
+    path = write(tmp_path / "elsewhere", manifest="agent: a\n")
+    monkeypatch.chdir(tmp_path)
+    assert not load_manifest(path).tools
+
+
+def test_a_workspace_that_is_named_is_taken_instead(tmp_path: Path) -> None:
+    path = write(tmp_path, licet=TOOL, shared=TOOL.replace("t:", "u:", 1), manifest="agent: a\n")
+    manifest = load_manifest(path, tmp_path / "shared.yaml")
+    assert sorted(manifest.tools) == ["u"]
+    assert load_manifest(str(path), str(tmp_path / "shared.yaml")).tools.keys() == {"u"}
+
+
+def test_one_file_may_be_workspace_and_manifest(tmp_path: Path) -> None:
+    write(tmp_path, licet=TOOL + "agent: a\ncapabilities: {tools: [t], env: [A]}\n")
+    manifest = load_manifest(tmp_path / "licet.yaml")
+    assert decide(Request("t", (Use("env:read:A"),)), manifest).verdict == "allow"
+    assert len(manifest.files) == 1
+
+
+@pytest.mark.parametrize("target", ["/nonexistent/licet.yaml", "licet.yaml"])
+def test_a_workspace_that_leads_nowhere_is_a_problem_and_not_skipped(target: str, tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: a\n")
+    (tmp_path / "licet.yaml").symlink_to(target)
+    (problem,) = said(path)
+    assert problem.startswith("licet.yaml:1:1: error: found ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_workspace_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, licet=TOOL, manifest="agent: a\n")
+    (tmp_path / "licet.yaml").chmod(0)
+    assert len(said(path)) == 1
+
+
+def test_a_workspace_that_is_a_directory_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: a\n")
+    (tmp_path / "licet.yaml").mkdir()
+    assert [problem.split(": ")[0] for problem in said(path)] == ["licet.yaml:1:1"]
+
+
+def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.yaml", tmp_path):
+        with pytest.raises(ManifestError) as refusal:
+            load_manifest(path)
+        (problem,) = refusal.value.problems
+        assert problem.origin.full == f"{path}:1:1"
+        assert problem.found[0].islower()
+
+
+def test_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError):
+        load_manifest(f"{tmp_path}/\0.yaml")
+
+
+def test_a_personality_that_is_missing_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: a\n")
+    assert len(said(path, personality=tmp_path / "p.yaml")) == 1
+
+
+def test_a_workspace_alone_is_no_manifest(tmp_path: Path) -> None:
+    write(tmp_path, licet=TOOL)
+    with pytest.raises(ManifestError):
+        load_manifest(tmp_path / "licet.yaml")
+
+
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path, licet=TOOL, manifest="agent: a\n", other="agent: b\n", person="id: p\n")
+    assert said(path, personality=tmp_path / "other.yaml") == [
+        "other.yaml:1:1: error: found a manifest, expected a personality"
+    ]
+    assert said(path, workspace=tmp_path / "person.yaml") == [
+        "person.yaml:1:1: error: found a personality, expected a workspace"
+    ]
+    assert len(said(tmp_path / "licet.yaml", personality=tmp_path / "person.yaml")) == 1
+
+
+def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    head = "agent: a\n#"
+    path = write(tmp_path, manifest=head + "x" * ((1 << 20) - len(head)))
+    assert load_manifest(path).agent == "a"
+    write(tmp_path, manifest=head + "x" * ((1 << 20) - len(head) + 1))
+    (problem,) = said(path)
+    assert "at most 1048576" in problem
+
+
+def test_every_problem_of_every_file_comes_in_one_run(tmp_path: Path) -> None:
+    path = write(tmp_path, licet="bundles: {b: {tools: [t], sandbox: vm}}\n", manifest="agent: 5\nwibble: 1\n")
+    with pytest.raises(ManifestError) as refusal:
+        load_manifest(path)
+    places = [problem.origin.full.replace(f"{tmp_path}/", "") for problem in refusal.value.problems]
+    assert places == ["licet.yaml:1:36", "manifest.yaml:1:8", "manifest.yaml:2:1"]
+
+
+def test_the_order_of_problems_does_not_depend_on_chance(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: !!str 5\ncapabilities: {tools: !!str 5}\n")
+    assert said(path) == said(path)
+    assert "the tag" in said(path)[0]
+
+
+def test_warnings_do_not_stop_a_load(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: a\ncapabilities: {destinations: {allow: ['*.github.io']}}\n")
+    policy = read_policy(path)
+    assert [problem.severity for problem in policy.problems] == ["warning"]
+    assert policy.sound
+    assert load_manifest(path) == policy.manifest
+
+
+def test_a_warning_beside_an_error_is_reported_and_only_the_error_raised(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: 5\ncapabilities: {destinations: {allow: ['*.github.io']}}\n")
+    assert len(read_policy(path).problems) == 2
+    with pytest.raises(ManifestError) as refusal:
+        load_manifest(path)
+    assert len(refusal.value.problems) == 1
+
+
+# What the keys mean ---------------------------------------------------------------------------------------------------
+
+KEYS: list[tuple[str, list[str]]] = [
+    # what `capabilities` says, the rules that it stands for
+    ("destinations: {allow: [api.example.com]}", ["network:*:api.example.com"]),
+    ("destinations: {allow: ['api.example.com:8443']}", ["network:*:api.example.com:8443"]),
+    ("destinations: {allow: ['*']}", ["network:*:*"]),
+    ("destinations: {allow: [get, delete]}", ["network:*:*@get", "network:*:*@delete"]),
+    ("destinations: {allow: ['[::1]', '127.1']}", ["network:*:[::1]", "network:*:127.0.0.1"]),
+    ("fs_reach: {read: [/srv]}", ["fs:read:/srv"]),
+    ("fs_reach: {write: [/srv]}", ["fs:write:/srv", "fs:delete:/srv"]),
+    ("fs_reach: {read: ['*'], write: [/]}", ["fs:*:*"]),
+    ("fs_reach: {read: ['${workdir}', '~/x']}", ["fs:read:${workdir}", "fs:read:~/x"]),
+    ("env: [PATH, '*']", ["env:read:*"]),
+    ("secrets: [KEY, 'github/*']", ["secret:read:KEY", "secret:read:github/*"]),
+    ("process: {allowed_binaries: [git, /usr/bin/grep]}", ["process:exec:git", "process:exec:/usr/bin/grep"]),
+    ("process: {allowedBinaries: ['*']}", ["process:exec:*"]),
+    ("storage: [personality]", ["storage:*:*"]),
+    ("grants: ['network:tcp:db.internal:5432']", ["network:tcp:db.internal:5432"]),
+    ("tools: [t, u]", ["tool:call:t", "tool:call:u"]),
+    ("tools: {t: {}}", ["tool:call:t"]),
+]
+ALWAYS = ["storage:*:tool-private", "storage:*:session"]
+
+
+@pytest.mark.parametrize(("text", "rules"), KEYS)
+def test_a_key_stands_for_rules(text: str, rules: list[str], tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, manifest=f"agent: a\ncapabilities: {{{text}}}\n"))
+    own = CapabilitySet(rule for rule in manifest.ceiling.allow if rule.domain != "connector")
+    assert own == CapabilitySet([*rules, *ALWAYS])
+
+
+@pytest.mark.parametrize(("text", "rules"), [*KEYS[:12], KEYS[14]])
+def test_a_personality_takes_the_same_keys(text: str, rules: list[str], tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, manifest=f"id: p\n{text}\n"))
+    own = CapabilitySet(rule for rule in manifest.ceiling.allow if rule.domain != "connector")
+    assert own == CapabilitySet([*rules, *ALWAYS])
+
+
+def test_every_rule_knows_its_line(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        manifest="agent: a\ncapabilities:\n  destinations:\n    allow:\n      - a.example\n      - b.example\n"
+        "  fs_reach:\n    read: [/one,\n      /two]\n  deny:\n  - env:read:X\n",
+    )
+    manifest = load_manifest(path)
+    places = {
+        str(rule.capability): (rule.origin.line, rule.origin.column)
+        for layer in manifest.layers
+        if layer.kind == "manifest"
+        for rule in (*layer.allows, *layer.denies)
+    }
+    assert places["network:*:a.example"] == (5, 9)
+    assert places["network:*:b.example"] == (6, 9)
+    assert places["fs:read:/one"] == (8, 12)
+    assert places["fs:read:/two"] == (9, 7)
+    assert places["env:read:X"] == (11, 5)
+
+
+def test_everything_else_that_a_manifest_says_is_read(tmp_path: Path) -> None:
+    manifest = load_manifest(
+        write(
+            tmp_path,
+            licet="bundles: {b: {tools: [t], limits: {wall_seconds: 9}}}\nservers: {s: {command: [x, y]}}\n",
+            manifest="""\
+agent: a
+app: shop
+capabilities:
+  bundles: [b]
+  tools:
+    t: {approval: call, max_calls: 3, args: {path: {scope: "fs:read"}}, limits: {cpu_seconds: 4}}
+  private: [10.0.0.0/8]
+  native: [t]
+  approvals: {write: manifest, expires_seconds: 60, quorum: 1}
+  budget: {max_calls_per_session: 0, max_cost_usd: 0.10, max_cost_usd_per_day: 1e2}
+  limits: {memory_mb: 64}
+  sandbox: {allow_degraded: true}
+  record: full
+examples:
+  match: [{tool: t, use: "env:read:A"}]
+  no_match: [{tool: t, use: "network:https:get@API.example.com"}]
+""",
+        )
+    )
+    assert (manifest.app, manifest.record, manifest.allow_degraded) == ("shop", "full", True)
+    assert manifest.private == (("10.0.0.0/8",),)
+    assert manifest.native == {"t"}
+    assert (manifest.approvals.write, manifest.approvals.expires_seconds) == ("manifest", 60)
+    assert manifest.budget.max_calls_per_session == 0
+    assert (manifest.budget.max_cost_usd, manifest.budget.max_cost_usd_per_day) == (Decimal("0.1"), Decimal(100))
+    assert dict(manifest.limits) == {"memory_mb": 64}
+    assert manifest.servers["s"]["command"] == ["x", "y"] or manifest.servers["s"]["command"] == ("x", "y")
+    in_bundle, by_name = manifest.seats["t"]
+    assert (in_bundle.bundle, dict(in_bundle.limits)) == ("b", {"wall_seconds": 9})
+    assert (by_name.approval, by_name.max_calls, dict(by_name.limits)) == ("call", 3, {"cpu_seconds": 4})
+    assert by_name.args["path"]["scope"] == "fs:read"
+    assert [(example.use, example.matches) for example in manifest.examples] == [
+        ("env:read:A", True),
+        ("network:https:get@api.example.com:443", False),
+    ]
+
+
+def test_what_is_not_said_is_the_tightest(tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, manifest="agent: a\n"))
+    assert manifest.max_effect == "read_only"
+    assert (manifest.approvals.write, manifest.record, manifest.allow_degraded) == ("session", "digests", False)
+    assert not manifest.native
+    assert not manifest.seats
+    assert not manifest.budget
+    assert all(not ranges for ranges in manifest.private)
+    assert {str(rule) for rule in manifest.ceiling.allow if rule.domain != "connector"} == set(ALWAYS)
+
+
+def test_no_is_text_in_a_policy(tmp_path: Path) -> None:
+    manifest = load_manifest(write(tmp_path, manifest="agent: no\ncapabilities: {tools: [on, off, y]}\n"))
+    assert manifest.agent == "no"
+    assert sorted(manifest.seats) == ["off", "on", "y"]
+
+
+def test_a_manifest_does_not_change(tmp_path: Path) -> None:
+    manifest: Any = load_manifest(
+        write(
+            tmp_path,
+            licet="servers: {s: {command: [x]}}\n" + TOOL,
+            manifest="agent: a\ncapabilities: {tools: {t: {args: {p: {enum: [x]}}}}}\n",
+        )
+    )
+    with pytest.raises((AttributeError, TypeError)):
+        manifest.agent = "b"
+    for mapping in (manifest.seats, manifest.tools, manifest.servers, manifest.limits):
+        with pytest.raises((AttributeError, TypeError)):
+            mapping["new"] = None
+    (one,) = manifest.seats["t"]
+    for mapping in (one.args, one.args["p"], manifest.servers["s"]):
+        with pytest.raises((AttributeError, TypeError)):
+            mapping["new"] = None
+    with pytest.raises((AttributeError, TypeError)):
+        one.args["p"]["enum"].append("y")
+
+
+def test_policy_files_are_protected_by_every_name_they_were_read_by(tmp_path: Path) -> None:
+    grants = "agent: a\ncapabilities: {tools: [t], grants: ['fs:*:*'], max_side_effect_class: full}\n"
+    path = write(tmp_path, licet=TOOL, manifest=grants, p="id: p\ntools: [t]\ngrants: ['fs:*:*']\n")
+    manifest = load_manifest(path, personality=tmp_path / "p.yaml")
+    for name in ("manifest.yaml", "licet.yaml", "p.yaml", "licet.lock"):
+        for action in ("write", "delete"):
+            assert not manifest.ceiling.has(f"fs:{action}:{tmp_path}/{name}")
+        assert manifest.ceiling.has(f"fs:read:{tmp_path}/{name}")
+    assert manifest.ceiling.has(f"fs:write:{tmp_path}/other.yaml")
+
+
+def test_policy_files_are_protected_when_they_are_named_relatively(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "policy", manifest="agent: a\ncapabilities: {grants: ['fs:*:*']}\n")
+    monkeypatch.chdir(tmp_path / "policy")
+    for spelling in (
+        "manifest.yaml",
+        "./manifest.yaml",
+        "../policy/manifest.yaml",
+        f"{tmp_path}//policy/manifest.yaml",
+    ):
+        manifest = load_manifest(spelling)
+        assert not manifest.ceiling.has(f"fs:write:{tmp_path}/policy/manifest.yaml"), spelling
+
+
+def test_policy_files_are_protected_where_a_link_leads(tmp_path: Path) -> None:
+    write(tmp_path / "real", manifest="agent: a\ncapabilities: {grants: ['fs:*:*']}\n")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    manifest = load_manifest(tmp_path / "link" / "manifest.yaml")
+    for name in ("real", "link"):
+        assert not manifest.ceiling.has(f"fs:write:{tmp_path}/{name}/manifest.yaml")
+
+
+def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
+    data = {"agent": "a", "capabilities": {"tools": ["t"], "env": ["A"], "budget": {"max_cost_usd": 0.1}}}
+    (tmp_path / "m.json").write_text(json.dumps(data))
+    (tmp_path / "m.yaml").write_text("agent: a\ncapabilities: {tools: [t], env: [A], budget: {max_cost_usd: 0.10}}\n")
+    assert load_manifest(tmp_path / "m.json").digest == load_manifest(tmp_path / "m.yaml").digest
+
+
+def test_loading_twice_gives_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path, licet=BUNDLES + CONNECTORS + DESTINATIONS, manifest=MANIFEST)
+    assert load_manifest(path) == load_manifest(path)
+
+
+# Suggestions and garbage ----------------------------------------------------------------------------------------------
+
+_MEANT = re.compile(r"did you mean `([^`]*)`\?")
+hosts = st.one_of(
+    st.text(st.sampled_from("ab.*:/@[]-_%?# 0129é"), max_size=12),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(("https://", "http://u@", "//", "")),
+        st.sampled_from(("a.example", "*.b", "10.0.0.0", "")),
+        st.sampled_from(("/x", ":80", ":x", "/8", "", "?q")),
+    ),
+)
+paths = st.lists(st.sampled_from(("a", "..", ".", "", "~", "${workdir}", "*", "b c")), max_size=5).map("/".join)
+
+
+def _suggested(parse: Any, text: str) -> str | None:
+    try:
+        parse(text)
+    except Malformed as wrong:
+        meant = _MEANT.search(wrong.hint)
+        return meant[1] if meant else None
+    return None
+
+
+@given(hosts)
+def test_a_host_that_is_suggested_is_one(text: str) -> None:
+    meant = _suggested(destination, text)
+    assert meant is None or isinstance(destination(meant), Capability)
+
+
+@given(paths)
+def test_a_path_that_is_suggested_is_one(text: str) -> None:
+    meant = _suggested(path_key, text)
+    assert meant is None or path_key(meant)
+
+
+_WORDS = st.sampled_from(
+    (
+        "agent",
+        "capabilities",
+        "tools",
+        "bundles",
+        "a",
+        "t",
+        "destinations",
+        "allow",
+        "deny",
+        "*",
+        "fs:read:/a",
+        "id",
+        "toolset",
+    )
+    + (
+        "max_side_effect_class",
+        "full",
+        "budget",
+        "max_cost_usd",
+        "connectors",
+        "servers",
+        "examples",
+        "from",
+        "needs",
+        "args",
+    )
+)
+_values = st.recursive(
+    st.one_of(_WORDS, st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(_values, st.one_of(st.none(), _values), st.booleans())
+def test_any_data_is_a_manifest_or_a_list_of_problems(
+    tmp_path_factory: pytest.TempPathFactory, data: Any, shared: Any, named: bool
+) -> None:
+    place = tmp_path_factory.mktemp("any")
+    path = place / ("m.json" if named else "m.yaml")
+    path.write_text(json.dumps(data))
+    if shared is not None:
+        (place / "licet.yaml").write_text(json.dumps(shared))
+    policy = read_policy(path)
+    assert (policy.manifest is not None and policy.sound) or policy.problems or policy.kind == "workspace"
+    if policy.manifest is not None:
+        assert isinstance(policy.manifest, Manifest)
+        assert policy.manifest.agent
+    for problem in policy.problems:
+        assert problem.origin.file in (str(path), str(place / "licet.yaml"))
+        assert problem.found
+        assert problem.expected
+        assert str(problem).isprintable()
+    shutil.rmtree(place)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_manifest_or_a_list_of_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "m.yaml"
+    path.write_bytes(b"agent: a\ncapabilities:\n  tools: [" + data + b"]\n")
+    policy = read_policy(path)
+    assert (policy.manifest is not None) == policy.sound
+    shutil.rmtree(path.parent)
