@@ -103,6 +103,11 @@ _lines = st.lists(
 ).map(tuple)
 
 
+def _connectors(tenant: Any, app: Any, profiles: list[Any]) -> Connectors:
+    keys = tuple(f"list {number}" for number in range(len(profiles)))
+    return Connectors(tenant, app, profiles=tuple(profiles), profile_keys=keys)
+
+
 def _often_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), st.none(), values)
 
@@ -169,9 +174,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     "private": st.lists(_ranges, max_size=2).map(tuple),
     "native": st.frozensets(st.sampled_from(NAMES), max_size=2),
-    "connectors": st.builds(
-        Connectors, _lines, _often_none(_lines), st.just(()), st.lists(_lines, min_size=1, max_size=2).map(tuple)
-    ),
+    "connectors": st.builds(_connectors, _lines, _often_none(_lines), st.lists(_lines, min_size=1, max_size=2)),
     "approvals": st.builds(
         Approvals,
         st.sampled_from(WRITE_APPROVALS),

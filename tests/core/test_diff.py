@@ -209,6 +209,25 @@ def test_what_shrank_says_where_it_was_written() -> None:
     assert change == Change("reach", "reader", "fs:read:/b", "fs:read:/b", "", Origin("agent.yaml", 11, 3))
 
 
+def test_agent_wide_changes_say_where_their_key_stands() -> None:
+    line = Origin("agent.yaml", 30, 3)
+    old = manifest(budget=Budget(1), places={"max_calls_per_session": line})
+    assert [change.origin for change in diff(old, replace(old, budget=Budget(2))).grown] == [line]
+    assert [change.origin for change in diff(old, replace(old, version="2")).changed] == [HERE]
+    (change,) = diff(_reader("fs:read:/a", denies=("fs:read:/b",)), _reader("fs:read:/a")).changed
+    assert change.origin == Origin("agent.yaml", 50, 3), "a deny that is gone stood in the old file"
+
+
+def test_where_a_workspace_says_the_same_growth_is_written_in_the_agents_own_file() -> None:
+    def both(*hosts: str) -> Manifest:
+        rules = [f"network:*:{host}" for host in hosts]
+        shared, own = layer(rules, kind="workspace"), layer(["fs:read:/a", *rules])
+        return manifest(READER, layers=(shared, own))
+
+    (change,) = diff(both("a.test"), both("a.test", "b.test")).grown
+    assert change.origin == Origin("agent.yaml", 12, 3)
+
+
 def test_a_need_that_the_ceiling_allowed_all_along_is_the_tools_own_growth() -> None:
     (change,) = diff(
         manifest(tool("reader", "fs:read:/a"), allows=["fs:read:*"]),

@@ -14,6 +14,7 @@ from licet.core.diff_servers import server_changes
 from licet.core.effects import CLASSES, LEVELS
 from licet.core.entries import Written, piece_text, target_of
 from licet.core.manifest import WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
+from licet.core.origin import Origin
 from licet.core.ranges import beyond
 from licet.core.set import CapabilitySet
 from licet.core.surface import Surface, ToolSurface, surface
@@ -31,11 +32,13 @@ class _Version:
         self.manifest = replace(manifest, layers=layers)
         self.surface: Surface = surface(self.manifest)
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in self.surface.tools}
-        self.origin = manifest.origin
 
     def layers(self, tool: str) -> tuple[Layer, ...]:
         seats = self.manifest.seats.get(tool, ())
         return self.manifest.layers + tuple(seat.layer for seat in seats if seat.layer)
+
+    def place(self, key: str) -> Origin:
+        return self.manifest.places.get(key, self.manifest.origin)
 
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
@@ -121,7 +124,7 @@ def _asking(tool: ToolSurface) -> WriteApproval | None:
 
 def _names(old: _Version, new: _Version) -> Found:
     """What the agent is called."""
-    spot = Spot(old.origin, new.origin)
+    spot = Spot(old.manifest.origin, new.manifest.origin)
     for what in ("agent", "version", "app", "personality"):
         before, after = getattr(old.surface, what) or "", getattr(new.surface, what) or ""
         if before != after:
@@ -132,52 +135,60 @@ def _names(old: _Version, new: _Version) -> Found:
 
 def _scales(old: _Version, new: _Version) -> Found:
     """What is agent-wide and can be put in an order."""
-    was, now, spot = old.surface, new.surface, Spot(old.origin, new.origin)
+    was, now = old.surface, new.surface
     classes = Spot(old.manifest.max_effect_origin, new.manifest.max_effect_origin)
     yield from classes.moved("effect", "max_side_effect_class", was.max_effect, now.max_effect, CLASSES.index)
-    asked, asks = was.approvals, now.approvals
+    asked, asks, spot = was.approvals, now.approvals, _spot(old, new, "approvals")
     yield from spot.moved("approval", "writes ask before each", asked.write, asks.write, WRITE_APPROVALS.index)
     yield from spot.moved("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
     yield from spot.moved("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
     for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
-        yield from spot.moved("budget", key, getattr(was.budget, key), getattr(now.budget, key), no_limit_is_most)
-    for key, before, after in _keyed(was.limits, now.limits):
-        yield from spot.limit(key, before, after)
+        before, after = getattr(was.budget, key), getattr(now.budget, key)
+        yield from _spot(old, new, key).moved("budget", key, before, after, no_limit_is_most)
+    for key, limit, other in _keyed(was.limits, now.limits):
+        yield from _spot(old, new, "limits").limit(key, limit, other)
+    spot = _spot(old, new, "sandbox")
     yield from spot.moved("sandbox", "allow_degraded", was.allow_degraded, now.allow_degraded, int)
     # A full record keeps arguments and results themselves: what tools saw is then in one more place.
-    yield from spot.moved("record", "record", was.record, now.record, ("digests", "full").index)
+    yield from _spot(old, new, "record").moved("record", "record", was.record, now.record, ("digests", "full").index)
 
 
 def _lists(old: _Version, new: _Version) -> Found:
     """What is agent-wide and is there or not."""
-    spot = Spot(old.origin, new.origin)
     for side, mine, other in _both_ways(old, new):
         here, there = mine.surface, other.surface
         for name in sorted(set(here.native) - set(there.native)):
-            yield from spot.entry(side, "native", f"`{name}` may run in this process", name)
+            yield from _spot(old, new, "native").entry(side, "native", f"`{name}` may run in this process", name)
         for text in beyond(here.private, there.private):
-            yield from spot.entry(side, "private", f"private addresses {text}", text)
-        for name in sorted(dict(here.connectors).keys() - dict(there.connectors)):
-            yield from spot.entry(side, "connector", f"connector {name}", _versions(dict(here.connectors)[name]))
+            yield from _spot(old, new, "private").entry(side, "private", f"private addresses {text}", text)
+        connectors = dict(here.connectors)
+        for name in sorted(connectors.keys() - dict(there.connectors)):
+            versions, spot = _versions(connectors[name]), _spot(old, new, "connectors")
+            yield from spot.entry(side, "connector", f"connector {name}", versions)
         if here.approvals.keys is not None and there.approvals.keys is not None:
             for key in sorted(set(here.approvals.keys) - set(there.approvals.keys)):
-                yield from spot.entry(side, "approval", f"key {key} may approve", key)
-        yield from _denies(side, mine, other, spot)
-    keys, others = old.surface.approvals.keys, new.surface.approvals.keys
-    if (keys is None) != (others is None):
-        # Without a list no signature is asked for: the first list makes approving harder, and losing it easier.
-        words = (
-            "any approver" if one is None else f"keys {', '.join(one)}" if one else "no key" for one in (keys, others)
-        )
-        yield from spot.turned("grown" if others is None else "shrunk", "approval", "who approves", *words)
+                yield from _spot(old, new, "approvals").entry(side, "approval", f"key {key} may approve", key)
+        yield from _denies(side, mine, other)
+    yield from _signing(old, new)
     for name, was, now in _keyed(old.surface.connectors, new.surface.connectors):
         if was is not None and now is not None and was != now:
-            narrower: Side = "shrunk" if set(was) < set(now) else "grown"
-            yield from spot.turned(narrower, "connector", f"versions of {name}", _versions(was), _versions(now))
-    yield from server_changes(old.surface.servers, new.surface.servers, spot)
+            side = "shrunk" if set(was) < set(now) else "grown"
+            spot, words = _spot(old, new, "connectors"), (_versions(was), _versions(now))
+            yield from spot.turned(side, "connector", f"versions of {name}", *words)
+    yield from server_changes(old.surface.servers, new.surface.servers, _spot(old, new, "servers"))
 
 
-def _denies(side: Side, mine: _Version, other: _Version, spot: Spot) -> Found:
+def _signing(old: _Version, new: _Version) -> Found:
+    """Whether approvals must be signed at all."""
+    keys = old.surface.approvals.keys, new.surface.approvals.keys
+    if (keys[0] is None) != (keys[1] is None):
+        # Without a list no signature is asked for: the first list makes approving harder, and losing it easier.
+        words = ("any approver" if one is None else f"keys {', '.join(one)}" if one else "no key" for one in keys)
+        side: Side = "grown" if keys[1] is None else "shrunk"
+        yield from _spot(old, new, "approvals").turned(side, "approval", "who approves", *words)
+
+
+def _denies(side: Side, mine: _Version, other: _Version) -> Found:
     """What the other side denies and this one does not.
 
     Where this frees something, the reach of tools says so already; unless deny and allow are written from different
@@ -186,8 +197,10 @@ def _denies(side: Side, mine: _Version, other: _Version, spot: Spot) -> Found:
     lost = CapabilitySet(deny.rule for deny in other.surface.denies)
     for piece in lost - CapabilitySet(deny.rule for deny in mine.surface.denies):
         hidden = any(_may_meet(piece.rule, rule) for tool in mine.surface.tools for rule in tool.grant.allow)
+        written = next((deny.origin for deny in other.surface.denies if deny.rule.meet(piece.rule)), None)
         text = piece_text(piece)
         before, after = (text, "") if side == "grown" else ("", text)
+        spot = Spot(written, written)
         yield from spot.turned(side if hidden else "changed", "deny", "denied", before, after)
 
 
@@ -197,6 +210,10 @@ def _may_meet(deny: Capability, allow: Capability) -> bool:
         return False
     roots = {target_of(rule).partition("/")[0] for rule in (deny, allow)}
     return len(roots) == 2 and "*" not in roots and bool(roots & {"~", "${workdir}"})
+
+
+def _spot(old: _Version, new: _Version, key: str) -> Spot:
+    return Spot(old.place(key), new.place(key))
 
 
 def _both_ways(old: _Version, new: _Version) -> tuple[tuple[Side, _Version, _Version], ...]:

@@ -12,7 +12,7 @@ from licet.core.capability import Capability
 from licet.core.domain import DOMAINS
 from licet.core.manifest import Layer, Rule
 from licet.core.origin import Origin
-from licet.core.reach import rule_covers
+from licet.core.reach import CEILINGS, rule_covers
 from licet.core.scope import host_text
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import Use
@@ -94,7 +94,8 @@ class Written:
 
     def __init__(self, layers: Iterable[Layer]) -> None:
         self._rules: dict[tuple[str, str], list[Rule]] = {}
-        for layer in layers:
+        # The agent's own files first: where a workspace says the same, it says so to everybody.
+        for layer in sorted(layers, key=lambda layer: layer.kind not in CEILINGS):
             for rule in layer.allows:
                 self._rules.setdefault((rule.capability.domain, rule.capability.key), []).append(rule)
 

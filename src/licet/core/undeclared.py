@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from licet.core.connector import ConnectorRule, Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Request
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.core.manifest import Manifest, WriteApproval, meet_layers
+from licet.core.manifest import Manifest, WriteApproval
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -29,15 +30,24 @@ def most_of(manifest: Manifest, name: str) -> tuple[Reach, Level, WriteApproval 
         return None
     # A destructive tool asks every time; one that declares itself one class lower does not.
     mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
-    strongest, least_asking = (_declared(manifest, name, *pair) for pair in (fitting[0], mildest))
+    freed = replace(manifest, connectors=_any_version(manifest.connectors))
+    strongest, least_asking = (_declared(freed, name, *pair) for pair in (fitting[0], mildest))
     return strongest, max((level for _, level in fitting), key=LEVELS.index), least_asking.approval
 
 
 def _declared(manifest: Manifest, name: str, effect: EffectClass, level: Level) -> Reach:
-    """What a tool would hold that asks for everything, at one class and level."""
+    """What a tool holds that asks for everything, at one class and level."""
     reach = reach_of(manifest.declare([ToolSpec(name, _EVERYTHING, effect, level)]), name)
     assert reach is not None  # noqa: S101 - it is admitted, and now declared
-    # Which connectors it gets depends on the versions it would state: any that some version gets is possible.
-    others = meet_layers(layer for layer in reach.layers if layer.kind != "connectors")
-    linked = CapabilitySet(f"connector:use:{connector}" for connector in manifest.connectors.names()) & others
-    return replace(reach, grant=reach.grant | linked)
+    return reach
+
+
+def _any_version(connectors: Connectors) -> Connectors:
+    """The same lists for a tool that states whichever version they ask for."""
+
+    def freed(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
+        return tuple(replace(rule, versions="") for rule in rules)
+
+    app = None if connectors.app is None else freed(connectors.app)
+    profiles = tuple(map(freed, connectors.profiles))
+    return replace(connectors, tenant=freed(connectors.tenant), app=app, profiles=profiles)
