@@ -7,9 +7,10 @@ import pytest
 
 import licet
 from licet import errors
+from licet.core.capability import Capability
 from licet.core.decide import decide
 from licet.core.decision import Approval, Ask, Deny, Request
-from licet.core.manifest import Budget, Manifest, MaxEffect, Seat
+from licet.core.manifest import Budget, Layer, Manifest, MaxEffect, Rule, Seat
 from licet.core.origin import Origin, Problem
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec, storage_scope_id
@@ -21,12 +22,14 @@ HERE = Origin("secret-policy.yaml", 3, 5)
 EVERYTHING = ("network:*:*", "fs:*:*", "secret:read:*", "process:exec:*", "env:read:*", "storage:*:*", "tool:call:*")
 
 
-def denied(use: Use | None, tool: str = "fetch", **spec: Any) -> Deny | Ask:
-    """The denial of a use to a tool that asks for everything under a manifest that allows nothing."""
+def denied(use: Use | None, tool: str = "fetch", allows: tuple[str, ...] = (), **spec: Any) -> Deny | Ask:
+    """The denial of a use to a tool that asks for everything under a manifest that allows next to nothing."""
+    rules = tuple(Rule(Capability(text), HERE, "grants") for text in allows)
     declared = ToolSpec("fetch", CapabilitySet(EVERYTHING), **({"effect": "full", "sandbox": "restricted"} | spec))
     manifest = Manifest(
         agent="agent-of-the-operator",
         origin=HERE,
+        layers=(Layer("manifest", "the manifest", HERE, rules),),
         seats={"fetch": (Seat(HERE),)},
         tools={"fetch": declared},
         max_effects=(MaxEffect("full", HERE, stated=True),),
@@ -60,7 +63,7 @@ def test_a_refusal_says_one_line_with_a_stable_code(use: str, message: str) -> N
 
 
 def test_the_class_that_was_exceeded_is_told_without_policy() -> None:
-    error = Refused(denied(Use("network:https:post@api.stripe.com"), effect="read_only"))
+    error = Refused(denied(Use("network:https:post@api.stripe.com"), allows=("network:*:*",), effect="read_only"))
     assert str(error) == "SIDE_EFFECT_EXCEEDED: network post api.stripe.com is not permitted to fetch"
 
 

@@ -20,6 +20,7 @@ from licet.core.manifest import (
     Layer,
     Manifest,
     MaxEffect,
+    Natives,
     Rule,
     Seat,
 )
@@ -104,8 +105,7 @@ _lines = st.lists(
 
 
 def _connectors(tenant: Any, app: Any, profiles: list[Any]) -> Connectors:
-    keys = tuple(f"list {number}" for number in range(len(profiles)))
-    return Connectors(tenant, app, profiles=tuple(profiles), profile_keys=keys)
+    return Connectors(tenant, app, profiles=tuple(profiles))
 
 
 def _often_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -173,7 +173,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "tools": _declared.map(_named),
     "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     "private": st.lists(_ranges, max_size=2).map(tuple),
-    "native": st.frozensets(st.sampled_from(NAMES), max_size=2),
+    "natives": st.frozensets(st.sampled_from(NAMES), max_size=2).map(lambda names: (Natives(names, HERE),)),
     "connectors": st.builds(_connectors, _lines, _often_none(_lines), st.lists(_lines, min_size=1, max_size=2)),
     "approvals": st.builds(
         Approvals,

@@ -12,7 +12,7 @@ from hypothesis import given
 from licet.core.change import Change, Changes
 from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.diff import diff
-from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest
+from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
 from licet.core.surface import surface
@@ -433,7 +433,7 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
         _agent(max_effect="full"),
         "max_side_effect_class: read_only → full",
     ),
-    "a native tool": (_agent(), _agent(native=frozenset({"a"})), "`a` may run in this process"),
+    "a native tool": (_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)), "`a` may run in this process"),
     "a private range": (
         _agent(private=(("10.1.0.0/16",),)),
         _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 import rfc8785
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 
 from licet.core.canonical import canonical_json, digest, money_text, plain
 from licet.core.document import document, manifest_digest
-from licet.core.manifest import Approvals, Budget, Example, Layer, Manifest, MaxEffect, Rule
+from licet.core.manifest import Approvals, Budget, Example, Layer, Manifest, MaxEffect, Natives, Rule
 from licet.core.origin import Origin
 
 from .manifests import HERE, layer, manifest, manifests, seat, tool
 
+UNSHRUNK = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # random manifests take minutes to shrink
 BASE = manifest(
     tool("t", "env:read:A", cost_usd=Decimal("0.25")),
     allows=["env:read:A", "env:read:B"],
@@ -27,7 +28,7 @@ BASE = manifest(
 
 
 @given(manifests)
-@settings(max_examples=settings().max_examples // 2)
+@settings(UNSHRUNK, max_examples=settings().max_examples // 2)
 def test_a_document_is_plain_json(policy: Manifest) -> None:
     said = document(policy)
     assert json.loads(json.dumps(said)) == said
@@ -47,7 +48,7 @@ def _moved(one: Layer) -> Layer:
 
 
 @given(manifests)
-@settings(max_examples=settings().max_examples // 2)
+@settings(UNSHRUNK, max_examples=settings().max_examples // 2)
 def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
     moved = replace(
         policy,
@@ -65,7 +66,7 @@ def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
 
 
 @given(manifests, manifests)
-@settings(max_examples=settings().max_examples // 3)
+@settings(UNSHRUNK, max_examples=settings().max_examples // 3)
 def test_equal_documents_are_equal_digests_and_no_others(one: Manifest, two: Manifest) -> None:
     assert (document(one) == document(two)) == (manifest_digest(one) == manifest_digest(two))
 
@@ -83,7 +84,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("what a tool costs", {"tools": MappingProxyType({"t": tool("t", "env:read:A", cost_usd=Decimal("0.26"))})}),
     ("a stronger class", {"max_effects": (MaxEffect("full", HERE, stated=True),)}),
     ("an address range", {"private": (("10.0.0.0/8",),)}),
-    ("a native tool", {"native": frozenset({"t"})}),
+    ("a native tool", {"natives": (Natives(frozenset({"t"}), HERE),)}),
     ("who agrees", {"approvals": Approvals("call")}),
     ("how long that holds", {"approvals": Approvals(expires_seconds=301)}),
     ("how many must agree", {"approvals": Approvals(quorum=2)}),

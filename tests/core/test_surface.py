@@ -15,7 +15,7 @@ from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Request
 from licet.core.entries import entries_of, target_of, ways_of
-from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest
+from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
 from licet.core.ranges import beyond, common_ranges
 from licet.core.set import CapabilitySet
 from licet.core.surface import ToolSurface, surface
@@ -152,6 +152,108 @@ def test_a_rule_is_told_as_a_target_and_ways(rule: str, target: str, ways: tuple
     assert (target_of(Capability(rule)), ways_of(Capability(rule))) == (target, ways)
 
 
+@pytest.mark.parametrize(
+    ("use", "covered"),
+    [
+        ("fs:read:/srv/a", True),
+        ("fs:write:/srv/a", True),
+        ("fs:delete:/srv/a", False),
+        ("fs:read:/srv/key", False),
+        ("fs:read:/srv/b/old", False),
+        ("fs:read:/etc", False),
+        ("env:read:srv", False),
+    ],
+)
+def test_an_entry_covers_its_target_in_its_ways_without_its_exceptions(use: str, covered: bool) -> None:
+    (entry,) = entries_of(CapabilitySet(["fs:read:/srv", "fs:write:/srv"], ["fs:*:/srv/key", "fs:*:/srv/b"]))
+    assert (entry.target, entry.ways, entry.excepts) == ("/srv", ("read", "write"), ("/srv/b", "/srv/key"))
+    assert entry.covers(Use(use)) is covered
+
+
+def test_entries_of_one_kind_are_in_order_of_their_targets() -> None:
+    rules = CapabilitySet(["fs:read:/c", "fs:read:/a", "fs:write:/b", "env:read:A"], ["fs:write:/b/x"])
+    assert [str(entry) for entry in entries_of(rules)] == [
+        "fs:read:/a",
+        "fs:write:/b except /b/x",
+        "fs:read:/c",
+        "env:read:A",
+    ]
+    assert entries_of(rules)[0].origin is None
+
+
+def test_a_tool_is_told_as_data() -> None:
+    lines = (ConnectorRule("github", "", HERE),)
+    clerk = tool(
+        "clerk",
+        "fs:*:/srv",
+        "connector:use:github",
+        effect="write_limited",
+        connector=ConnectorRef("github", "2.1"),
+        cost_usd=Decimal("0.50"),
+    )
+    found = manifest(
+        clerk,
+        allows=["fs:read:/srv", "fs:write:/srv"],
+        denies=["fs:*:/srv/key"],
+        seats={"clerk": (seat(bundle="desk", approval="call", max_calls=3, args={"a": {"enum": [1]}}),)},
+        max_effect="write_limited",
+        connectors=Connectors(lines, profiles=(lines,)),
+        limits={"wall_seconds": 9},
+    )
+    assert only_tool(found).document() == {
+        "name": "clerk",
+        "standing": "callable",
+        "note": "",
+        "grounds": [],
+        "bundles": ["desk"],
+        "side_effect_class": "write_limited",
+        "sandbox": "restricted",
+        "connector": "github@2.1",
+        "cost_usd": "0.5",
+        "asks": "call",
+        "deletes_ask": False,
+        "max_calls": 3,
+        "limits": {"wall_seconds": 9},
+        "args": {"a": [{"enum": [1]}]},
+        "reach": {
+            "paths": [
+                {
+                    "target": "/srv",
+                    "ways": ["read", "write"],
+                    "except": ["/srv/key"],
+                    "rules": ["fs:read:/srv", "fs:write:/srv"],
+                    "origin": "agent.yaml:10:3",
+                }
+            ],
+            "connectors": [
+                {
+                    "target": "github",
+                    "ways": ["use"],
+                    "except": [],
+                    "rules": ["connector:use:github"],
+                    "origin": "agent.yaml:1:1",
+                }
+            ],
+        },
+        "origin": "licet.yaml:7:3",
+    }
+
+
+def test_a_tool_that_says_little_is_told_as_data_too() -> None:
+    document = only_tool(manifest(ToolSpec("clerk", CapabilitySet()))).document()
+    assert document["standing"] == "blocked"
+    assert {
+        document[key] for key in ("side_effect_class", "sandbox", "connector", "cost_usd", "asks", "max_calls")
+    } == {None}
+    assert document["origin"] == "agent.yaml:5:5", "where it is admitted, if its declaration has no place"
+    assert document["grounds"][0] == {
+        "reason": "SIDE_EFFECT_EXCEEDED",
+        "text": "nobody states a side-effect class for `clerk`",
+        "origin": None,
+        "fix": 'add `effect="read_only"` to the tool, or `clerk: {side_effect_class: read_only}` under `capabilities.tools`',
+    }
+
+
 def test_an_entry_says_where_the_ceiling_lets_it_in() -> None:
     reader = tool("reader", "fs:read:/srv/data", "network:*:*")
     allows = ["fs:read:/", "fs:read:/srv", "network:https:x.test"]
@@ -224,7 +326,7 @@ def test_without_a_budget_an_undeclared_tool_cannot_be_stronger_than_write_limit
 def test_an_undeclared_tool_could_be_native_only_where_the_manifest_names_it() -> None:
     found = manifest(seats={"guess": (seat(),)})
     assert only_tool(found).level == "isolated"
-    assert only_tool(replace(found, native=frozenset({"guess"}))).level == "native"
+    assert only_tool(replace(found, natives=(Natives(frozenset({"guess"}), HERE),))).level == "native"
 
 
 def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_gets() -> None:
@@ -291,7 +393,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         files=("agent.yaml",),
         max_effect="write_limited",
         private=(("10.0.0.0/8",), ("10.1.0.0/16", "fd00::/8")),
-        native=frozenset({"b", "a"}),
+        natives=(Natives(frozenset({"b", "a"}), HERE),),
         connectors=Connectors(
             tenant=(ConnectorRule("github", ">=2.0", HERE),),
             app=None,
@@ -361,7 +463,7 @@ def test_private_addresses_must_be_in_every_list(lists: list[list[str]], expecte
 @pytest.mark.parametrize(
     ("ranges", "others", "expected"),
     [
-        (["10.1.0.0/16"], ["10.0.0.0/8"], ()),
+        (["10.1.0.0/16"], ["10.0.0.0/8", "192.168.0.0/16"], ()),
         (["10.0.0.0/8"], ["10.0.0.0/9", "10.128.0.0/9"], ()),
         (["10.0.0.0/8"], ["10.1.0.0/16", "10.2.0.0/16"], ("10.0.0.0/8 except 10.1.0.0/16, 10.2.0.0/16",)),
         (["10.0.0.0/8", "fd00::/8"], ["192.168.0.0/16"], ("10.0.0.0/8", "fd00::/8")),

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from licet.core.capability import Capability
 from licet.core.decide import decide
 from licet.core.decision import Request
-from licet.core.manifest import Budget, Layer, Manifest
+from licet.core.manifest import Budget, Layer, Manifest, Natives
 from licet.core.reach import reach_of
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
@@ -18,7 +18,7 @@ from licet.core.validate import Misfit, validate_registration, validate_tools
 from licet.errors import RegistrationRefused
 
 from . import oracle
-from .manifests import layer, manifest, manifests, seat, tool
+from .manifests import HERE, layer, manifest, manifests, seat, tool
 from .naive import DOMAINS, EFFECT_OF
 from .strategies import rules_of, sets_of
 
@@ -80,6 +80,7 @@ def test_a_tool_without_misfits_is_refused_only_by_its_class_by_denies_and_where
 
 
 @given(manifests)
+@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # random manifests take minutes to shrink
 def test_a_tool_that_fits_can_be_called(policy: Manifest) -> None:
     for name, spec in policy.tools.items():
         misfits = validate_registration(spec, policy)
@@ -171,6 +172,7 @@ def test_a_refused_registration_has_every_misfit() -> None:
     assert len(misfits) == 4
 
 
+NAMED = (Natives(frozenset({"t"}), HERE),)
 STANDING: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     # the tool, the manifest, the capabilities of the misfits
     ({"effect": None}, {}, ["side_effect_class"]),
@@ -179,10 +181,10 @@ STANDING: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"effect": "full"}, {"max_effect": "full"}, ["side_effect_class"]),
     ({"effect": "full"}, {"max_effect": "full", "budget": Budget(1)}, []),
     ({"sandbox": "native"}, {}, ["sandbox native"]),
-    ({"sandbox": "native"}, {"native": frozenset({"t"})}, []),
+    ({"sandbox": "native"}, {"natives": NAMED}, []),
     (
         {"sandbox": "native", "effect": "full"},
-        {"max_effect": "full", "native": frozenset({"t"}), "budget": Budget(1)},
+        {"max_effect": "full", "natives": NAMED, "budget": Budget(1)},
         ["sandbox native"],
     ),
 ]

@@ -33,6 +33,7 @@ from licet.core.manifest import (
     Layer,
     Manifest,
     MaxEffect,
+    Natives,
     Rule,
     Seat,
     WriteApproval,
@@ -72,7 +73,7 @@ def _read_ceiling(
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     seats = _seats(ceiling, shared, problems)
-    connectors = read_connectors(ceiling, shared, app)
+    connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     tools, sources = declarations(shared, problems)
     native = ceiling.listed("native")
     for item in native:
@@ -98,7 +99,7 @@ def _read_ceiling(
             MaxEffect(effect.value, effect.origin, True) if effect else MaxEffect("read_only", ceiling.origin, False),
         ),
         private=(tuple(item.value for item in ceiling.listed("private")),),
-        native=frozenset(item.value for item in native),
+        natives=(Natives(frozenset(item.value for item in native), ceiling.origin, f"{ceiling.prefix}native"),),
         connectors=connectors,
         approvals=Approvals(
             plain(approvals, "write", "session"), plain(approvals, "expires_seconds", 300), quorum, keys

@@ -78,7 +78,7 @@ def read_policy(path: str | Path, workspace: str | Path | None = None, personali
     manifest = _manifest(file, shared, problems)
     if personality is not None:
         second = _read(Path(personality), problems)
-        if second.kind != "personality":
+        if second.content is not None and second.kind != "personality":
             problems.append(_wrong_kind(second, "a personality"))
         elif second.content is not None:
             files.append(second)
@@ -123,8 +123,8 @@ def _read(path: Path, problems: list[Problem]) -> _File:
     try:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        why = (error.strerror or "an unreadable file").lower()
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        why = (getattr(error, "strerror", None) or "an unreadable file").lower()
         problems.append(Problem(origin, why, "a policy file that can be read"))
         return _File(path, "manifest", None)
     node, found = read_nodes(data, str(path))

@@ -40,7 +40,7 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
     return tools, sources
 
 
-def read_connectors(ceiling: Lists, shared: Fields, app: str) -> Connectors:
+def read_connectors(ceiling: Lists, shared: Fields, app: str, workspace_file: str) -> Connectors:
     """The lists of connectors that apply to one agent of one app."""
     held = record(shared, "connectors")
     override: Fields = record(record(held, "app_overrides"), app)
@@ -49,8 +49,9 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str) -> Connectors:
         app=connector_lines(override.get("allow")) if "allow" in override else None,
         app_deny=connector_lines(override.get("deny")),
         profiles=(connector_lines(ceiling.keys.get("connectors")),),
-        profile_keys=(f"{ceiling.prefix}connectors",),
+        profile_places=((f"{ceiling.prefix}connectors", ceiling.origin.file),),
         app_name=app,
+        workspace_file=workspace_file,
     )
 
 

@@ -1,5 +1,6 @@
 """The change that would allow what was refused, in one line a person can type."""
 
+from licet.core.capability import Capability
 from licet.core.effects import EffectClass, Level, class_fits
 from licet.core.manifest import Layer, MaxEffect, Rule, Seat
 from licet.core.tool import ToolSpec
@@ -50,7 +51,7 @@ def need_text(use: Use) -> str:
     """The narrowest rule that covers a use on any port."""
     if use.domain == "network":
         host = f"{use.target}:{use.port}" if use.action == "tcp" else use.target
-        return f"network:{use.action}:{host}"
+        return str(Capability(f"network:{use.action}:*@{host}"))
     return str(use)
 
 

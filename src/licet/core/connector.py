@@ -53,37 +53,44 @@ class Connectors:
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
     profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
-    profile_keys: tuple[str, ...] = ("capabilities.connectors",)  # where each of them stands
+    profile_places: tuple[tuple[str, str], ...] = ()  # the key and the file of each
     app_name: str = ""
+    workspace_file: str = ""
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
         """What keeps a connector out: where it is written, in words, and the change that would let it in."""
         for rule in self.app_deny:
             if rule.name == ref.name:
-                key = f"connectors.app_overrides.{self.app_name}.deny"
-                return rule.origin, "is denied for this app", f"remove `{ref.name}` from `{key}`"
-        for key, rules in self._lists():
+                where = _place(f"connectors.app_overrides.{self.app_name}.deny", self.workspace_file)
+                return rule.origin, "is denied for this app", f"remove `{ref.name}` from {where}"
+        for key, file, rules in self._lists():
             if any(rule.admits(ref) for rule in rules):
                 continue
             for rule in rules:
                 if rule.name == ref.name and ref.version:
-                    return rule.origin, f"is listed as {rule.versions}", f"widen its version under `{key}`"
+                    return rule.origin, f"is listed as {rule.versions}", f"widen its version under {_place(key, file)}"
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
                     return rule.origin, f"states no version, and {rule.versions} is asked for", fix
-            return None, f"is not listed under `{key}`", f"add `{ref.name}` under `{key}`"
+            return None, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
         return None
 
     def names(self) -> tuple[str, ...]:
         """The connectors that every list names, at some version."""
-        named = [{rule.name for rule in rules} for _, rules in self._lists()]
+        named = [{rule.name for rule in rules} for _, _, rules in self._lists()]
         return tuple(sorted(set.intersection(*named) - {rule.name for rule in self.app_deny}))
 
-    def _lists(self) -> Iterator[tuple[str, tuple[ConnectorRule, ...]]]:
-        yield "connectors.tenant_allowlist", self.tenant
+    def _lists(self) -> Iterator[tuple[str, str, tuple[ConnectorRule, ...]]]:
+        yield "connectors.tenant_allowlist", self.workspace_file, self.tenant
         if self.app is not None:
-            yield f"connectors.app_overrides.{self.app_name}.allow", self.app
-        yield from zip(self.profile_keys, self.profiles, strict=True)
+            yield f"connectors.app_overrides.{self.app_name}.allow", self.workspace_file, self.app
+        places = (*self.profile_places, *[("capabilities.connectors", "")] * len(self.profiles))
+        for (key, file), profile in zip(places, self.profiles, strict=False):
+            yield key, file, profile
+
+
+def _place(key: str, file: str) -> str:
+    return f"`{key}` in {file}" if file else f"`{key}`"
 
 
 def version_range(text: str) -> str:

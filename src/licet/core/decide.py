@@ -68,8 +68,8 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     )
     for key, limit, wanted in limits:
         if limit is not None and wanted > limit:
-            text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}`"
             origin = reach.seats[-1].origin if key == "max_calls" else manifest.places.get(key, manifest.origin)
+            text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}` in {origin.file}"
             return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
     return None
 

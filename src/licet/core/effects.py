@@ -62,8 +62,9 @@ def level_fits(level: Level, ceiling: Level) -> bool:
 
 def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
     """The weakest class that permits a use."""
+    named = CapabilitySet((f"network:tcp:{use.scope}",)) if tcp_named and use.action == "tcp" else CapabilitySet()
     for effect in CLASSES:
-        if permits(effect, CapabilitySet((f"network:tcp:{use.scope}",)) if tcp_named else CapabilitySet()).has(use):
+        if permits(effect, named).has(use):
             return effect
     raise AssertionError(f"no class permits {use}")
 

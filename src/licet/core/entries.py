@@ -81,9 +81,7 @@ def entries_of(rules: CapabilitySet, layers: Iterable[Layer] = ()) -> tuple[Entr
     written = Written(layers)
     return tuple(
         Entry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
-        for (kind, target, _), held in sorted(
-            pieces.items(), key=lambda item: (KINDS.index(item[0][0]), *item[0][1:], str(item[1][0]))
-        )
+        for (kind, target, _), held in sorted(pieces.items(), key=lambda item: (KINDS.index(item[0][0]), item[0]))
     )
 
 

@@ -105,6 +105,14 @@ class MaxEffect(NamedTuple):
     stated: bool
 
 
+class Natives(NamedTuple):
+    """The tools that one ceiling lets run in this process, and where it says so or would."""
+
+    names: frozenset[str]
+    origin: Origin
+    key: str = "capabilities.native"
+
+
 @dataclass(frozen=True, slots=True)
 class Approvals:
     """Who must agree before a write, and for how long an answer holds."""
@@ -153,7 +161,7 @@ class Manifest:
     max_effects: tuple[MaxEffect, ...] = ()  # one per ceiling
     narrow: bool = False  # run a tool that asks for more at the tighter class and level, instead of refusing it
     private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
-    native: frozenset[str] = frozenset()
+    natives: tuple[Natives, ...] = ()  # one per ceiling
     connectors: Connectors = field(default_factory=Connectors)
     approvals: Approvals = field(default_factory=Approvals)
     budget: Budget = field(default_factory=Budget)
@@ -182,6 +190,12 @@ class Manifest:
     def ceiling(self) -> CapabilitySet:
         """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
         return meet_layers(self.layers)
+
+    @property
+    def native(self) -> frozenset[str]:
+        """The tools that every ceiling lets run in this process."""
+        named = [ceiling.names for ceiling in self.natives]
+        return named[0].intersection(*named) if named else frozenset()
 
     @property
     def max_effect(self) -> EffectClass:
@@ -218,11 +232,11 @@ class Manifest:
             sources=MappingProxyType({**other.sources, **self.sources}),
             max_effects=self.max_effects + other.max_effects,
             private=self.private + other.private,
-            native=self.native & other.native,
+            natives=self.natives + other.natives,
             connectors=replace(
                 self.connectors,
                 profiles=self.connectors.profiles + other.connectors.profiles,
-                profile_keys=self.connectors.profile_keys + other.connectors.profile_keys,
+                profile_places=self.connectors.profile_places + other.connectors.profile_places,
             ),
             approvals=Approvals(
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),

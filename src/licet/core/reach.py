@@ -29,6 +29,7 @@ from licet.core.manifest import (
     Layer,
     Manifest,
     MaxEffect,
+    Natives,
     Rule,
     Seat,
     WriteApproval,
@@ -79,8 +80,6 @@ class Reach:
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason = REASON_OF_DOMAIN[use.domain]
-        if not any(layer.kind in CEILINGS for layer in self.layers):
-            yield Ground(reason, "no manifest allows anything")
         if not self.spec.needs.has(use):
             yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, add_need(use, self.spec))
         if not self.permitted.has(use):
@@ -96,6 +95,8 @@ class Reach:
                     yield Ground(reason, f"denied by {rule.capability}", rule.origin, fix)
             elif verdict is None:
                 yield Ground(reason, f"{layer.title} does not allow it", layer.origin, add_to_layer(layer, use))
+        if not any(layer.kind in CEILINGS for layer in self.layers):
+            yield Ground(reason, "no manifest allows anything")
 
     def _class_origin(self) -> Origin | None:
         """Where the class that the tool runs at is stated."""
@@ -225,7 +226,8 @@ def _elevated_grounds(
             "SIDE_EFFECT_EXCEEDED", text, spec.origin, 'set `sandbox="isolated"` on the tool', "sandbox native"
         )
     if not manifest.budget:
-        text, fix = f"class {effect} needs a budget", "add `budget: {max_calls_per_session: 100}` under `capabilities`"
+        text, file = f"class {effect} needs a budget", manifest.origin.file
+        fix = f"add `budget: {{max_calls_per_session: 100}}` under `capabilities` in {file}"
         yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, fix)
 
 
@@ -269,9 +271,12 @@ def _level_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
             text = f"`{spec.name}` runs at {level}; at most {ceiling} is allowed"
             fix = f"set `sandbox: {level}` there, or `{ceiling}` on the tool"
             grounds.append(Ground("SANDBOX_NOT_DECLARED", text, origin, fix, f"sandbox {level}"))
-    if level == "native" and spec.name not in manifest.native:
-        text, fix = f"`{spec.name}` is not named in `native`", f"add `{spec.name}` under `capabilities.native`"
-        grounds.append(Ground("NATIVE_NOT_ALLOWED", text, manifest.origin, fix, "sandbox native"))
+    if level == "native":
+        for listed in manifest.natives or (Natives(frozenset(), manifest.origin),):
+            if spec.name not in listed.names:
+                text = f"`{spec.name}` is not named in `native`"
+                fix = f"add `{spec.name}` under `{listed.key}` in {listed.origin.file}"
+                grounds.append(Ground("NATIVE_NOT_ALLOWED", text, listed.origin, fix, "sandbox native"))
     return level
 
 

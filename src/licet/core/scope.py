@@ -139,17 +139,22 @@ def _bracketed(text: str) -> bool:
 def _refuse_host(text: str) -> NoReturn:
     hint = ""
     if "://" in text:
-        try:
-            hint = f"did you mean `{checked_host(can_ada.parse(text).hostname, '')}`?"
-        except ValueError:
-            hint = "only the host belongs here, without scheme and path"
+        hint = _suggested_host(text) or "only the host belongs here, without scheme and path"
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
-        hint = f"did you mean `{text.strip('/').partition('/')[0]}`?"
+        hint = _suggested_host(f"http://{text.strip('/')}") or "only the host belongs here, without a path"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
+
+
+def _suggested_host(url: str) -> str:
+    """A hint with the host of a URL, if it is one that a rule can have."""
+    try:
+        return f"did you mean `{canonical_host(can_ada.parse(url).hostname)}`?"
+    except (ValueError, TypeError):
+        return ""
 
 
 def _refuse_wildcard(pattern: str) -> NoReturn:
@@ -220,9 +225,10 @@ def _path_hint(text: str) -> str:
         return "`~` means the home of the user who runs it; another user's home must be written out"
     if "${" in text:
         return "`${workdir}` is the only variable, and only at the start"
-    if ".." in text.split("/"):
-        return "write the path that it leads to"
-    return f"did you mean `${{workdir}}/{text.removeprefix('./')}`?"
+    try:
+        return f"did you mean `{path_key('${workdir}/' + text)}`?"
+    except Malformed:
+        return ""
 
 
 # Secrets and names ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def most_of(manifest: Manifest, name: str) -> tuple[Reach, Level, WriteApproval 
     # A destructive tool asks every time; one that declares itself one class lower does not.
     mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
     freed = replace(manifest, connectors=_any_version(manifest.connectors))
-    strongest, least_asking = (_declared(freed, name, *pair) for pair in (fitting[0], mildest))
+    strongest = _declared(freed, name, *fitting[0])
+    least_asking = strongest if mildest == fitting[0] else _declared(freed, name, *mildest)
     return strongest, max((level for _, level in fitting), key=LEVELS.index), least_asking.approval
 
 
