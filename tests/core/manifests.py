@@ -104,10 +104,6 @@ _lines = st.lists(
 ).map(tuple)
 
 
-def _connectors(tenant: Any, app: Any, profiles: list[Any]) -> Connectors:
-    return Connectors(tenant, app, profiles=tuple(profiles))
-
-
 def _often_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), st.none(), values)
 
@@ -174,7 +170,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     "private": st.lists(_ranges, max_size=2).map(tuple),
     "natives": st.frozensets(st.sampled_from(NAMES), max_size=2).map(lambda names: (Natives(names, HERE),)),
-    "connectors": st.builds(_connectors, _lines, _often_none(_lines), st.lists(_lines, min_size=1, max_size=2)),
+    "connectors": st.builds(Connectors, _lines, _often_none(_lines), profiles=st.tuples(_lines)),
     "approvals": st.builds(
         Approvals,
         st.sampled_from(WRITE_APPROVALS),
@@ -203,7 +199,14 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
         max_size=1,
     ),
 }
-manifests: st.SearchStrategy[Manifest] = st.builds(Manifest, **_PARTS)
+
+
+@st.composite
+def _manifests(draw: st.DrawFn) -> Manifest:
+    return Manifest(**{part: draw(values) for part, values in _PARTS.items()})
+
+
+manifests = _manifests()
 
 
 @st.composite
