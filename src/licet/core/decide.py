@@ -1,6 +1,5 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
-from licet.core.advice import add_to_layer
 from licet.core.decision import (
     UNUSED,
     Allow,
@@ -14,24 +13,27 @@ from licet.core.decision import (
 )
 from licet.core.effects import delete_asks
 from licet.core.manifest import Manifest
-from licet.core.reach import CEILINGS, Reach, reach_of
-from licet.core.scope import visible
-from licet.core.use import Use
+from licet.core.reach import Reach, reach_of
+
+_new = tuple.__new__  # a decision is a tuple; making it so costs a third of calling its class
 
 
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
     """Whether a call may run, must be asked about, or is refused, and which rules say so."""
     try:
-        reach: Reach | None = manifest.folded.get(request.tool) or reach_of(manifest, request.tool)
+        reach: Reach | None = manifest.folded.get(request.tool)
         if reach is None:
-            return _unknown(request, manifest)
+            reach = reach_of(manifest, request.tool) if request.tool in manifest.seats else None
+            if reach is None:
+                return _new(Deny, (_named(request), manifest, None))
+        if reach.plain:
+            refused = reach.lacks(request.uses)
+            return _new(Allow, (request, reach)) if refused is None else _new(Deny, (request, reach, refused))
         if reach.grounds:
             return Deny(request, reach.grounds)
-        refused = reach.grant.lacks(request.uses)
+        refused = reach.lacks(request.uses)
         if refused is not None:
             return Deny(request, reach, refused)
-        if reach.plain:
-            return Allow(request, reach)
         return (
             _overspent(request, manifest, reach, usage)
             or _asked(request, manifest, reach, usage)
@@ -43,19 +45,10 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         return Deny(Request(tool if isinstance(tool, str) else ""), (ground,))
 
 
-def _unknown(request: Request, manifest: Manifest) -> Deny:
-    tool = request.tool
-    if tool in manifest.seats:
-        text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
-        return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),))
-    if tool in manifest.tools:
-        call = Use(f"tool:call:{tool}")
-        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
-        text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
-        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, add_to_layer(one, call)) for one in closed)
-        return Deny(request, grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),))
-    text, fix = f"`{visible(tool)}` is not known here", "declare it, and add it to a bundle or to `capabilities.tools`"
-    return Deny(request, (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),))
+def _named(request: Request) -> Request:
+    if not isinstance(request.tool, str):
+        raise TypeError("a request without the name of a tool")
+    return request
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:

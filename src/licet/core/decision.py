@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 from licet.core.origin import Origin
-from licet.core.sealed import Sealed
 from licet.core.use import Use
 
 Reason = Literal[
@@ -88,73 +87,59 @@ class Ground:
         return f"{self.text} ({self.origin})" if self.origin else self.text
 
 
-class _AllowParts:
-    """The fields of an Allow while it is made; taking the class `Allow` seals it."""
-
-    __slots__ = ("reach", "request")
-
-    request: "Request"
-    reach: Any  # licet.core.reach.Reach
-
-
-class Allow(Sealed, _AllowParts):
+class Allow(NamedTuple):
     """The call may run, holding its grant."""
 
-    __slots__ = ()
-    verdict = "allow"
+    request: Request
+    reach: Any  # licet.core.reach.Reach
 
-    def __new__(cls, request: "Request", reach: Any) -> "Allow":
-        """The call of a request, within a reach."""
-        parts = object.__new__(_AllowParts)
-        parts.request = request
-        parts.reach = reach
-        parts.__class__ = Allow
-        return parts  # type: ignore[return-value]
+    @property
+    def verdict(self) -> str:
+        """The decision in one word."""
+        return "allow"
 
     @property
     def rules(self) -> tuple[Ground, ...]:
         """The rules that allow it, use by use."""
         return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Allow":
+        return self
+
     def __repr__(self) -> str:
         return f"Allow({self.request.tool!r})"
 
 
-class _DenyParts:
-    """The fields of a Deny while it is made; taking the class `Deny` seals it."""
-
-    __slots__ = ("request", "source", "use")
-
-    request: "Request"
-    use: "Use | None"
-    source: Any  # the grounds, or the Reach that can tell them
-
-
-class Deny(Sealed, _DenyParts):
+class Deny(NamedTuple):
     """The call may not run: why, and every rule or missing rule behind it."""
 
-    __slots__ = ()
-    verdict = "deny"
+    request: Request
+    source: Any  # the grounds, or the Reach or Manifest that can tell them
+    use: Use | None = None
 
-    def __new__(cls, request: "Request", source: Any, use: "Use | None" = None) -> "Deny":
-        """The refusal of a request on some grounds, or of one use by a reach that is asked for them when needed."""
-        parts = object.__new__(_DenyParts)
-        parts.request = request
-        parts.source = source
-        parts.use = use
-        parts.__class__ = Deny
-        return parts  # type: ignore[return-value]
+    @property
+    def verdict(self) -> str:
+        """The decision in one word."""
+        return "deny"
 
     @property
     def rules(self) -> tuple[Ground, ...]:
         """Everything that stands in the way, each with the change that would remove it."""
-        grounds: tuple[Ground, ...] = self.source if self.use is None else self.source.obstacles_of(self.use)
-        return grounds
+        from licet.core.reach import Reach, outside
+
+        if isinstance(self.source, tuple):
+            return self.source
+        if isinstance(self.source, Reach) and self.use is not None:
+            return self.source.obstacles_of(self.use)
+        return outside(self.source, self.request.tool)
 
     @property
     def reason(self) -> Reason:
         """The code of the first thing that stands in the way."""
         return self.rules[0].reason
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Deny":
+        return self
 
     def __repr__(self) -> str:
         return f"Deny({self.request.tool!r}, {self.reason}, {'; '.join(map(str, self.rules))})"

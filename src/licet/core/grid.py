@@ -24,9 +24,9 @@ def fold(tables: Tables) -> None:
         if not denies:
             continue
         ancestors = _domain(name).ancestors
+        outside = denies.keys().isdisjoint
         for key, bits in table.items():
-            chain = ancestors(key)
-            if not denies.keys().isdisjoint(chain):
+            if bits & (ONE_ALLOW - 1) and not outside(chain := ancestors(key)):
                 table[key] = bits & ~sum_of(denies.get(above, 0) for above in chain)
 
 

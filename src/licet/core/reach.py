@@ -4,8 +4,8 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 (`grounds_of`, `obstacles_of`: which rules decide a use, and where they are written).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from licet.core import network
 from licet.core.advice import add_need, add_to_layer, raise_class, remove, state_class, state_level
@@ -38,6 +38,7 @@ from licet.core.manifest import (
     meet_layers,
 )
 from licet.core.origin import Origin
+from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
@@ -62,6 +63,7 @@ class Reach:
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
     plain: bool  # nothing but the uses has to be looked at: callable, no budget, nobody to ask
+    lacks: Callable[[tuple[Use, ...]], Use | None] = field(compare=False, repr=False)  # of the grant, kept at hand
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
@@ -122,6 +124,22 @@ def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     return found
 
 
+def outside(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
+    """Why a manifest does not know or does not admit a tool, with the change that would let it in."""
+    if tool in manifest.seats:
+        text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
+        return (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),)
+    if tool in manifest.tools:
+        call = Use(f"tool:call:{tool}")
+        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
+        text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, add_to_layer(one, call)) for one in closed)
+        return grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
+    text = f"`{visible(tool)}` is not known here"
+    fix = "declare it, and add it to a bundle or to `capabilities.tools`"
+    return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
+
+
 def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:
     """The rules nearest to a use among those that cover it."""
     found = [(use.keys.index(rule.capability.key), rule) for rule in rules if rule_covers(rule.capability, use)]
@@ -176,6 +194,7 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
+        lacks=grant.lacks,
         plain=not (grounds or manifest.budget or max_calls is not None or asks or effect in ("full", "destructive")),
     )
 

@@ -70,13 +70,11 @@ class CapabilitySet(Sealed, _SetParts):
 
     def lacks(self, uses: tuple[Use, ...]) -> Use | None:
         """The first of some uses that is not allowed, or None if all are."""
-        if self._ports:
-            return next((use for use in uses if not self.has(use)), None)
+        known = self._answers
         for use in uses:  # the loop of `has`, without a call for each use
-            if type(use) is not Use:
-                raise TypeError(f"expected a Use, found {type(use).__name__}")
-            answers = self._answers.get(use.kind)
-            if answers is None:
+            try:
+                answers = known[use.kind]
+            except KeyError:
                 answers = self._answer(use.kind)
             for key in use.keys:
                 if key in answers:
@@ -84,8 +82,9 @@ class CapabilitySet(Sealed, _SetParts):
                         break
                     return use
             else:
-                return use
-        return None
+                if not self._ports:
+                    return use
+        return next((use for use in uses if not self.has(use)), None) if self._ports else None
 
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny says no, None if nothing covers it."""
