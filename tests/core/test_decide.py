@@ -187,10 +187,11 @@ def test_decisions_do_not_change() -> None:
     allow, deny = decide(Request("t"), policy), decide(Request("t", (Use("env:read:B"),)), policy)
     ask = decide(Request("w"), manifest(tool("w", "fs:write:*"), allows=["fs:write:/a"], max_effect="full"))
     for decision in (allow, deny, ask):
+        changed: Any = decision
         with pytest.raises((AttributeError, TypeError)):
-            decision.request = Request("other")  # type: ignore[misc]
+            changed.request = Request("other")
         with pytest.raises((AttributeError, TypeError)):
-            decision.verdict = "allow"
+            changed.verdict = "allow"
         assert copy.copy(decision).verdict == copy.deepcopy(decision).verdict == decision.verdict
 
 
@@ -425,6 +426,95 @@ def test_each_delete_of_a_call_is_asked_about_by_itself() -> None:
         assert len(asked) < 5
     assert asked == [call, call._replace(use=str(one)), call._replace(use=str(two))]
     assert decision.verdict == "allow"
+
+
+# Spending -------------------------------------------------------------------------------------------------------------
+
+PRICED = manifest(
+    tool("t", cost_usd=Decimal("0.5")),
+    seats={"t": (seat(max_calls=4),)},
+    budget=Budget(10, Decimal(2), Decimal(3)),
+)
+SPENT: list[tuple[Usage, str]] = [
+    # what was spent, and what one more call would exceed
+    (Usage(), ""),
+    (Usage(calls=9), ""),
+    (Usage(calls=10), "11 would exceed max_calls_per_session 10"),
+    (Usage(calls_of_tool={"t": 3}), ""),
+    (Usage(calls_of_tool={"t": 4}), "5 would exceed max_calls 4"),
+    (Usage(calls_of_tool={"u": 400}), ""),
+    (Usage(cost_usd=Decimal("1.5")), ""),
+    (Usage(cost_usd=Decimal("1.51")), "2.01 would exceed max_cost_usd 2"),
+    (Usage(cost_usd_today=Decimal("2.5")), ""),
+    (Usage(cost_usd_today=Decimal("2.6")), "3.1 would exceed max_cost_usd_per_day 3"),
+]
+
+
+@pytest.mark.parametrize(("usage", "expected"), SPENT)
+def test_a_call_may_spend_all_of_a_budget_and_no_more(usage: Usage, expected: str) -> None:
+    decision = decide(Request("t"), PRICED, usage)
+    if not expected:
+        assert decision.verdict == "allow"
+        return
+    assert told(decision)[:2] == ("deny", "BUDGET_EXCEEDED")
+    (rule,) = decision.rules
+    assert (rule.text, rule.reason) == (expected, "BUDGET_EXCEEDED")
+    assert rule.fix.startswith(f"raise `{expected.split()[3]}`")
+
+
+def test_without_a_budget_nothing_is_counted() -> None:
+    much = Usage(10**9, {"t": 10**9}, Decimal(10**9), Decimal(10**9))
+    assert decide(Request("t"), manifest(tool("t", cost_usd=Decimal(9))), much).verdict == "allow"
+
+
+def test_a_cost_that_nobody_declared_is_nothing() -> None:
+    policy = manifest(tool("t"), budget=Budget(max_cost_usd=Decimal(1)))
+    assert decide(Request("t"), policy, Usage(cost_usd=Decimal(1))).verdict == "allow"
+    assert decide(Request("t"), policy, Usage(cost_usd=Decimal("1.01"))).verdict == "deny"
+
+
+ASKED: list[tuple[str, str, str, bool]] = [
+    # the class, what the manifest says about writes, the words, and whether the file could settle it
+    ("write_limited", "session", "class write_limited asks once a session", True),
+    ("write_limited", "call", "class write_limited asks before each call", True),
+    ("full", "session", "class full asks once a session", True),
+    ("destructive", "manifest", "class destructive asks before each call", False),
+    ("destructive", "session", "class destructive asks before each call", False),
+]
+
+
+@pytest.mark.parametrize(("effect", "write", "text", "settled"), ASKED)
+def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
+    effect: Any, write: Any, text: str, settled: bool
+) -> None:
+    policy = manifest(
+        tool("t", "fs:write:/a", effect=effect),
+        allows=["fs:write:/a"],
+        max_effect="destructive",
+        approvals=Approvals(write),
+        budget=Budget(5),
+    )
+    decision = decide(Request("t"), policy)
+    assert isinstance(decision, Ask)
+    (rule,) = decision.rules
+    assert (rule.text, rule.reason, bool(rule.fix)) == (text, "APPROVAL_REQUIRED", settled)
+    assert decision.use is None
+
+
+def test_a_delete_that_asks_says_which() -> None:
+    policy = manifest(
+        tool("t", "fs:delete:/a", effect="full"),
+        allows=["fs:delete:/a"],
+        max_effect="full",
+        approvals=Approvals("manifest"),
+        budget=Budget(5),
+    )
+    decision = decide(Request("t", (Use("fs:delete:/a/b"),)), policy)
+    assert isinstance(decision, Ask)
+    assert decision.use == Use("fs:delete:/a/b")
+    assert [(rule.text, rule.reason, rule.fix) for rule in decision.rules] == [
+        ("each delete asks at class full", "APPROVAL_REQUIRED", "")
+    ]
 
 
 # Events ---------------------------------------------------------------------------------------------------------------
