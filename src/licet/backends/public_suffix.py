@@ -17,43 +17,40 @@ def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
         value = waiting.pop()
         held = value.value
         if type(held) is Capability:
-            if held.domain == "network" and held.key[:1] == ".":
-                yield from _over_suffix(held.key[1:], value.origin)
+            if held.key[:1] == "." and held.domain == "network" and _is_suffix(held.key[1:], _rules()[1]):
+                yield _over_suffix(held.key[1:], value.origin)
         elif isinstance(held, tuple):
             waiting += held
         elif isinstance(held, Mapping):
             waiting += [child for child in held.values() if isinstance(child, Located)]
 
 
-def _over_suffix(suffix: str, origin: Origin) -> Iterator[Problem]:
-    if _is_public(suffix, only_icann=True):
+def _over_suffix(suffix: str, origin: Origin) -> Problem:
+    if _is_suffix(suffix, _rules()[0]):
         found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
-        yield Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
-    elif _is_public(suffix, only_icann=False):
-        found, expected = f"`*.{suffix}`", "a name below a shared suffix"
-        yield Problem(origin, found, expected, "its sites belong to different people", "warning")
+        return Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
+    found, expected = f"`*.{suffix}`", "a name below a shared suffix"
+    return Problem(origin, found, expected, "its sites belong to different people", "warning")
 
 
-def _is_public(suffix: str, *, only_icann: bool) -> bool:
-    return bool(_list(suffix.rpartition(".")[2], only_icann).is_public(suffix))
-
-
-@lru_cache(256)
-def _list(last: str, only_icann: bool) -> Any:
-    """The part of the list about names with this last label; making sense of the whole takes a tenth of a second."""
-    from publicsuffixlist import PublicSuffixList
-
-    spellings = (last, last.encode().decode("idna")) if last.startswith("xn--") else (last,)
-    ends = tuple(start + spelling for spelling in spellings for start in (".", "\n"))
-    lines = [line for line in _lines() if line.startswith("// ===") or f"\n{line}".endswith(ends)]
-    return PublicSuffixList(lines, accept_unknown=False, only_icann=only_icann)
+def _is_suffix(name: str, rules: frozenset[str]) -> bool:
+    """Whether the names right below a name belong to different people: a rule says so, or a wildcard above or below."""
+    if "xn--" in name:  # the list spells names as people do
+        try:
+            name = name.encode().decode("idna")
+        except UnicodeError:
+            return False
+    if f"*.{name.partition('.')[2]}" in rules:
+        return f"!{name}" not in rules
+    return name in rules or f"*.{name}" in rules
 
 
 @lru_cache(1)
-def _lines() -> list[str]:
-    """The rules of the list, and the comments that mark its sections."""
+def _rules() -> tuple[frozenset[str], frozenset[str]]:
+    """The rules of registries, and those of registries and of companies that give names away."""
     from publicsuffixlist import PSLFILE
 
-    lines = Path(PSLFILE).read_text("utf-8").splitlines()
-    rules = (line if line.startswith("// ===") else line.partition("//")[0].split(" ")[0] for line in lines)
-    return [rule for rule in rules if rule]
+    text = Path(PSLFILE).read_text("utf-8")
+    registries, companies = text.split("===END ICANN DOMAINS===")
+    official, every = frozenset(registries.split("\n")), frozenset(companies.split("\n"))
+    return official, official | every

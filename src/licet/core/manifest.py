@@ -49,10 +49,14 @@ class Layer:
     allows: tuple[Rule, ...] = ()
     denies: tuple[Rule, ...] = ()
     silent: frozenset[str] = frozenset()
-    allowed: CapabilitySet = field(init=False, compare=False, repr=False)
+    known: dict[str, CapabilitySet] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "allowed", CapabilitySet(self._allows(), [rule.capability for rule in self.denies]))
+    @property
+    def allowed(self) -> CapabilitySet:
+        """What a use must be in to pass; made when it is first asked about."""
+        if "allowed" not in self.known:
+            self.known["allowed"] = CapabilitySet(self._allows(), [rule.capability for rule in self.denies])
+        return self.known["allowed"]
 
     @property
     def without_denies(self) -> CapabilitySet:
