@@ -41,7 +41,7 @@ class Lists:
         """The rules of a list that holds whole capabilities (hosts are read as such too)."""
         key = self.prefix + ".".join(path)
         for item in self.listed(*path):
-            yield Rule(item.value, item.origin, key)
+            yield tuple.__new__(Rule, (item.value, item.origin, key, None))  # half the cost of calling the class
 
 
 def at(keys: Fields, *path: str) -> Value | None:

@@ -25,6 +25,9 @@ MOST_PROBLEMS = 1000
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
+_new = tuple.__new__  # for what a large file has thousands of: half the cost of calling the class
+
+
 class Refused(Enum):
     """A value that was there and has been reported already: whoever reads on need not complain again."""
 
@@ -143,7 +146,7 @@ class _Builder:
             kind = type(event)
             mark = event.start_mark
             if kind is scalar:
-                node: Node | None = self.scalar(event, Origin(file, mark.line + 1, mark.column + 1))
+                node: Node | None = self.scalar(event, _new(Origin, (file, mark.line + 1, mark.column + 1)))
             elif kind in starts:
                 top = self.opened(event, Origin(file, mark.line + 1, mark.column + 1), kind is starts[1], len(stack))
                 stack.append(top)
@@ -202,10 +205,10 @@ class _Builder:
             if hidden or (self.problems and REPLACED in text):
                 return None
         if quoted:
-            node = Scalar(text, text, True, origin)
+            node = _new(Scalar, (text, text, True, origin))
         else:
             try:
-                node = Scalar(text, plain_value(text), False, origin)
+                node = _new(Scalar, (text, plain_value(text), False, origin))
             except UnsafeNumber as refusal:
                 self.refuse(origin, shown(text), str(refusal), _MEANT_AS_TEXT)
                 return None
