@@ -37,10 +37,10 @@ NEAREST = {
     "scope": ["core/test_hosts.py", "core/test_paths.py", "core/test_grammar.py"],
     "network": ["core/test_network_grammar.py", "core/test_uses.py"],
     "domain": ["core/test_grammar.py", "core/test_network_grammar.py"],
-    "capability": ["core/test_grammar.py", "core/test_values.py"],
+    "capability": ["core/test_network_grammar.py", "core/test_hosts.py", "core/test_values.py"],
     "use": ["core/test_uses.py", "core/test_paths.py", "core/test_values.py"],
     "grid": ["core/test_sets.py", "core/test_network_grammar.py"],
-    "set": ["core/test_sets.py", "core/test_values.py"],
+    "set": ["core/test_sets.py", "core/test_values.py", "core/test_paths.py"],
     "decide": ["core/test_decide.py"],
     "decision": ["core/test_decide.py"],
     "effects": ["core/test_effects.py"],
@@ -370,9 +370,8 @@ class Trial:
             import pytest
 
             paths = [f"tests/{test}" for test in self.tests]
-            # Loaded before the fork, so that pytest cannot rewrite it; it says so.
-            quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider")
-            code = pytest.main(["-x", *quiet, f"--hypothesis-profile=round-{self.round}", *paths])
+            plain = ("-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:warnings")
+            code = pytest.main([*plain, f"--hypothesis-profile=round-{self.round}", *paths])
             os._exit(int(code))
         finally:
             os._exit(99)
@@ -474,9 +473,15 @@ def listed() -> list[Entry]:
 
 
 def progress(label: str) -> Callable[[int, int], None]:
+    """Say how far a round is: on one line of a terminal, or now and then in a log."""
+    terminal, said = sys.stderr.isatty(), [time.monotonic()]
+
     def show(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r· {label} {done}/{total} ", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        if terminal:
+            print(f"\r· {label}: {done}/{total} ", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        elif time.monotonic() - said[0] > 30:
+            said[0] = time.monotonic()
+            print(f"· {label}: {done}/{total}", file=sys.stderr, flush=True)
 
     return show
 

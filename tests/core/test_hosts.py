@@ -1,11 +1,13 @@
 """Hosts: one canonical form for rules and uses, from one parser, and what is not a host at all."""
 
 import re
+import string
 
 import can_ada
 import pytest
 from hypothesis import example, given
 
+from licet.core.capability import Capability, destination
 from licet.core.scope import (
     LONGEST_HOST,
     Malformed,
@@ -15,6 +17,7 @@ from licet.core.scope import (
     host_key,
     host_text,
     is_address,
+    plain_host_key,
     visible,
 )
 from licet.core.set import CapabilitySet
@@ -38,6 +41,10 @@ SPELLINGS = [
     ("1a.com", "1a.com"),
     ("1.com", "1.com"),
     ("x" * 63 + ".com", "x" * 63 + ".com"),
+    ("X" * 63, "x" * 63),
+    ("com." + "X" * 63, "com." + "x" * 63),
+    ("SSL.example", "ssl.example"),
+    ("Straße.de", "xn--strae-oqa.de"),
     # IDNA
     ("bücher.example", "xn--bcher-kva.example"),
     ("BÜCHER.example", "xn--bcher-kva.example"),
@@ -132,8 +139,21 @@ REFUSED = [
     ("x.com/v1", "did you mean `x.com`?"),
     ("https://x.com", "did you mean `x.com`?"),
     ("10.0.0.0/8", "address ranges go under `private`"),
+    ("199.0.0.0/10", "address ranges go under `private`"),
+    ("192.168.0.0/19", "address ranges go under `private`"),
     ("fd00::/8", "address ranges go under `private`"),
     ("FD00::/8", "address ranges go under `private`"),
+    ("fa09::/10", "address ranges go under `private`"),
+    ("FA09::/19", "address ranges go under `private`"),
+    ("10.0.0.0/8x", "did you mean `10.0.0.0`?"),
+    ("https://a b/", "without scheme and path"),
+    ("://", "without scheme and path"),
+    ("/", "without a path"),
+    ("HTTPS://user@X.com:80/a", "did you mean `x.com`?"),
+    ("//x.com/", "did you mean `x.com`?"),
+    ("X.com/a", "did you mean `x.com`?"),
+    ("[::1]:80", "a host name"),
+    ("[::1]:8080]", "a host name"),
     ("x.com:80", "a host name"),
     ("::1", "write an IPv6 address in brackets: `[::1]`"),
     ("[::1", "write an IPv6 address in brackets"),
@@ -231,6 +251,13 @@ def test_what_is_no_host_is_refused_in_rules_and_uses(text: str, says: str) -> N
         Use(f"network:https:get@{text}:443")
 
 
+@pytest.mark.parametrize("text", ["", "a b", "x.com:80", "a..b", "user@x.com", "%2a.com", "1.2.3.4.5"])
+def test_a_host_that_suggests_nothing_gets_no_hint(text: str) -> None:
+    with pytest.raises(Malformed) as refusal:
+        canonical_host(text)
+    assert refusal.value.hint == ""
+
+
 @pytest.mark.parametrize(("text", "says"), REFUSED_PATTERNS)
 def test_a_malformed_pattern_is_refused(text: str, says: str) -> None:
     with pytest.raises(Malformed) as refusal:
@@ -270,6 +297,35 @@ def test_a_refused_host_is_shown_with_hidden_characters_made_visible() -> None:
     assert visible("plain é 日本") == "plain é 日本"
     assert visible("\U000e0001") == "\\ue0001"
     assert visible("") == ""
+
+
+def test_a_plain_name_needs_no_parser() -> None:
+    letters = string.ascii_lowercase + string.digits + "_-"
+    longest = ".".join(["x" * 63] * 3 + ["x" * 61])
+    names = [form.format(char) for char in letters for form in ("{}.com", "a{}.com", "{}a.b.c", "x{}", "a.x{}")]
+    names += [*string.ascii_lowercase, "x" * 63, "x" * 63 + ".com", "com." + "x" * 63, "a.b.c.d.e", longest]
+    for name in names:
+        assert plain_host_key(name) == name
+        assert len(name) > 250 or plain_host_key(f"*.{name}") == f".{name}"
+    for name in (
+        "",
+        "*",
+        "*.",
+        "X",
+        "é",
+        "a.",
+        "1",
+        "1.2",
+        "a.1",
+        "a.-b",
+        "a._",
+        "xn--a",
+        "a.xn--b.c",
+        "a*",
+        "x" * 64,
+        f"{longest}x",
+    ):
+        assert plain_host_key(name) is None
 
 
 @given(host_names)
@@ -346,6 +402,51 @@ ANCESTORS = [
 @pytest.mark.parametrize(("key", "expected"), ANCESTORS)
 def test_a_host_lies_under_itself_its_parent_domains_and_the_top(key: str, expected: tuple[str, ...]) -> None:
     assert host_ancestors(key) == expected
+
+
+# As written under `destinations`, and the rule it is.
+DESTINATIONS = [
+    ("x.com", "network:*:x.com"),
+    ("X.com.", "network:*:x.com"),
+    ("*.x.com", "network:*:*.x.com"),
+    ("*.X.com", "network:*:*.x.com"),
+    ("*", "network:*:*"),
+    ("x.com:80", "network:*:x.com:80"),
+    ("*:80", "network:*:*:80"),
+    ("*.x.com:80", "network:*:*.x.com:80"),
+    ("get", "network:*:*@get"),
+    ("GET", "network:*:*@get"),
+    ("get:80", "network:*:*@get:80"),
+    ("127.1", "network:*:127.0.0.1"),
+    ("[::1]", "network:*:[::1]"),
+    ("[0::1]:80", "network:*:[::1]:80"),
+]
+NO_DESTINATIONS = [
+    ("", "a host name"),
+    ("https://x.com", "did you mean `x.com`?"),
+    ("https://x.com/a", "did you mean `x.com`?"),
+    ("tcp://x.com", "a host name"),
+    ("get@x.com", "expected a host name"),
+    ("*@x.com", "`*` alone or `*.` before a name"),
+    ("user:pass@x.com", "expected a host name"),
+    ("x.com/a", "did you mean `x.com`?"),
+    ("10.0.0.0/8", "address ranges go under `private`"),
+    ("a.*.com", "a wildcard inside a name"),
+    ("x.com:0", "a port from 1 to 65535"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), DESTINATIONS)
+def test_a_destination_is_the_rule_for_every_request_to_a_host(text: str, expected: str) -> None:
+    assert str(destination(text)) == expected
+    assert destination(text) == Capability(expected)
+
+
+@pytest.mark.parametrize(("text", "says"), NO_DESTINATIONS)
+def test_what_is_more_than_a_host_is_no_destination(text: str, says: str) -> None:
+    with pytest.raises(Malformed) as refusal:
+        destination(text)
+    assert says in str(refusal.value)
 
 
 def test_no_wildcard_covers_an_address() -> None:

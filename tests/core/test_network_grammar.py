@@ -72,6 +72,7 @@ ACCEPTED = [
     ("network:read:*@get", ""),
     ("network:read:https://get", ""),
     ("network:*:https://get", "network:https:*@get"),
+    ("network:*:https://get:80", "network:https:*@get:80"),
     ("network:*:get@get", ""),
     ("network:*:get.com", ""),
     ("network:*:*.get", ""),
@@ -137,6 +138,7 @@ MALFORMED = [
     ("network:*:x.com:65536", "a port from 1 to 65535"),
     ("network:*:x.com:99999", "a port from 1 to 65535"),
     ("network:*:x.com:100000", "a port from 1 to 65535"),
+    ("network:*:x.com:000080", "a port from 1 to 65535"),
     ("network:*:x.com:", "a port from 1 to 65535"),
     ("network:*:x.com:http", "a port from 1 to 65535"),
     ("network:*:x.com:-1", "a port from 1 to 65535"),
@@ -172,6 +174,12 @@ def test_a_malformed_network_rule_is_refused_with_what_was_expected(text: str, s
     with pytest.raises(Malformed) as refusal:
         Capability(text)
     assert says in str(refusal.value)
+
+
+def test_a_contradiction_is_shown_with_its_action() -> None:
+    with pytest.raises(Malformed) as refusal:
+        Capability("network:http:get@https://x.com")
+    assert refusal.value.found == "http:get@https://x.com"
 
 
 def test_the_port_hint_is_for_a_star_only() -> None:

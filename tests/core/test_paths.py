@@ -63,6 +63,8 @@ REFUSED = [
     (".", "an absolute path"),
     ("..", "an absolute path"),
     ("../x", "an absolute path"),
+    ("a/../b", "an absolute path"),
+    ("a//b/.", "did you mean `${workdir}/a/b`?"),
     (" /srv", "an absolute path"),
     ("/..", "write the path that it leads to"),
     ("/srv/../etc", "a path without `..`"),
@@ -81,6 +83,7 @@ REFUSED = [
     ("${home}", "`${workdir}` is the only variable, and only at the start"),
     ("${workdir}x", "`${workdir}` is the only variable, and only at the start"),
     ("/srv/${workdir}", "`${workdir}` is the only variable, and only at the start"),
+    ("/${x}", "`${workdir}` is the only variable, and only at the start"),
     ("/srv/${x}/y", "`${workdir}` is the only variable, and only at the start"),
     ("${workdir}/${workdir}", "`${workdir}` is the only variable, and only at the start"),
     ("~/${workdir}", "`~` means the home"),
@@ -108,6 +111,13 @@ def test_what_is_no_clean_path_is_refused_in_a_rule(text: str, says: str) -> Non
         Capability(f"fs:read:{text}")
     assert says in str(refusal.value)
     assert refusal.value.found == text
+
+
+@pytest.mark.parametrize("text", ["", "../x", "a/../b", "a/*", ".."])
+def test_a_path_that_suggests_nothing_gets_no_hint(text: str) -> None:
+    with pytest.raises(Malformed) as refusal:
+        path_key(text)
+    assert refusal.value.hint == ""
 
 
 # The path of a use and what it resolves to.
@@ -211,6 +221,20 @@ def test_what_names_no_path_is_an_invalid_use(path: object, base: object) -> Non
     with pytest.raises(InvalidUse) as refusal:
         use_of_path("read", path, base)
     assert str(refusal.value).isprintable()
+
+
+def test_a_refused_path_says_why_and_shows_its_beginning() -> None:
+    for path, says in (
+        ("a", "that a base directory makes absolute"),
+        (object(), "expected a path"),
+        ("/a\0", "without NUL"),
+    ):
+        with pytest.raises(InvalidUse) as refusal:
+            use_of_path("read", path)
+        assert says in str(refusal.value)
+    with pytest.raises(InvalidUse) as refusal:
+        use_of_path("read", "/" + "x" * LONGEST_PATH)
+    assert refusal.value.found == "/" + "x" * 79
 
 
 def test_the_longest_path_is_accepted() -> None:
@@ -372,6 +396,7 @@ def test_a_path_lies_under_itself_its_directories_and_the_top(key: str, expected
 
 SECRET_ANCESTORS = [
     ("a/b/c", ("a/b/c", "a/b/", "a/", "")),
+    ("a/b/c/d", ("a/b/c/d", "a/b/c/", "a/b/", "a/", "")),
     ("a/b/", ("a/b/", "a/", "")),
     ("a/", ("a/", "")),
     ("a", ("a", "")),

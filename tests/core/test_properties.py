@@ -227,6 +227,15 @@ def test_what_is_not_covered_is_told_exactly(two: tuple[str, PlainSet, PlainSet]
     assert told == reach_of(domain, one.allow, one.deny) & ~reach_of(domain, other.allow, other.deny)
 
 
+@given(two_sets, st.randoms(use_true_random=False))
+def test_the_pieces_do_not_depend_on_the_order_of_rules(two: tuple[str, PlainSet, PlainSet], random: Random) -> None:
+    _, one, other = two
+    shuffled = [
+        PlainSet(*(tuple(random.sample(side, len(side))) for side in (it.allow, it.deny))) for it in (one, other)
+    ]
+    assert shuffled[0].real - shuffled[1].real == one.real - other.real
+
+
 @given(sets, sets)
 def test_the_difference_is_empty_exactly_if_the_one_is_within_the_other(one: PlainSet, two: PlainSet) -> None:
     assert (not one.real - two.real) == (one.real <= two.real)

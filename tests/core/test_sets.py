@@ -40,6 +40,9 @@ DECIDED = [
     (["network:*:*:80", "network:*:b.a"], ["network:*:*.a:81"], "network:http:get@b.a:80", True),
     (["network:*:*:80", "network:*:b.a"], ["network:*:*.a:81"], "network:http:get@b.a:81", False),
     (["network:*:*:80", "network:*:b.a"], ["network:*:*.a:81"], "network:http:get@b.a:82", True),
+    (["network:*:x"], ["network:http:get@x:80"], "network:http:get@x:80", False),
+    (["network:*:x"], ["network:http:get@x"], "network:http:get@x:80", False),
+    (["network:*:x:80"], ["network:http:get@x:80"], "network:http:get@x:80", False),
     (["network:https:*"], ["network:*:delete"], "network:https:delete@x", False),
     (["network:https:*"], ["network:*:delete"], "network:https:get@x", True),
     (["network:tcp:*:22"], [], "network:tcp:x:22", True),
@@ -348,6 +351,29 @@ def test_a_verdict_tells_a_deny_from_silence(
     found = CapabilitySet(allow, deny)
     assert found.verdict(use) is expected
     assert found.verdict(Use(use)) is expected
+
+
+# Allows, denies, uses, and the first of them that is not allowed.
+LACKING = [
+    (["fs:read:/a"], [], [], None),
+    (["fs:read:/a"], [], ["fs:read:/a", "fs:read:/a/b"], None),
+    (["fs:read:/a"], [], ["fs:read:/a", "fs:read:/b", "fs:read:/c"], "fs:read:/b"),
+    (["fs:read:/a"], ["fs:read:/a/b"], ["fs:read:/a", "fs:read:/a/b"], "fs:read:/a/b"),
+    (["fs:read:/a"], [], ["env:read:A"], "env:read:A"),
+    (["fs:read:/a", "network:*:x:80"], [], ["fs:read:/a", "network:http:get@x:80"], None),
+    (["fs:read:/a", "network:*:x:80"], [], ["network:http:get@x:80", "network:http:get@x:81"], "network:http:get@x:81"),
+    (["network:*:x"], ["network:*:x:80"], ["network:http:get@x:81", "network:http:get@x:80"], "network:http:get@x:80"),
+]
+
+
+@pytest.mark.parametrize(("allow", "deny", "uses", "expected"), LACKING)
+def test_the_first_use_that_is_lacking(
+    allow: list[str], deny: list[str], uses: list[str], expected: str | None
+) -> None:
+    found = CapabilitySet(allow, deny)
+    for _ in range(2):
+        lacking = found.lacks(tuple(map(Use, uses)))
+        assert (lacking if lacking is None else str(lacking)) == expected
 
 
 def test_a_verdict_on_a_capability_is_whether_it_is_covered_whole() -> None:

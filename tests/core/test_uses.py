@@ -39,7 +39,9 @@ ACCEPTED = [
     ("process:exec:/usr/../bin//git/", "process:exec:/bin/git"),
     ("env:read:PATH", ""),
     ("env:read:A:B", ""),
+    ("env:read:$x", ""),
     ("secret:read:github/token", ""),
+    ("secret:read:~x", ""),
     ("storage:read:session", ""),
     ("storage:write:tool-private", ""),
     ("tool:call:http_get", ""),
@@ -171,6 +173,27 @@ def test_what_is_not_concrete_is_an_invalid_use(text: str) -> None:
         assert str(refusal.value).isprintable()
 
 
+# A use that is invalid, and a part of what the refusal says.
+SAID = [
+    ("fs:read:*", "without a wildcard"),
+    ("network:https:x", "a method and a host such as `get@api.example.com`"),
+    ("network:tcp:x", "a host and a port such as `db.internal:5432`"),
+    ("network:read:x", "the protocol of one request: `http`, `https` or `tcp`"),
+    ("network:https:trace@x", "never allowed"),
+    ("network:https:g t@x", "a request method such as `GET`"),
+    ("process:exec:~", "a binary name or an absolute path"),
+    ("storage:read:disk", "one of tool-private, session, personality"),
+    ("nope:read:x", "one of the domains"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), SAID)
+def test_an_invalid_use_says_why(text: str, says: str) -> None:
+    with pytest.raises(InvalidUse) as refusal:
+        Use(text)
+    assert says in str(refusal.value)
+
+
 @given(rules)
 def test_a_rule_with_a_wildcard_is_never_a_use(rule: PlainRule) -> None:
     if "*" in rule.text:
@@ -220,6 +243,9 @@ EFFECTS = [
     ("storage:read:session", "read"),
     ("env:read:A", "read"),
     ("secret:read:A", "read"),
+    ("process:exec:git", "read"),
+    ("tool:call:x", "read"),
+    ("connector:use:x", "read"),
 ]
 
 
@@ -406,7 +432,7 @@ REASONS = [
     ("GET", "https://u@x.com", "a URL without user name or password"),
     ("TRACE", "https://x.com", "`CONNECT` and `TRACE` are never allowed"),
     ("G T", "https://x.com", "a request method such as `GET`"),
-    ("GET", 5, "text"),
+    ("GET", 5, "expected text"),
     ("GET", "https://a..b", "a host name"),
 ]
 

@@ -201,7 +201,7 @@ def test_operations_leave_their_operands_alone() -> None:
 def test_nothing_else_is_equal_to_it(value: Any) -> None:
     for other in (str(value), repr(value), None, 0, object(), *(other for other in VALUES if other is not value)):
         assert value != other
-        assert not operator.eq(value, other)
+        assert operator.eq(value, other) is False
     assert value == value
 
 
