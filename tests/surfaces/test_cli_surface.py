@@ -119,7 +119,7 @@ def test_text_from_files_cannot_act_on_the_terminal(here: Path) -> None:
     result = CliRunner().invoke(licet, ["surface", "\x1b[2J.yaml"])
     assert result.exit_code == 1
     assert "\x1b" not in result.output
-    assert result.stderr.startswith("\\u001b[2J.yaml:1:1: error: found a file whose own path no rule can name")
+    assert result.stderr.startswith("\\u001b[2J.yaml:1:1: error: found the path")
 
 
 def test_a_working_directory_that_no_rule_can_name_is_refused() -> None:

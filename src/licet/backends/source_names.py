@@ -161,21 +161,48 @@ class Names:
         if len(bound) != 1 or not isinstance(bound[0].meaning, ast.expr):
             where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
             raise NotLiteral(node, f"the name `{name}`{where}")
-        mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
-        if name in self._changed or (mutable and name in self._handled):
+        mutable = not isinstance(bound[0].meaning, ast.Constant | ast.Tuple)
+        if name in self._changed or self._starred or (mutable and name in self._escaping):
             raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
         return bound[0].meaning
 
     @cached_property
-    def _handled(self) -> set[str]:
-        """Names of which a method is used or a part is assigned: what they hold may have changed since."""
-        return {
-            node.value.id
+    def _starred(self) -> bool:
+        """Whether a star import may bind any name again; one from licet brings only names that are known."""
+        return any(
+            isinstance(node, ast.ImportFrom)
+            and node.module not in ("licet", "licet.declare")
+            and any(alias.name == "*" for alias in node.names)
             for node in self._text.nodes
-            if isinstance(node, ast.Attribute | ast.Subscript)
-            and isinstance(node.value, ast.Name)
-            and not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load))
+        )
+
+    @cached_property
+    def _escaping(self) -> set[str]:
+        """Names that are read anywhere but in a decorator: from there, what they hold may have been changed."""
+        sheltered = {
+            id(inner)
+            for node in self._text.nodes
+            if isinstance(node, _FUNCTIONS)
+            for decorator in node.decorator_list
+            for inner in ast.walk(decorator)
         }
+        # A name inside the literal of another name escapes where that one does.
+        holders: dict[int, str] = {}
+        for name, bound in self._bindings.items():
+            for binding in bound:
+                if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
+                    holders |= {id(inner): name for inner in ast.walk(binding.meaning)}
+        escaping: set[str] = set()
+        held: list[tuple[str, str]] = []
+        for node in self._text.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in sheltered:
+                if id(node) in holders:
+                    held.append((node.id, holders[id(node)]))
+                else:
+                    escaping.add(node.id)
+        for _ in held:  # a chain of names is no longer than their number
+            escaping |= {name for name, holder in held if holder in escaping}
+        return escaping
 
     def _constructed(self, node: ast.Call, left: list[int]) -> Any:
         known = self.dotted(node.func)

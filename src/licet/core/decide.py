@@ -34,11 +34,10 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         refused = reach.lacks(request.uses)
         if refused is not None:
             return Deny(request, reach, refused)
-        return (
-            _overspent(request, manifest, reach, usage)
-            or _asked(request, manifest, reach, usage)
-            or Allow(request, reach)
-        )
+        for stop in (_overspent(request, manifest, reach, usage), _asked(request, manifest, reach, usage)):
+            if stop is not None:
+                return stop
+        return Allow(request, reach)
     except Exception as error:  # fail closed: whatever went wrong here must not become a yes
         ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
         tool = request.tool if isinstance(request, Request) else ""
@@ -61,7 +60,8 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     )
     for key, limit, wanted in limits:
         if limit is not None and wanted > limit:
-            origin = reach.seats[-1].origin if key == "max_calls" else manifest.places.get(key, manifest.origin)
+            tightest = [seat.origin for seat in reach.seats if seat.max_calls == limit]
+            origin = tightest[0] if key == "max_calls" else manifest.places.get(key, manifest.origin)
             text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}` in {origin.file}"
             return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
     return None
@@ -72,9 +72,11 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
     if reach.approval:
         arguments = request.arguments if reach.approval == "call" else ""
         wanted = Approval(manifest.digest, request.tool, request.session, arguments)
-        if wanted not in usage.approved:
+        # An approval of one call names its arguments; without them it would be an approval of every call.
+        if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
             when = "once a session" if reach.approval == "session" else "before each call"
-            origin = manifest.places.get("approvals", manifest.origin)
+            stated = [seat.approval_origin for seat in reach.seats if seat.approval == reach.approval]
+            origin = next(filter(None, stated), manifest.places.get("approvals", manifest.origin))
             ground = Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, _settle(reach))
             return Ask(request, wanted, (ground,))
     for use in request.uses:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from licet.core.origin import Origin
 from licet.core.use import Use
@@ -87,6 +87,10 @@ class Ground:
         return f"{self.text} ({self.origin})" if self.origin else self.text
 
 
+# A refusal is a value like any other, and so true: `if decide(…)` would let everything pass.
+_NO_TRUTH = "a decision has no truth value: match on Allow, Deny and Ask, or compare `.verdict`"
+
+
 class Allow(NamedTuple):
     """The call may run, holding its grant."""
 
@@ -102,6 +106,9 @@ class Allow(NamedTuple):
     def rules(self) -> tuple[Ground, ...]:
         """The rules that allow it, use by use."""
         return tuple(ground for use in self.request.uses for ground in self.reach.grounds_of(use))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(_NO_TRUTH)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Allow":
         return self
@@ -138,6 +145,9 @@ class Deny(NamedTuple):
         """The code of the first thing that stands in the way."""
         return self.rules[0].reason
 
+    def __bool__(self) -> NoReturn:
+        raise TypeError(_NO_TRUTH)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Deny":
         return self
 
@@ -154,6 +164,9 @@ class Ask:
     rules: tuple[Ground, ...]
     use: Use | None = None
     verdict = "ask"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(_NO_TRUTH)
 
     def __repr__(self) -> str:
         return f"Ask({self.request.tool!r}, {'; '.join(map(str, self.rules))})"

@@ -18,6 +18,7 @@ Level = Literal["restricted", "isolated", "native"]
 
 CLASSES: tuple[EffectClass, ...] = get_args(EffectClass)
 LEVELS: tuple[Level, ...] = get_args(Level)
+ELEVATED: tuple[EffectClass, ...] = ("full", "destructive")  # they need a walled level and a budget
 
 _READS = (
     "fs:read:*",
@@ -47,7 +48,9 @@ def permits(effect: EffectClass, named_tcp: CapabilitySet = CapabilitySet()) -> 
     if effect == "write_limited":
         # A connection nobody mediates may carry deletes; below `full` only a rule that says `tcp` accepts that.
         return _WRITE_LIMITED | named_tcp
-    return _EVERYTHING
+    if effect in ELEVATED:
+        return _EVERYTHING
+    raise ValueError(f"unknown side-effect class: {effect}")
 
 
 def class_fits(effect: EffectClass, ceiling: EffectClass) -> bool:

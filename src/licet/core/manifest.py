@@ -99,6 +99,7 @@ class Seat:
     approval: WriteApproval | None = None
     max_calls: int | None = None
     limits: Mapping[str, int] = field(default_factory=_nothing)
+    approval_origin: Origin | None = None  # where the approval is stated
 
 
 class MaxEffect(NamedTuple):
@@ -258,7 +259,7 @@ class Manifest:
             record="full" if "full" == self.record == other.record else "digests",
             examples=self.examples + other.examples,
             files=self.files + other.files,
-            places=MappingProxyType({**other.places, **self.places}),
+            places=MappingProxyType({**other.places, **self.places, **_tighter_places(self, other)}),
         )
 
 
@@ -269,6 +270,20 @@ def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
 
 def _both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return one if two is None else two if one is None else tuple(key for key in one if key in two)
+
+
+def _tighter_places(one: Manifest, two: Manifest) -> Mapping[str, Origin]:
+    """Where the tighter of two budgets stands, key by key."""
+    found = {}
+    for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
+        limits = [
+            (limit, place)
+            for each in (one, two)
+            if (limit := getattr(each.budget, key)) is not None and (place := each.places.get(key))
+        ]
+        if limits:
+            found[key] = min(limits)[1]
+    return found
 
 
 def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:

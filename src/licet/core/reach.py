@@ -171,6 +171,7 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     grounds += _connector_grounds(manifest, spec)
     level = _level_of(manifest, spec, seats, grounds)
     grounds += _elevated_grounds(manifest, spec, effect, level)
+    grounds += _unexpanded_grounds(layers)
     ceiling = meet_layers(layers if any(layer.kind in CEILINGS for layer in layers) else ())
     permitted = permits(effect, _named_tcp(layers)) if effect else CapabilitySet()
     grant = spec.needs & ceiling & permitted
@@ -207,6 +208,19 @@ def _named_tcp(layers: tuple[Layer, ...]) -> CapabilitySet:
             rules = CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
             named = rules if named is None else named & rules
     return named if named is not None else CapabilitySet()
+
+
+def _unexpanded_grounds(layers: tuple[Layer, ...]) -> Iterator[Ground]:
+    """A deny below `${workdir}` or `~` stops nothing until those are real directories: before that, all is denied."""
+    for layer in layers:
+        for rule in layer.denies:
+            if rule.capability.domain in ("fs", "process") and rule.capability.key[:1] in ("$", "~"):
+                text, fix = (
+                    f"{rule.capability} names no real directory yet",
+                    "call `manifest.expand(workdir, home)` first",
+                )
+                yield Ground("DECISION_FAILED", text, rule.origin, fix)
+                return
 
 
 def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:

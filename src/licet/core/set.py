@@ -70,8 +70,12 @@ class CapabilitySet(Sealed, _SetParts):
 
     def lacks(self, uses: tuple[Use, ...]) -> Use | None:
         """The first of some uses that is not allowed, or None if all are."""
+        if type(uses) is not tuple:  # what can be read only once cannot be checked twice
+            raise TypeError(f"expected a tuple of uses, found {type(uses).__name__}")
         known = self._answers
         for use in uses:  # the loop of `has`, without a call for each use
+            if type(use) is not Use:
+                raise TypeError(f"expected a Use, found {type(use).__name__}")
             try:
                 answers = known[use.kind]
             except KeyError:
@@ -173,6 +177,9 @@ class CapabilitySet(Sealed, _SetParts):
             for phrase in said(DOMAINS[domain], atoms)
         }
         return tuple(sorted(pieces, key=str))
+
+    def __contains__(self, x: Use | Capability | str) -> bool:
+        return self.has(x)
 
     def __iter__(self) -> Iterator[Capability]:
         """The allows, in canonical order."""

@@ -25,7 +25,7 @@ from licet.core.scope import (
 )
 from licet.core.sealed import Sealed
 
-DENY_SHIFT = 17  # in a table, the bits of denied atoms stand this far above those of allowed ones; `network` has 17
+DENY_SHIFT = network.EVERYTHING.bit_length()  # in a table, denied atoms stand this far above allowed ones
 ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
 
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
