@@ -12,7 +12,7 @@ from hypothesis import given
 from licet.core.change import Change, Changes
 from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.diff import diff
-from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
+from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, Rule
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
 from licet.core.surface import surface
@@ -41,6 +41,7 @@ def reach(changes: tuple[Change, ...]) -> set[tuple[str | None, str]]:
 def told(changes: Changes) -> dict[str, list[str]]:
     """The texts of all changes, by side, with the tool in front; sides without any are left out."""
     sides = {"grown": changes.grown, "shrunk": changes.shrunk, "changed": changes.changed}
+    assert bool(changes) is any(sides.values())
     return {
         side: [f"{change.tool}: {change.text}" if change.tool else change.text for change in found]
         for side, found in sides.items()
@@ -177,9 +178,9 @@ REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         {"grown": ["reader: secret:read:github/* except github/token"]},
     ),
     "a deny from another root may free something on some machine": (
-        _reader("fs:read:/home", denies=("fs:read:~/.ssh",)),
-        _reader("fs:read:/home"),
-        {"grown": ["denied: fs:read:~/.ssh → none"]},
+        _reader("fs:read:~", denies=("fs:read:/home/ada/.ssh",)),
+        _reader("fs:read:~"),
+        {"grown": ["denied: fs:read:/home/ada/.ssh → none"]},
     ),
     "and the same when it is added": (
         _reader("fs:read:${workdir}"),
@@ -199,6 +200,15 @@ def test_reach_is_compared_exactly(old: Manifest, new: Manifest, expected: dict[
     assert told(diff(old, new)) == expected
 
 
+def test_manifests_about_which_nothing_can_be_decided_yet_are_not_compared() -> None:
+    old, new = (_reader(*allows, denies=("fs:*:${workdir}/.env",)) for allows in (["fs:read:/a"], ["fs:read:*"]))
+    with pytest.raises(ValueError, match=r"names no real directory yet .*; call `manifest\.expand"):
+        diff(old, new)
+    assert told(diff(old.expand("/w", "/h"), new.expand("/w", "/h"))) == {
+        "grown": ["reader: fs:read:* except /a, /w/.env"]
+    }
+
+
 def test_growth_says_where_the_ceiling_lets_it_in() -> None:
     (change,) = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).grown
     assert change == Change("reach", "reader", "fs:read:/b", "", "fs:read:/b", Origin("agent.yaml", 11, 3))
@@ -210,12 +220,31 @@ def test_what_shrank_says_where_it_was_written() -> None:
 
 
 def test_agent_wide_changes_say_where_their_key_stands() -> None:
-    line = Origin("agent.yaml", 30, 3)
-    old = manifest(budget=Budget(1), places={"max_calls_per_session": line})
-    assert [change.origin for change in diff(old, replace(old, budget=Budget(2))).grown] == [line]
-    assert [change.origin for change in diff(old, replace(old, version="2")).changed] == [HERE]
-    (change,) = diff(_reader("fs:read:/a", denies=("fs:read:/b",)), _reader("fs:read:/a")).changed
-    assert change.origin == Origin("agent.yaml", 50, 3), "a deny that is gone stood in the old file"
+    there, here = Origin("old.yaml", 30, 3), Origin("new.yaml", 31, 3)
+    old = manifest(budget=Budget(2), places={"max_calls_per_session": there})
+    more, less = (replace(old, budget=Budget(calls), places={"max_calls_per_session": here}) for calls in (3, 1))
+    assert [change.origin for change in diff(old, more).grown] == [here]
+    assert [change.origin for change in diff(old, less).shrunk] == [there], "what shrank stood in the old file"
+    assert [change.origin for change in diff(old, replace(old, version="2", origin=here)).changed] == [here]
+
+
+def test_a_deny_that_is_gone_stood_in_the_old_file() -> None:
+    (change,) = diff(
+        _reader("fs:read:/a", denies=("fs:read:/c", "fs:read:/b")), _reader("fs:read:/a", denies=("fs:read:/c",))
+    ).changed
+    assert (change.before, change.after, change.origin) == ("fs:read:/b", "", Origin("agent.yaml", 51, 3))
+
+
+def test_growth_through_a_bundle_is_written_where_the_bundle_widened() -> None:
+    def bundled(*hosts: str) -> Manifest:
+        narrowing = replace(layer([f"network:*:{host}" for host in hosts], kind="bundle"), silent=ALL_BUT_NETWORK)
+        lines = enumerate(narrowing.allows)
+        moved = tuple(Rule(rule.capability, Origin("licet.yaml", line, 9), "destinations") for line, rule in lines)
+        held = seat(bundle="desk", layer=replace(narrowing, allows=moved))
+        return manifest(READER, allows=["network:*:*.test"], seats={"reader": (held,)})
+
+    (change,) = diff(bundled("a.test"), bundled("a.test", "b.test")).grown
+    assert (change.text, change.origin) == ("network:read:b.test", Origin("licet.yaml", 1, 9))
 
 
 def test_where_a_workspace_says_the_same_growth_is_written_in_the_agents_own_file() -> None:
@@ -597,6 +626,31 @@ def test_another_personality_is_more_where_its_store_is_reached() -> None:
     keeper = tool("keeper", "storage:read:*")
     old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
     assert told(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+
+
+def test_every_change_is_of_a_known_kind() -> None:
+    pairs = [(old, new) for cases in (REACH, TOOLS, ABOUT_A_TOOL, AGENT_WIDE) for old, new, _ in cases.values()]
+    found = {
+        change.kind
+        for old, new in pairs
+        for side in ("grown", "shrunk", "changed")
+        for change in getattr(diff(old, new), side)
+    }
+    assert found == {
+        "approval", "arguments", "budget", "bundle", "connector", "cost", "declaration", "deny", "effect", "level",
+        "limit", "native", "private", "reach", "record", "sandbox", "server", "tool",
+    }  # fmt: skip
+
+
+def test_a_change_without_a_place_is_told_as_data_too() -> None:
+    assert Change("deny", None, "denied").document() == {
+        "kind": "deny",
+        "tool": None,
+        "text": "denied",
+        "before": "",
+        "after": "",
+        "origin": None,
+    }
 
 
 def test_a_change_is_told_as_data() -> None:

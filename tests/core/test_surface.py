@@ -336,6 +336,13 @@ def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_
     assert texts(only_tool(found)) == ["connector:use:github"]
     denied = replace(found, layers=(layer(denies=["connector:use:github"]),))
     assert texts(only_tool(denied)) == []
+    narrowed = replace(found, connectors=Connectors(lines, (ConnectorRule("slack", "", HERE),), profiles=(lines,)))
+    assert texts(only_tool(narrowed)) == []
+
+
+def test_an_undeclared_tool_that_no_declaration_would_let_in_is_blocked() -> None:
+    shown = only_tool(manifest(allows=["fs:read:/srv"], seats={"guess": (seat(max_calls=0),)}))
+    assert (shown.standing, shown.effect, shown.level, shown.entries) == ("blocked", None, None, ())
 
 
 def test_tools_are_in_canonical_order_and_those_for_others_are_named_apart() -> None:

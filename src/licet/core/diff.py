@@ -32,6 +32,10 @@ class _Version:
         self.manifest = replace(manifest, layers=layers)
         self.surface: Surface = surface(self.manifest)
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in self.surface.tools}
+        for ground in (ground for tool in self.surface.tools for ground in tool.grounds):
+            # A tool about which nothing could be decided counts as blocked; compared as such it would hide what grew.
+            if ground.reason == "DECISION_FAILED":
+                raise ValueError(f"{ground}" + (f"; {ground.fix}" if ground.fix else ""))
 
     def layers(self, tool: str) -> tuple[Layer, ...]:
         seats = self.manifest.seats.get(tool, ())
@@ -45,7 +49,7 @@ class _Version:
 
 
 def diff(old: Manifest, new: Manifest) -> Changes:
-    """What grew, what shrank and what else changed from one manifest to another."""
+    """What grew, what shrank and what else changed; both with real directories (`manifest.expand`), or `ValueError`."""
     before, after = _Version(old), _Version(new)
     found: dict[Side, list[Change]] = {"grown": [], "shrunk": [], "changed": []}
     for name in sorted(before.tools.keys() | after.tools.keys()):
@@ -76,7 +80,7 @@ def _reach(name: str, old: _Version, new: _Version) -> Found:
     """Exactly what a tool reaches on one side and not on the other."""
     for side, mine, other in _both_ways(old, new):
         pieces = mine.grant(name) - other.grant(name)
-        written = Written(mine.layers(name) if pieces else ())
+        written = Written(mine.layers(name), other.layers(name)) if pieces else Written(())
         ceiling = meet_layers(other.layers(name)) if pieces else _NOTHING
         for piece in pieces:
             # What the other ceiling lets in too is new because of the tool itself: its declaration, class or place.

@@ -86,23 +86,27 @@ def entries_of(rules: CapabilitySet, layers: Iterable[Layer] = ()) -> tuple[Entr
 
 
 class Written:
-    """Where the rules that allow something are written, by scope."""
+    """Where the rules that allow something are written, by scope; those that other layers do not have come first."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_known", "_new")
 
-    def __init__(self, layers: Iterable[Layer]) -> None:
-        self._rules: dict[tuple[str, str], list[Rule]] = {}
+    def __init__(self, layers: Iterable[Layer], others: Iterable[Layer] = ()) -> None:
+        self._new: dict[tuple[str, str], list[Rule]] = {}
+        self._known: dict[tuple[str, str], list[Rule]] = {}
+        known = {(layer.kind, rule.capability) for layer in others for rule in layer.allows}
         # The agent's own files first: where a workspace says the same, it says so to everybody.
         for layer in sorted(layers, key=lambda layer: layer.kind not in CEILINGS):
             for rule in layer.allows:
-                self._rules.setdefault((rule.capability.domain, rule.capability.key), []).append(rule)
+                rules = self._known if (layer.kind, rule.capability) in known else self._new
+                rules.setdefault((rule.capability.domain, rule.capability.key), []).append(rule)
 
     def nearest(self, rule: Capability) -> Origin | None:
         """The place of the allow nearest to a rule among those that cover some of it."""
-        for key in DOMAINS[rule.domain].ancestors(rule.key):
-            for held in self._rules.get((rule.domain, key), ()):
-                if held.capability.atoms & rule.atoms and held.capability.port in (None, rule.port):
-                    return held.origin
+        for rules in (self._new, self._known):
+            for key in DOMAINS[rule.domain].ancestors(rule.key):
+                for held in rules.get((rule.domain, key), ()):
+                    if held.capability.atoms & rule.atoms and held.capability.port in (None, rule.port):
+                        return held.origin
         return None
 
 
