@@ -283,6 +283,11 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         HELD,
         {"grown": ["small: `small` can be called", "small: fs:read:/a"]},
     ),
+    "a tool that is blocked now": (
+        HELD,
+        manifest(BLOCKED, allows=ALLOWED),
+        {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]},
+    ),
     "a blocked tool is nothing to reach": (
         NOBODY,
         manifest(BLOCKED, allows=ALLOWED),
@@ -308,6 +313,31 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 @pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
 def test_tools_that_come_and_go_are_told(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
     assert told(diff(old, new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "standings"),
+    [
+        (NOBODY, HELD, ("absent", "callable")),
+        (HELD, NOBODY, ("callable", "absent")),
+        (HELD, manifest(BLOCKED, allows=ALLOWED), ("callable", "blocked")),
+        (manifest(BLOCKED, allows=ALLOWED), UNDECLARED, ("blocked", "undeclared")),
+        (NOBODY, manifest(BLOCKED, allows=ALLOWED), ("absent", "blocked")),
+    ],
+)
+def test_a_tool_that_comes_or_goes_is_told_with_how_it_stood_and_stands(
+    old: Manifest, new: Manifest, standings: tuple[str, str]
+) -> None:
+    changes = diff(old, new)
+    (change,) = [one for one in (*changes.grown, *changes.shrunk, *changes.changed) if one.kind == "tool"]
+    assert (change.before, change.after) == standings
+    assert change.origin in (Origin("licet.yaml", 7, 3), Origin("agent.yaml", 5, 5))
+
+
+def test_changes_are_told_tool_by_tool_in_order() -> None:
+    specs = [tool(name, "fs:read:/a") for name in ("b", "d", "a", "c", "e")]
+    grown = diff(NOBODY, manifest(*specs, allows=ALLOWED)).grown
+    assert list(dict.fromkeys(change.tool for change in grown)) == ["a", "b", "c", "d", "e"]
 
 
 def _one(*seats: Any, **given: Any) -> Manifest:
