@@ -94,7 +94,7 @@ def test_what_a_caller_sent_cannot_act_on_whoever_reads_it() -> None:
 def test_a_question_is_a_refusal_until_somebody_agrees() -> None:
     ask = Ask(Request("fetch"), Approval("m", "fetch", "s"), ())
     assert Refused(ask).code == "APPROVAL_REQUIRED"
-    assert str(Refused(ask)) == "APPROVAL_REQUIRED: fetch may not be called"
+    assert str(Refused(ask)) == "APPROVAL_REQUIRED: this call of fetch needs the approval of a person"
 
 
 def test_every_error_is_a_licet_error_or_a_value_error() -> None:

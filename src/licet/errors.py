@@ -62,6 +62,8 @@ def refused(decision: Deny | Ask) -> Refused:
 def _sentence(code: Reason, decision: Deny | Ask) -> str:
     """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
     use, tool = decision.use, visible(decision.request.tool)
+    if code == "APPROVAL_REQUIRED":
+        return f"{visible(_asked(use)) if use else f'this call of {tool}'} needs the approval of a person"
     if use is None:
         return f"{tool} may not be called"
     target = visible(use.target)

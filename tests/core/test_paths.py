@@ -65,7 +65,7 @@ REFUSED = [
     ("../x", "an absolute path"),
     ("a/../b", "an absolute path"),
     ("a//b/.", "did you mean `${workdir}/a/b`?"),
-    (" /srv", "an absolute path"),
+    (" /srv", "without spaces around a name"),
     ("/..", "write the path that it leads to"),
     ("/srv/../etc", "a path without `..`"),
     ("/srv/..", "a path without `..`"),

@@ -209,7 +209,8 @@ MANIFEST_FIELDS = {
     "app": Field(NAME, description="the app whose connector overrides apply"),
     "capabilities": Field(Record(CAPABILITY_FIELDS), description="what the agent may touch; what is absent is denied"),
     "examples": Field(
-        Record({"match": _several(EXAMPLE), "no_match": _several(EXAMPLE)}), description="run by `licet test`"
+        Record({"match": _several(EXAMPLE), "no_match": _several(EXAMPLE)}),
+        description="what must and must not match; not run yet",
     ),
 }
 

@@ -154,7 +154,9 @@ def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) 
     for file in files:
         for path in dict.fromkeys((os.path.abspath(file.path), os.path.realpath(file.path))):
             try:
-                keys = path_key(path), path_key(os.path.join(os.path.dirname(path), LOCK_FILE))
+                # Also where a workspace or a lock would be found if somebody wrote one.
+                keys = [path_key(path)]
+                keys += [path_key(os.path.join(os.path.dirname(path), name)) for name in (WORKSPACE_FILE, LOCK_FILE)]
             except Malformed as wrong:
                 found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
                 problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))

@@ -98,13 +98,33 @@ class Names:
             return set()
         if node.id not in self._starts:
             self._starts[node.id] = set(self._meanings(node.id))
-        return {_public(".".join([start, *reversed(tail)])) for start in self._starts[node.id]}
+        names = {_public(".".join([start, *reversed(tail)])) for start in self._starts[node.id]}
+        return names | {f"{name} assigned" for name in names & self._assigned}
+
+    @cached_property
+    def _assigned(self) -> set[str]:
+        """Names of licet that the file gives another meaning through the module: `licet.tool = other`."""
+        stores = [
+            node
+            for node in self._text.nodes
+            if isinstance(node, ast.Attribute)
+            and not isinstance(node.ctx, ast.Load)
+            and isinstance(node.value, ast.Name)
+        ]
+        return {
+            _public(f"{start}.{node.attr}")
+            for node in stores
+            if isinstance(node.value, ast.Name)
+            for start in self._meanings(node.value.id)
+        }
 
     def _meanings(self, name: str) -> Iterator[str]:
         for binding in self.bindings(name):
             yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
         if name in self._changed:
             yield f"{name} as `global`"
+        if self._starred:
+            yield f"{name} from a star"
 
     def value(self, node: ast.expr) -> Any:
         """The value of a literal, of a name bound once to one, or of a constructor of such; or `NotLiteral`."""
@@ -161,7 +181,7 @@ class Names:
         if len(bound) != 1 or not isinstance(bound[0].meaning, ast.expr):
             where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
             raise NotLiteral(node, f"the name `{name}`{where}")
-        mutable = not isinstance(bound[0].meaning, ast.Constant | ast.Tuple)
+        mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
         if name in self._changed or self._starred or (mutable and name in self._escaping):
             raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
         return bound[0].meaning
@@ -186,6 +206,7 @@ class Names:
             for decorator in node.decorator_list
             for inner in ast.walk(decorator)
         }
+        sheltered |= {id(node) for node in self._looked_at()}
         # A name inside the literal of another name escapes where that one does.
         holders: dict[int, str] = {}
         for name, bound in self._bindings.items():
@@ -203,6 +224,17 @@ class Names:
         for _ in held:  # a chain of names is no longer than their number
             escaping |= {name for name, holder in held if holder in escaping}
         return escaping
+
+    def _looked_at(self) -> Iterator[ast.expr]:
+        """Names that are only compared with, or of which one plain value is taken: nothing changes through that."""
+        for node in self._text.nodes:
+            match node:
+                case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
+                    yield from others
+                case ast.Subscript(value=ast.Name(id=name) as value, ctx=ast.Load()) if len(self.bindings(name)) == 1:
+                    held = self.bindings(name)[0].meaning
+                    if isinstance(held, ast.List) and all(isinstance(item, ast.Constant) for item in held.elts):
+                        yield value
 
     def _constructed(self, node: ast.Call, left: list[int]) -> Any:
         known = self.dotted(node.func)
@@ -242,6 +274,8 @@ def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
                 yield name, Binding(node, value)
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 yield name, Binding(node, None)
+            case ast.MatchMapping(rest=str(name)):
+                yield name, Binding(node, None)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 yield name, Binding(node, None)
 
@@ -262,6 +296,24 @@ def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
                 pass
             case _ if not isinstance(node, _OTHER_SCOPES):
                 stack.extend(reversed(list(ast.iter_child_nodes(node))))
+            case _:
+                stack.extend(_outside(node))
+
+
+def _outside(scope: ast.AST) -> Iterator[ast.AST]:
+    """What a function, class or comprehension evaluates in the scope around it; a walrus there binds a name here."""
+    match scope:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from scope.decorator_list
+            yield scope.args
+            if scope.returns is not None:
+                yield scope.returns
+        case ast.Lambda():
+            yield scope.args
+        case ast.ClassDef():
+            yield from (*scope.decorator_list, *scope.bases, *scope.keywords)
+        case _:
+            yield from (inner.target for inner in ast.walk(scope) if isinstance(inner, ast.NamedExpr))
 
 
 def _public(dotted: str) -> str:

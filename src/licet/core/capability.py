@@ -121,6 +121,7 @@ def meet_boxes(domain: str, one: Box, two: Box) -> Box | None:
 
 def destination(text: str) -> Capability:
     """The rule for every request to a host, written as in `destinations`: a host pattern, perhaps with a port."""
+    text = str.__str__(text)  # a subclass may compare as it likes
     key = plain_host_key(text)
     if key is not None:
         return capability("network", EVERYTHING, key, None)

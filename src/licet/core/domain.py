@@ -1,7 +1,8 @@
 """The domains: which actions each has, what its scopes look like, and how a rule in it is written.
 
-To add a domain, add one entry to `DOMAINS`. A rule is a set of finite atoms (bits of an int) on a scope key, and in
-`network` on a port. `phrases` are the sets of atoms that a single rule can say, largest first.
+A new domain is one entry in `DOMAINS`, and a word about it wherever people read it: see CONTRIBUTING. A rule is a set
+of finite atoms (bits of an int) on a scope key, and in `network` on a port. `phrases` are the sets of atoms that a
+single rule can say, largest first.
 """
 
 import difflib

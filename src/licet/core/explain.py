@@ -13,18 +13,23 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
     tool = visible(decision.request.tool)
     match decision:
         case Allow():
-            asked = decision.request.uses
-            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in asked] or [
+            held = decision.request.uses
+            lines = [f"allowed: `{tool}` may {visible(str(use))}" for use in held] or [
                 f"allowed: `{tool}` may be called"
             ]
             lines += [_line("because", ground) for ground in decision.rules]
         case Ask():
-            lines = [f"asks: `{tool}` may {_what(decision.use)} once a person agrees"]
+            uses = decision.request.uses
+            asked: list[Use | None] = [decision.use] if decision.use else [*uses] or [None]
+            lines = [f"asks: `{tool}` may {_what(use)} once a person agrees" for use in asked]
             lines += [_line("because", ground) for ground in decision.rules]
+            if reach is not None:
+                lines += [_line("allowed by", ground) for use in uses for ground in reach.grounds_of(use)]
             lines += [_line("to settle it", ground.fix) for ground in decision.rules if ground.fix]
         case Deny():
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             lines += [_line("because", ground) for ground in decision.rules]
+            reach = decision.source if isinstance(decision.source, Reach) else reach
             if reach is not None and decision.use is not None:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", ground.fix) for ground in decision.rules if ground.fix]

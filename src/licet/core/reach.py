@@ -5,7 +5,7 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from licet.core import network
 from licet.core.advice import add_need, add_to_layer, raise_class, remove, state_class, state_level
@@ -78,7 +78,10 @@ class Reach:
 
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
         """Every reason why a use is refused, with the change that would remove it; empty if it is allowed."""
-        return tuple(self._obstacles_of(use))
+        grounds = tuple(self._obstacles_of(use))
+        closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "policy files")
+        # No change would let a policy file be written, so none is advised.
+        return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason = REASON_OF_DOMAIN[use.domain]
@@ -94,7 +97,9 @@ class Reach:
                     if not rule_covers(rule.capability, use):
                         continue
                     fix = remove(rule) if layer.kind != "policy files" else ""
-                    yield Ground(reason, f"denied by {rule.capability}", rule.origin, fix)
+                    own = layer.kind == "policy files"
+                    text = "policy files are never writable" if own else f"denied by {rule.capability}"
+                    yield Ground(reason, text, None if own else rule.origin, fix)
             elif verdict is None:
                 yield Ground(reason, f"{layer.title} does not allow it", layer.origin, add_to_layer(layer, use))
         if not any(layer.kind in CEILINGS for layer in self.layers):

@@ -22,6 +22,11 @@ _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
 _CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
+# Characters that print as nothing although Python calls them printable; a rule with one would look like another rule.
+_IGNORED = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff]"
+)
+_DECEPTIVE = re.compile(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
 _BINARY = re.compile(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
@@ -42,9 +47,13 @@ class Malformed(ValueError):
 
 def visible(text: str) -> str:
     """Text from outside with control, bidi and other invisible characters spelled out."""
-    return (
-        text if text.isprintable() else "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
-    )
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char.isprintable() and not _IGNORED.match(char) else _spelled(char) for char in text)
+
+
+def _spelled(char: str) -> str:
+    return f"\\u{ord(char):04x}"
 
 
 # Hosts ---------------------------------------------------------------------------------------------------------------
@@ -168,8 +177,9 @@ def path_key(text: str) -> str:
     """The key of a path in a rule: absolute (or from `~` or `${workdir}`), folded, without `..` and wildcards."""
     if text in ("*", "/"):
         return TOP
-    if not text.isprintable() or len(text) > LONGEST_PATH:
-        raise Malformed(text, f"a path of visible characters, at most {LONGEST_PATH} of them")
+    if len(text) > LONGEST_PATH or not text.isprintable() or _DECEPTIVE.search(text):
+        expected = f"a path of visible characters, at most {LONGEST_PATH} of them, without spaces around a name"
+        raise Malformed(text, expected)
     if text and _CLEAN_PATH.fullmatch(text) and "${" not in text[1:]:
         return text
     root, _, rest = text.partition("/")

@@ -31,6 +31,9 @@ ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+_new = object.__new__
+
+
 class InvalidUse(ValueError):
     """A request that names no concrete thing: it is refused before any rule is asked."""
 
@@ -42,14 +45,31 @@ class InvalidUse(ValueError):
         return InvalidUse, (self.found, self.expected)
 
 
-class Kind:
-    """What all uses of one atom share: `fs` `read`, or `network` `https` `get`."""
+class _KindParts:
+    """The fields of a kind while it is made; taking the class `Kind` seals it."""
 
     __slots__ = ("action", "atom", "bits", "domain", "effect", "method")
 
-    def __init__(self, domain: str, action: str, method: str, atom: int, effect: str) -> None:
-        self.domain, self.action, self.method, self.atom, self.effect = domain, action, method, atom, effect
-        self.bits = atom | atom << DENY_SHIFT
+    domain: str
+    action: str
+    method: str
+    atom: int
+    effect: str
+    bits: int
+
+
+class Kind(Sealed, _KindParts):
+    """What all uses of one atom share: `fs` `read`, or `network` `https` `get`. There is one object for each."""
+
+    __slots__ = ()
+
+    def __new__(cls, domain: str, action: str, method: str, atom: int, effect: str) -> "Kind":
+        """The kind of uses that are one atom of a domain."""
+        parts = _new(_KindParts)
+        parts.domain, parts.action, parts.method, parts.atom, parts.effect = domain, action, method, atom, effect
+        parts.bits = atom | atom << DENY_SHIFT
+        parts.__class__ = Kind
+        return parts  # type: ignore[return-value]
 
 
 class _UseParts:
@@ -121,9 +141,6 @@ class Use(Sealed, _UseParts):
     def __reduce__(self) -> tuple[Any, tuple[str, ...]]:
         # A file may be called `*`; text with a star is never read as a use, so a path goes by its own way.
         return (use_of_path, (self.action, self.target)) if self.domain == "fs" else (Use, (str(self),))
-
-
-_new = object.__new__
 
 
 def _use(kind: Kind, target: str, port: int | None, keys: tuple[str, ...]) -> Use:
