@@ -179,7 +179,7 @@ class Manifest:
     loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
     files: tuple[str, ...] = ()
     folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
-    known: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
+    known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def digest(self) -> str:
@@ -189,12 +189,16 @@ class Manifest:
         loaded = self.loaded or self
         if "digest" not in loaded.known:
             loaded.known["digest"] = manifest_digest(loaded)
-        return loaded.known["digest"]
+        digest: str = loaded.known["digest"]
+        return digest
 
     @property
     def ceiling(self) -> CapabilitySet:
         """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
-        return meet_layers(self.layers)
+        if "ceiling" not in self.known:
+            self.known["ceiling"] = meet_layers(self.layers)
+        ceiling: CapabilitySet = self.known["ceiling"]
+        return ceiling
 
     @property
     def native(self) -> frozenset[str]:

@@ -177,7 +177,9 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     level = _level_of(manifest, spec, seats, grounds)
     grounds += _elevated_grounds(manifest, spec, effect, level)
     grounds += _unexpanded_grounds(layers)
-    ceiling = meet_layers(layers if any(layer.kind in CEILINGS for layer in layers) else ())
+    narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
+    admits = any(layer.kind in CEILINGS for layer in layers)
+    ceiling = manifest.ceiling & narrower if admits else CapabilitySet()
     permitted = permits(effect, _named_tcp(layers)) if effect else CapabilitySet()
     grant = spec.needs & ceiling & permitted
     write: WriteApproval = min(
