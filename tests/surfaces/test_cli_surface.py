@@ -171,6 +171,14 @@ def test_a_picture_that_cannot_be_written_is_said_plainly() -> None:
     assert result.stderr == "Error: cannot write gone/map.svg: No such file or directory\n"
 
 
+def test_a_picture_never_replaces_a_file_that_is_no_picture(here: Path) -> None:
+    before = (here / "m.yaml").read_text("utf-8")
+    result = run("--svg", "m.yaml")
+    assert result.exit_code == 2
+    assert "m.yaml exists and is not called .svg: it is not replaced" in result.stderr
+    assert (here / "m.yaml").read_text("utf-8") == before
+
+
 def test_a_manifest_that_is_wrong_is_not_shown(here: Path) -> None:
     (here / "m.yaml").write_text("agent: 7\n")
     result = run()

@@ -1,9 +1,11 @@
 """`licet surface`: everything an agent can reach, as a table, as JSON or as a picture."""
 
+import os
 from pathlib import Path
 
 import click
 
+from licet.core.scope import visible
 from licet.core.surface import surface
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.show import shortened, show, show_json
@@ -37,6 +39,8 @@ def command(
     """
     if as_json and svg is not None:
         raise click.UsageError("--json and --svg exclude each other")
+    if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and str(svg) != "-":
+        raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
     shown = surface(read_sound(manifest, Setting(workspace, personality, workdir), as_json))
     if as_json:
         show_json(shown.document())
