@@ -293,6 +293,17 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         manifest(BLOCKED, allows=ALLOWED),
         {"changed": ["small: `small` cannot be called, as before"]},
     ),
+    "a tool that is blocked for another reason": (
+        manifest(BLOCKED, allows=ALLOWED),
+        manifest(replace(BLOCKED, sandbox=None), allows=ALLOWED),
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
+    "a tool that stays blocked": (manifest(BLOCKED, allows=ALLOWED), manifest(BLOCKED, allows=["fs:*:*"]), {}),
+    "a blocked tool that is gone": (
+        manifest(BLOCKED, allows=ALLOWED),
+        NOBODY,
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
     "an undeclared tool counts with the ceiling": (
         manifest(allows=["fs:read:/a"], seats={}),
         UNDECLARED,
@@ -449,6 +460,7 @@ def test_a_tool_whose_own_limit_is_tighter_is_told_apart() -> None:
 def test_a_tool_that_gains_its_first_write_is_not_said_to_ask_more() -> None:
     old, new = _one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one()
     assert told(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
+    assert told(diff(new, old)) == {"shrunk": ["one: fs:write:/a"]}
 
 
 def test_a_destructive_tool_that_steps_down_asks_less() -> None:
