@@ -29,6 +29,7 @@ from licet.core.document import document
 from licet.core.effects import CLASSES, LEVELS
 from licet.core.explain import explain
 from licet.core.manifest import WRITE_APPROVALS, Approvals, Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.origin import Origin
 from licet.core.reach import reach_of
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
@@ -428,6 +429,34 @@ def test_each_delete_of_a_call_is_asked_about_by_itself() -> None:
     assert decision.verdict == "allow"
 
 
+def test_an_approval_of_one_call_names_its_arguments() -> None:
+    whole = Approval(ASKING.digest, "w", "s-1")  # of every call, if it counted
+    request = Request("w", (Use("fs:write:/a/b"),), "s-1")
+    assert decide(request, ASKING, Usage(approved=frozenset({whole}))).verdict == "ask"
+    by_session = replace(ASKING, seats=MappingProxyType({"w": (seat(approval="session"),)}))
+    agreed = Usage(approved=frozenset({Approval(by_session.digest, "w", "s-1")}))
+    assert decide(request, by_session, agreed).verdict == "allow"
+    assert decide(replace(request, arguments="sha256:x"), by_session, agreed).verdict == "allow"
+
+
+def test_a_question_is_told_where_the_answer_would_stand() -> None:
+    loose = seat(approval="session", approval_origin=Origin("one.yaml", 2, 3))
+    strict = seat(approval="call", approval_origin=Origin("two.yaml", 4, 5))
+    for seats, place in (
+        ((loose, strict), "two.yaml:4"),
+        ((strict, loose), "two.yaml:4"),
+        ((loose,), "one.yaml:2"),
+        ((seat(approval="call"),), "agent.yaml:9"),
+    ):
+        policy = replace(
+            ASKING,
+            seats=MappingProxyType({"w": seats}),
+            places=MappingProxyType({"approvals": Origin("agent.yaml", 9, 1)}),
+        )
+        (rule,) = decide(Request("w"), policy).rules
+        assert str(rule.origin) == place
+
+
 # Spending -------------------------------------------------------------------------------------------------------------
 
 PRICED = manifest(
@@ -460,6 +489,27 @@ def test_a_call_may_spend_all_of_a_budget_and_no_more(usage: Usage, expected: st
     (rule,) = decision.rules
     assert (rule.text, rule.reason) == (expected, "BUDGET_EXCEEDED")
     assert rule.fix.startswith(f"raise `{expected.split()[3]}`")
+
+
+def test_what_was_exceeded_is_told_where_it_stands() -> None:
+    places = {
+        key: Origin("agent.yaml", line, 1) for line, key in enumerate(("max_calls_per_session", "max_cost_usd"), 20)
+    }
+    tight = Seat(Origin("two.yaml", 8, 1), max_calls=2)
+    policy = replace(
+        PRICED,
+        places=MappingProxyType(places),
+        seats=MappingProxyType({"t": (seat(max_calls=4), tight, seat())}),
+    )
+    for usage, place in (
+        (Usage(calls=10), "agent.yaml:20"),
+        (Usage(cost_usd=Decimal(2)), "agent.yaml:21"),
+        (Usage(cost_usd_today=Decimal(3)), "agent.yaml:1"),
+        (Usage(calls_of_tool={"t": 2}), "two.yaml:8"),
+    ):
+        (rule,) = decide(Request("t"), policy, usage).rules
+        assert str(rule.origin) == place
+        assert rule.fix.endswith(f"in {place.partition(':')[0]}")
 
 
 def test_without_a_budget_nothing_is_counted() -> None:
