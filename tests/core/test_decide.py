@@ -318,6 +318,12 @@ def test_what_went_wrong_is_named_and_not_shown() -> None:
     assert "swordfish" not in repr(decision) + explain(decision) + str(Refused(decision))  # type: ignore[arg-type]
 
 
+def test_a_denial_keeps_the_name_that_was_asked_for_if_it_is_one() -> None:
+    assert decide(Request("t", None), GOOD).request == Request("t")  # type: ignore[arg-type]
+    assert decide(asked(5), GOOD).request == decide(asked(["t"]), GOOD).request == Request("")
+    assert decide(None, GOOD).request == Request("")  # type: ignore[arg-type]
+
+
 def test_a_name_that_lies_is_the_name_that_it_is_or_denied() -> None:
     policy = manifest(tool("t"), tool("admin", effect="full"))
     lying = decide(Request(Liar("nobody", "t")), policy)
@@ -499,17 +505,22 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
     policy = replace(
         PRICED,
         places=MappingProxyType(places),
-        seats=MappingProxyType({"t": (seat(max_calls=4), tight, seat())}),
+        seats=MappingProxyType({"t": (seat(max_calls=4), tight, seat(max_calls=2), seat())}),
     )
     for usage, place in (
         (Usage(calls=10), "agent.yaml:20"),
         (Usage(cost_usd=Decimal(2)), "agent.yaml:21"),
         (Usage(cost_usd_today=Decimal(3)), "agent.yaml:1"),
-        (Usage(calls_of_tool={"t": 2}), "two.yaml:8"),
+        (Usage(calls_of_tool={"t": 2}), "two.yaml:8"),  # the first that says so
     ):
         (rule,) = decide(Request("t"), policy, usage).rules
         assert str(rule.origin) == place
         assert rule.fix.endswith(f"in {place.partition(':')[0]}")
+
+
+def test_the_first_call_is_counted_as_one() -> None:
+    for most, verdict in ((0, "deny"), (1, "allow")):
+        assert decide(Request("t"), manifest(tool("t"), seats={"t": (seat(max_calls=most),)})).verdict == verdict
 
 
 def test_without_a_budget_nothing_is_counted() -> None:
@@ -547,7 +558,8 @@ def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
     decision = decide(Request("t"), policy)
     assert isinstance(decision, Ask)
     (rule,) = decision.rules
-    assert (rule.text, rule.reason, bool(rule.fix)) == (text, "APPROVAL_REQUIRED", settled)
+    assert (rule.text, rule.reason) == (text, "APPROVAL_REQUIRED")
+    assert rule.fix.startswith("approve it") if settled else rule.fix == ""
     assert decision.use is None
 
 
