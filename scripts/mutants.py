@@ -1,16 +1,21 @@
 """Mutation testing of the core: change one thing at a time, and some test must notice.
 
-Each mutant is one edit of one module, tried in a forked child against the tests nearest to that module, then against
-all of them. Survivors are printed as hunks; a hunk that changes nothing anyone could observe is listed, with the
-reason, in tests/core/equivalent_mutants.txt. Exits 1 for an unlisted survivor and for a listed hunk that is stale.
+Each mutant is one edit of one module. First the tests are gathered once, and each mutant runs them in a fork, its
+function put in place of the original; whoever survives that, or cannot be put in place, is imported afresh in a child
+of its own, against more and more examples. Survivors are printed as hunks; a hunk that changes nothing anyone could
+observe is listed, with the reason, in tests/core/equivalent_mutants.txt. Exits 1 for an unlisted survivor and for a
+listed hunk that is stale.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import importlib.abc
 import importlib.util
+import inspect
+import json
 import os
 import random
 import re
@@ -25,7 +30,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src" / "licet" / "core"
@@ -52,8 +58,8 @@ ALGEBRA_TESTS = [
     *("spec/test_algebra_spec.py", "core/test_properties.py"),
 ]
 # Seconds for each round; a mutant that loops for ever is noticed by its silence.
-LIMITS = (25, 90, 240)
-EXAMPLES = (15, 25, 60)
+LIMITS = (60, 120, 240)
+EXAMPLES = (20, 25, 60)
 
 # Mutation -------------------------------------------------------------------------------------------------------------
 
@@ -346,14 +352,11 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.mutant.source, f"{CORE / self.mutant.module}.py", "exec"), module.__dict__)
 
 
-@dataclass(slots=True)
-class Trial:
-    """One mutant (or none: do the tests pass at all?) in one round of tests, in a child of its own."""
+class Child:
+    """A process that tries one mutant: exit code 0 if no test noticed."""
 
-    mutant: Mutant | None
-    tests: Sequence[str]
-    round: int
-    started: float = 0.0
+    def __init__(self, mutant: Mutant | None, limit: float) -> None:
+        self.mutant, self.limit, self.started = mutant, limit, 0.0
 
     def start(self) -> int:
         self.started = time.monotonic()
@@ -365,20 +368,108 @@ class Trial:
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)
             os.dup2(0, 1)
             os.dup2(0, 2)
-            if self.mutant is not None:
-                sys.meta_path.insert(0, Changed(self.mutant))
-            import pytest
-
-            paths = [f"tests/{test}" for test in self.tests]
-            plain = ("-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:warnings")
-            code = pytest.main([*plain, f"--hypothesis-profile=round-{self.round}", *paths])
-            os._exit(int(code))
+            os._exit(self.attempt())
         finally:
             os._exit(99)
 
+    def attempt(self) -> int:
+        raise NotImplementedError
+
     @property
     def late(self) -> bool:
-        return time.monotonic() - self.started > LIMITS[self.round]
+        return time.monotonic() - self.started > self.limit
+
+
+Trial = TypeVar("Trial", bound=Child)
+
+
+class Fresh(Child):
+    """A mutant (or none: do the tests pass at all?) that is imported in place of its module."""
+
+    def __init__(self, mutant: Mutant | None, tests: Sequence[str], number: int) -> None:
+        super().__init__(mutant, LIMITS[number])
+        self.tests, self.number = tests, number
+
+    def attempt(self) -> int:
+        if self.mutant is not None:
+            sys.meta_path.insert(0, Changed(self.mutant))
+        return _pytest(self.tests, self.number)
+
+
+class Swapped(Child):
+    """A mutant whose function takes the place of the original after the tests have been gathered."""
+
+    def __init__(self, mutant: Mutant, session: Any) -> None:
+        super().__init__(mutant, LIMITS[0])
+        self.session = session
+
+    def attempt(self) -> int:
+        from _pytest.main import pytest_runtestloop
+
+        assert self.mutant is not None
+        if not put_in_place(self.mutant):
+            return 0
+        pytest_runtestloop(self.session)  # raises at the first failure, and so exits with 99
+        return 0
+
+
+class Gathered:
+    """A pytest plugin: where the tests would run once, they run once for each mutant, those without examples first."""
+
+    def __init__(self, mutants: Sequence[Mutant], jobs: int, told: int) -> None:
+        self.mutants, self.jobs, self.told = mutants, jobs, told
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: item.get_closest_marker("hypothesis") is not None)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        children = [Swapped(mutant, session) for mutant in self.mutants]
+        numbers = {id(child): number for number, child in enumerate(children)}
+        for child, code in run(children, self.jobs, lambda done, total: None):
+            os.write(self.told, json.dumps([numbers[id(child)], code]).encode() + b"\n")
+        return True
+
+
+def _pytest(tests: Sequence[str], number: int, *plugins: object) -> int:
+    import pytest
+
+    paths = [f"tests/{test}" for test in tests]
+    plain = ("-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:logging", "-p", "no:warnings")
+    return int(pytest.main([*plain, f"--hypothesis-profile=round-{number}", *paths], plugins=list(plugins)))
+
+
+def put_in_place(mutant: Mutant) -> bool:
+    """Give the functions that a mutant changes their new code; False if it changes more than functions."""
+    file = f"{mutant.module}.py"
+    pairs = list(_changed(compile(mutant.original, file, "exec"), compile(mutant.source, file, "exec")))
+    places = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if old is not None}
+    found = set()
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType) and thing.__module__ == f"licet.core.{mutant.module}":
+            place = (thing.__code__.co_qualname, thing.__code__.co_firstlineno)
+            if place in places:
+                try:
+                    thing.__code__ = places[place]
+                except ValueError:  # it closes over other names now
+                    return False
+                found.add(place)
+        elif hasattr(type(thing), "cache_clear"):
+            thing.cache_clear()
+    return len(found) == len(pairs)
+
+
+def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType | None, CodeType]]:
+    """The functions that differ, each as its old and new code; a pair with None for anything else that differs."""
+    mine, theirs = ([const for const in code.co_consts if inspect.iscode(const)] for code in (old, new))
+    plain = [[const for const in code.co_consts if not inspect.iscode(const)] for code in (old, new)]
+    if old.co_code != new.co_code or repr(plain[0]) != repr(plain[1]) or len(mine) != len(theirs):
+        yield None, new
+    for one, other in zip(mine, theirs, strict=False):
+        if one.co_flags & inspect.CO_OPTIMIZED:
+            if one != other:
+                yield one, other
+        else:
+            yield from _changed(one, other)
 
 
 def prepare(copy: Path) -> None:
@@ -407,18 +498,14 @@ def prepare(copy: Path) -> None:
         )
 
 
-def tests_of(module: str, number: int) -> list[str]:
-    """The tests of a round: those nearest to the module, then all that concern it."""
-    if number == 0 and (first := [test for test in NEAREST[module] if (ROOT / "tests" / test).exists()]):
-        return first
-    if module in ALGEBRA:
-        return ALGEBRA_TESTS
-    found = (
-        path.relative_to(ROOT / "tests")
-        for folder in ("core", "spec")
-        for path in (ROOT / "tests" / folder).glob("test_*.py")
-    )
-    return sorted(str(path) for path in found if str(path) not in ALGEBRA_TESTS)
+def tests_of(module: str) -> list[str]:
+    """The tests that concern a module, the nearest first."""
+    tests = list(ALGEBRA_TESTS)
+    if module not in ALGEBRA:
+        found = (path for folder in ("core", "spec") for path in (ROOT / "tests" / folder).glob("test_*.py"))
+        names = (str(path.relative_to(ROOT / "tests")) for path in found)
+        tests = sorted(name for name in names if name not in ALGEBRA_TESTS)
+    return sorted(tests, key=lambda test: test not in NEAREST[module])
 
 
 def run(trials: Sequence[Trial], jobs: int, show: Callable[[int, int], None]) -> Iterator[tuple[Trial, int | None]]:
@@ -488,8 +575,8 @@ def progress(label: str) -> Callable[[int, int], None]:
 
 def baseline(modules: Sequence[str], jobs: int) -> None:
     """Refuse to go on where the tests fail without any mutant."""
-    wanted = {tuple(tests_of(module, number)): number for module in modules for number in (0, 1)}
-    trials = [Trial(None, tests, number) for tests, number in wanted.items()]
+    wanted = {tuple(sorted(tests_of(module))) for module in modules}
+    trials = [Fresh(None, tests, 0) for tests in wanted]
     for trial, code in run(trials, jobs, progress("without a mutant")):
         if code != 0:
             raise SystemExit(f"the tests fail without a mutant (exit {code}): {' '.join(trial.tests)}")
@@ -497,15 +584,43 @@ def baseline(modules: Sequence[str], jobs: int) -> None:
 
 def survivors(mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter[str]) -> list[Mutant]:
     """The mutants that no test of any round notices."""
-    for number in range(rounds):
-        trials = [Trial(mutant, tests_of(mutant.module, number), number) for mutant in mutants]
-        left = {id(mutant) for mutant in mutants}
+    left = [mutant for module in NEAREST for mutant in unnoticed(module, mutants, jobs, counts)]
+    for number in range(1, rounds):
+        trials = [Fresh(mutant, tests_of(mutant.module), number) for mutant in left]
+        left = []
         for trial, code in run(trials, jobs, progress(f"round {number + 1}")):
-            if code != 0:
-                left.discard(id(trial.mutant))
-                counts["timed out" if code is None else "killed"] += 1
-        mutants = [mutant for mutant in mutants if id(mutant) in left]
-    return list(mutants)
+            if code == 0 and trial.mutant is not None:
+                left.append(trial.mutant)
+            counts["timed out" if code is None else "killed"] += code != 0
+    return left
+
+
+def unnoticed(module: str, mutants: Sequence[Mutant], jobs: int, counts: Counter[str]) -> list[Mutant]:
+    """The mutants of a module that no test notices when they are put in place of the original."""
+    own = [mutant for mutant in mutants if mutant.module == module]
+    if not own:
+        return []
+    heard, told = os.pipe()
+    host = os.fork()
+    if not host:
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+            _pytest(tests_of(module), 0, Gathered(own, jobs, told))
+        finally:
+            os._exit(0)
+    os.close(told)
+    show, codes = progress(f"round 1, {module}"), dict[int, int | None]()
+    with os.fdopen(heard) as lines:
+        for line in lines:
+            number, code = json.loads(line)
+            codes[number] = code
+            show(len(codes), len(own))
+    os.waitpid(host, 0)
+    if len(codes) != len(own):
+        raise SystemExit(f"the tests of {module} could not be gathered")
+    counts["timed out"] += sum(code is None for code in codes.values())
+    counts["killed"] += sum(code not in (0, None) for code in codes.values())
+    return [mutant for number, mutant in enumerate(own) if codes[number] == 0]
 
 
 def main() -> int:
@@ -516,7 +631,10 @@ def main() -> int:
     options.add_argument("--sample", nargs="?", type=int, const=40, metavar="N", help="only N of them (40)")
     options.add_argument("--seed", type=int, default=0, help="which sample")
     options.add_argument(
-        "--rounds", type=int, default=len(LIMITS), help="stop after the nearest tests (1) or fewer examples (2)"
+        "--rounds",
+        type=int,
+        default=len(LIMITS),
+        help="stop before mutants are imported afresh (1) or fewer examples (2)",
     )
     options.add_argument("--jobs", type=int, default=2, help="how many at a time")
     options.add_argument("--list", action="store_true", help="print every mutant and try none")
