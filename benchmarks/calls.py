@@ -12,7 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.floors import Keys, Sets, fold, host_key, host_keys, path_keys, walking_host_floor, walking_path_floor
+from benchmarks.floors import (
+    FloorCall,
+    Sets,
+    call_floor,
+    fold,
+    host_key,
+    host_keys,
+    path_keys,
+    walking_host_floor,
+    walking_path_floor,
+)
 from benchmarks.harness import Contestant
 from benchmarks.peers import cedar_uid, load, tenuo_hosts, tenuo_paths, tenuo_warrant
 from benchmarks.worlds import REQUESTS, host_in, path_in
@@ -20,7 +30,7 @@ from licet import Use, load_manifest, use_of_path, use_of_url
 from licet.core.decide import decide
 from licet.core.decision import Allow, Request, Usage
 
-__all__ = ["CALL_PEERS", "SIZE", "Call", "floor_call", "floor_tools", "licet_calls", "requests"]
+__all__ = ["CALL_PEERS", "SIZE", "Call", "floor_calls", "licet_calls", "requests"]
 
 SIZE = "30 tools"
 
@@ -134,7 +144,7 @@ def floor_tools() -> dict[str, dict[str, Sets]]:
     return {tool: acts for bundle, acts in bundles.items() for tool in TOOLS[bundle]}
 
 
-def floor_call(call: Call) -> tuple[str, tuple[tuple[str, Keys], ...]]:
+def floor_call(call: Call) -> FloorCall:
     """A call with the keys of its parts, as the floor takes it."""
     uses = (
         (call.method, host_keys(call.host)),
@@ -143,6 +153,16 @@ def floor_call(call: Call) -> tuple[str, tuple[tuple[str, Keys], ...]]:
         ("env", (call.variable,)),
     )
     return call.tool, uses
+
+
+def floor_calls(asked: Sequence[Call]) -> Contestant:
+    """The floor: as licet's `decide`, it is handed the policy with each call."""
+    tools = floor_tools()
+
+    def answer(call: FloorCall) -> bool:
+        return call_floor(call, tools)
+
+    return Contestant("floor", answer, [floor_call(call) for call in asked])
 
 
 # licet ---------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from benchmarks import calls
 from benchmarks.floors import (
     Keys,
     Sets,
-    call_floor,
     fold,
     host_key,
     host_keys,
@@ -171,7 +170,7 @@ def _parsing(walking: Callable[[str], bool]) -> Callable[[str], bool]:
 def _whole_calls(effort: Effort) -> list[Row]:
     asked, expected = calls.requests()
     licet = calls.licet_calls(asked)
-    floor = Contestant(FLOOR, call_floor(calls.floor_tools()), [calls.floor_call(call) for call in asked])
+    floor = calls.floor_calls(asked)
     peers, absent = seat(calls.CALL_PEERS, asked)
     times = race([licet, floor, *peers], expected, effort)
     what = f"a whole call, {calls.SIZE}"

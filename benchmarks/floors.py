@@ -105,26 +105,26 @@ def fold(allow: Iterable[str], deny: Iterable[str], walking: Callable[[Sets], Ca
     return denied | allowed, allowed
 
 
-def call_floor(tools: Mapping[str, Mapping[str, Sets]]) -> Callable[[tuple[str, Sequence[tuple[str, Keys]]]], bool]:
+Tools = Mapping[str, Mapping[str, Sets]]
+FloorCall = tuple[str, Sequence[tuple[str, Keys]]]
+
+
+def call_floor(call: FloorCall, tools: Tools) -> bool:
     """A decision for a whole call: bundle and effect are folded into which tools, and which acts of them, have sets."""
-
-    def decide(call: tuple[str, Sequence[tuple[str, Keys]]]) -> bool:
-        name, uses = call
-        tool = tools.get(name)
-        if tool is None:
+    name, uses = call
+    tool = tools.get(name)
+    if tool is None:
+        return False
+    for act, keys in uses:
+        sets = tool.get(act)
+        if sets is None:
             return False
-        for act, keys in uses:
-            sets = tool.get(act)
-            if sets is None:
+        known, allowed = sets
+        for key in keys:
+            if key in known:
+                if key in allowed:
+                    break
                 return False
-            known, allowed = sets
-            for key in keys:
-                if key in known:
-                    if key in allowed:
-                        break
-                    return False
-            else:
-                return False
-        return True
-
-    return decide
+        else:
+            return False
+    return True

@@ -21,17 +21,31 @@ _new = tuple.__new__  # a decision is a tuple; making it so costs a third of cal
 def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
     """Whether a call may run, must be asked about, or is refused, and which rules say so."""
     try:
+        if not request.sound:
+            return _failed(request.tool, TypeError())
         reach: Reach | None = manifest.folded.get(request.tool)
         if reach is None:
             reach = reach_of(manifest, request.tool) if request.tool in manifest.seats else None
             if reach is None:
-                return _new(Deny, (_named(request), manifest, None))
-        if reach.plain:
-            refused = reach.lacks(request.uses)
-            return _new(Allow, (request, reach)) if refused is None else _new(Deny, (request, reach, refused))
+                return _new(Deny, (request, manifest, None))
+        known = reach.answers
+        if known is not None:  # as below, but with `lacks` written out: most calls end here, and this is what they cost
+            for use in request.uses:
+                try:
+                    answers = known[use.kind]
+                except KeyError:
+                    answers = known[use.kind] = reach.grant.answers(use.kind)
+                for key in use.keys:
+                    if key in answers:
+                        if answers[key]:
+                            break
+                        return _new(Deny, (request, reach, use))
+                else:
+                    return _new(Deny, (request, reach, use))
+            return _new(Allow, (request, reach))
         if reach.grounds:
-            return Deny(request, reach.grounds)
-        refused = reach.lacks(request.uses)
+            return _new(Deny, (request, reach.grounds, None))
+        refused = reach.grant.lacks(request.uses)
         if refused is not None:
             return Deny(request, reach, refused)
         for stop in (_overspent(request, manifest, reach, usage), _asked(request, manifest, reach, usage)):
@@ -39,15 +53,12 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
                 return stop
         return Allow(request, reach)
     except Exception as error:  # fail closed: whatever went wrong here must not become a yes
-        ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
-        tool = request.tool if isinstance(request, Request) else ""
-        return Deny(Request(tool if isinstance(tool, str) else ""), (ground,))
+        return _failed(request.tool if isinstance(request, Request) else "", error)
 
 
-def _named(request: Request) -> Request:
-    if not isinstance(request.tool, str):
-        raise TypeError("a request without the name of a tool")
-    return request
+def _failed(tool: object, error: Exception) -> Deny:
+    ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
+    return Deny(Request(tool if isinstance(tool, str) else ""), (ground,))
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:

@@ -57,6 +57,12 @@ class Request:
     uses: tuple[Use, ...] = ()
     session: str = ""
     arguments: str = ""  # the digest of the arguments
+    sound: bool = field(init=False, compare=False, repr=False)  # its parts are what they should be; else it is denied
+
+    def __post_init__(self) -> None:
+        # Looked at once, here: what can be read only once, or lies about its class, cannot be checked twice.
+        known = type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
+        object.__setattr__(self, "sound", known and type(self.tool) is str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 (`grounds_of`, `obstacles_of`: which rules decide a use, and where they are written).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from licet.core import network
@@ -41,7 +41,7 @@ from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
-from licet.core.use import Use
+from licet.core.use import Kind, Use
 
 CEILINGS = ("manifest", "personality")
 
@@ -62,8 +62,8 @@ class Reach:
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
-    plain: bool  # nothing but the uses has to be looked at: callable, no budget, nobody to ask
-    lacks: Callable[[tuple[Use, ...]], Use | None] = field(compare=False, repr=False)  # of the grant, kept at hand
+    # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at; otherwise None.
+    answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
@@ -189,6 +189,8 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     max_calls = None
     for seat in seats:
         max_calls = least(max_calls, seat.max_calls)
+    elevated = effect in ("full", "destructive")
+    more = grounds or manifest.budget or max_calls is not None or asks or elevated or grant.names_ports
     return Reach(
         spec=spec,
         seats=seats,
@@ -202,8 +204,7 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
-        lacks=grant.lacks,
-        plain=not (grounds or manifest.budget or max_calls is not None or asks or effect in ("full", "destructive")),
+        answers=None if more else {},
     )
 
 

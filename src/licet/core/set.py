@@ -61,34 +61,26 @@ class CapabilitySet(Sealed, _SetParts):
         try:
             answers = self._answers[x.kind]
         except KeyError:
-            answers = self._answer(x.kind)
+            answers = self._answers[x.kind] = self.answers(x.kind)
         # The nearest key that is known decides: allows inside a deny were dropped when the set was made.
         for key in x.keys:
             if key in answers:
                 return answers[key] and (not self._ports or self._at_port(x) is not False)
         return bool(self._ports) and self._at_port(x) is True
 
-    def lacks(self, uses: tuple[Use, ...]) -> Use | None:
+    def lacks(self, uses: Iterable[Use]) -> Use | None:
         """The first of some uses that is not allowed, or None if all are."""
-        if type(uses) is not tuple:  # what can be read only once cannot be checked twice
-            raise TypeError(f"expected a tuple of uses, found {type(uses).__name__}")
-        known = self._answers
-        for use in uses:  # the loop of `has`, without a call for each use
-            if type(use) is not Use:
-                raise TypeError(f"expected a Use, found {type(use).__name__}")
-            try:
-                answers = known[use.kind]
-            except KeyError:
-                answers = self._answer(use.kind)
-            for key in use.keys:
-                if key in answers:
-                    if answers[key]:
-                        break
-                    return use
-            else:
-                if not self._ports:
-                    return use
-        return next((use for use in uses if not self.has(use)), None) if self._ports else None
+        return next((use for use in uses if not self.has(use)), None)
+
+    def answers(self, kind: Kind) -> dict[str, bool]:
+        """What the rules that name no port say to uses of a kind: the nearest key of a use that is known decides."""
+        table, bits = self._tables.get(kind.domain, {}), kind.bits
+        return {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
+
+    @property
+    def names_ports(self) -> bool:
+        """Whether some rule speaks of one port only."""
+        return bool(self._ports)
 
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny says no, None if nothing covers it."""
@@ -216,12 +208,6 @@ class CapabilitySet(Sealed, _SetParts):
         raise TypeError("a CapabilitySet cannot be changed in place; write `a = a & b`")
 
     __iand__ = __ior__ = __isub__ = __ixor__ = __iadd__ = _refuse_change
-
-    def _answer(self, kind: Kind) -> dict[str, bool]:
-        table, bits = self._tables.get(kind.domain, {}), kind.bits
-        answers = {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
-        self._answers[kind] = answers
-        return answers
 
     def _at_port(self, use: Use) -> bool | None:
         """What the rules that name this very port say."""
