@@ -132,8 +132,8 @@ def _peer_rows(
 
 def _raw_urls(effort: Effort) -> list[Row]:
     rows = []
-    # 1,200 hosts in turn defeat a cache of 1,024; 96 fit into it.
-    for what, count in (("a raw URL, every host new", 1_200), ("a raw URL, host seen before", REQUESTS)):
+    # 5,000 hosts in turn defeat a cache of 4,096; 96 fit into it.
+    for what, count in (("a raw URL, every host new", 5_000), ("a raw URL, host seen before", REQUESTS)):
         world = host_world(1_000, count)
         walking = walking_host_floor(HOST.sets(world))
         contestants = [

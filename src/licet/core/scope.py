@@ -6,6 +6,7 @@ used for (domain, action, port) is not known here.
 """
 
 import re
+from functools import lru_cache
 from typing import NoReturn
 
 import can_ada
@@ -17,6 +18,7 @@ LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancesto
 LONGEST_HOST = 253  # the longest name DNS can carry
 
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
+_short_name = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,62}").fullmatch  # too short for a label to be too long
 _canonical_name = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}").fullmatch
 _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
@@ -81,6 +83,8 @@ def checked_host(host: str, text: str) -> str:
     """What the URL parser called the host, held to the canonical form; `text` is what the caller wrote."""
     if host[-1:] == ".":
         host = host[:-1]
+    if _short_name(host) and ".." not in host and host[-1] != ".":
+        return host
     if _canonical_name(host):
         if len(host) > LONGEST_HOST:
             raise Malformed(text, f"a host name of at most {LONGEST_HOST} characters")
@@ -132,13 +136,11 @@ def host_ancestors(key: str) -> tuple[str, ...]:
     # An address gets chains such as `.0.0.1` too; no rule can hold such a key, so the extra probes find nothing.
     if not key:
         return (TOP,)
-    keys = [key]
-    _, dot, rest = key[1:].partition(".")
-    while dot:
-        keys.append(f".{rest}")
-        _, dot, rest = rest.partition(".")
-    keys.append(TOP)
-    return tuple(keys)
+    dot = key.find(".", 1)
+    return (key, *_parents(key[dot:])) if dot > 0 else (key, TOP)
+
+
+_parents = lru_cache(4096)(host_ancestors)  # hosts are many, the domains above them few
 
 
 def _bracketed(text: str) -> bool:

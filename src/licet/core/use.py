@@ -231,9 +231,9 @@ def use_of_url(method: str, url: str) -> Use:
         raise InvalidUse(wrong.found, wrong.expected) from wrong
     if unsettled(host, url):
         raise InvalidUse(url, "a host whose spelling is settled; write `ß` or `ss` for the capital sharp s")
-    if parsed.has_credentials():
+    if "@" in url and parsed.has_credentials():
         raise InvalidUse(f"…@{host}", "a URL without user name or password")
-    port = parsed.port
+    port = parsed.port if url.count(":") > 1 else ""  # the first one ends the scheme
     if port == "0":
         raise InvalidUse(port, "a port from 1 to 65535")
     return _use(kind, host, int(port) if port else _DEFAULT_PORTS[scheme], keys)
