@@ -98,6 +98,59 @@ def test_a_command_line_that_makes_no_sense_ends_with_2(words: list[str], said: 
     assert result.stdout == ""
 
 
+HOSTILE = "\x1b[2J\u202e\ufe0f\nError: fine"
+SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([f"--{HOSTILE}"], 2),
+        ([HOSTILE], 2),
+        (["check", f"--{HOSTILE}", "m.yaml"], 2),
+        (["check", f"--json={HOSTILE}", "m.yaml"], 2),
+        (["check", "m.yaml", "--json", "--sarif", f"--workdir={HOSTILE}*"], 2),
+        (["surface", "m.yaml", HOSTILE], 2),
+        (["surface", "m.yaml", f"--workdir=/{HOSTILE}"], 2),
+        (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], 1),
+        (["explain", "m.yaml", "t", f"write {HOSTILE}"], 2),
+        (["diff", "m.yaml", "m.yaml", "--fail-on", HOSTILE], 2),
+        (["schema", HOSTILE], 2),
+        (["schema", "-o", f"m.yaml/{HOSTILE}"], 1),
+        (["completion", HOSTILE], 2),
+    ],
+    ids=lambda given: " ".join(given).replace(HOSTILE, "HOSTILE") if isinstance(given, list) else "",
+)
+def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("agent: a\n")
+    shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
+    done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    said = os.read(shown, 100_000).decode()
+    os.close(shown)
+    assert done.returncode == code
+    assert re.findall(r"[^ -~\r\n]", said) == []
+    assert said.count("\nError: ") + said.startswith("Error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([f"x{HOSTILE}"], f"Error: there is no command `x{SPELLED}`; expected one of "),
+        (["surface", "m.yaml", HOSTILE], f"unexpected extra argument ({SPELLED})"),
+        (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], f"Error: cannot write gone{SPELLED}/map.svg: "),
+    ],
+)
+def test_a_word_that_is_refused_is_spelled_out(words: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("agent: a\n")
+    done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert said in done.stderr
+
+
+def test_what_click_lists_on_lines_of_its_own_stays_so() -> None:
+    assert "Choose from:\n\tbash,\n\tzsh,\n\tfish" in run("completion").stderr
+
+
 @pytest.mark.parametrize(
     ("shell", "mark"), [("bash", "complete -o nosort"), ("zsh", "#compdef licet"), ("fish", "complete --no-files")]
 )

@@ -7,6 +7,8 @@ library is imported here.
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -93,12 +95,18 @@ class Licet(click.Group):
             "Exit codes: 0 fine; 1 denied, wrong or grown; 2 not a sensible command line.\n"
         )
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the words before the command."""
+        with _spelled_out():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; whatever goes wrong ends in one line and a code, not in a traceback."""
         if hasattr(sys.stdout, "reconfigure"):  # a terminal that lacks a character must not stop a report
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
-            answer = super().invoke(ctx)
+            with _spelled_out():
+                answer = super().invoke(ctx)
             sys.stdout.flush()
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
@@ -111,6 +119,21 @@ class Licet(click.Group):
                 raise
             _admit(ctx, error)
         return answer
+
+
+@contextmanager
+def _spelled_out() -> Iterator[None]:
+    """Let no complaint pass with characters that act on a terminal: click repeats words as they were typed."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:  # the help, line by line; nothing in it was typed
+        raise
+    except click.ClickException as error:
+        from licet.core.scope import visible
+
+        # Only this part can hold what was typed. Around it click may write lines of its own, such as a list of choices.
+        vars(error)["message"] = visible(error.message)
+        raise
 
 
 def _close_quietly(ctx: click.Context) -> NoReturn:
