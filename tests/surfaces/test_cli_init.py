@@ -397,6 +397,8 @@ def mighty() -> None: ...
 
 TWICE = {"a.py": [WEATHER], "b.py": [WEATHER]}
 BESIDE = {"a.py": [WEATHER], "licet.yaml": []}
+SCHEMA = ".licet/manifest.schema.json"
+FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
 
 
 @pytest.mark.parametrize(
@@ -418,6 +420,10 @@ BESIDE = {"a.py": [WEATHER], "licet.yaml": []}
         (BESIDE, ["a.py"], ["licet.yaml:1:1: error: found a file that is there already"]),
         (BESIDE, ["a.py", "-o", "b.yaml"], ["b.yaml:1:1: error: found a licet.yaml beside it"]),
         ({"a.py": [WEATHER], "a/__init__.py": []}, ["a.py"], ["a.py:4:1: error: found `a` in two places"]),
+        (FOREIGN, ["a.py"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
+        (FOREIGN, ["a.py", "--force"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
+        ({"a.py": [WEATHER], f"{SCHEMA}/x": []}, ["a.py"], [f"{SCHEMA}:1:1: error: found something that is no file"]),
+        ({"a.py": [WEATHER], ".licet": []}, ["a.py"], [".licet:1:1: error: found something that is no directory"]),
     ],
 )
 @pytest.mark.parametrize("extra", [[], ["--json"]], ids=["", "json"])
@@ -444,6 +450,55 @@ def test_force_replaces_and_nothing_else_does(here: Path) -> None:
     assert run("init", "tools.py", "--force").exit_code == 0
     assert yaml.safe_load(Path("licet.yaml").read_text())["agent"] == "weather-agent"
     assert sorted(os.listdir(here)) == [".licet", "licet.yaml", "tools.py"]
+
+
+@pytest.mark.parametrize("words", [[], ["--force"]], ids=["", "force"])
+@pytest.mark.parametrize("link", [".licet", SCHEMA])
+@pytest.mark.parametrize("leads_to", ["own", "../elsewhere", "gone"])
+def test_nothing_is_written_through_a_link(link: str, leads_to: str, words: list[str], here: Path) -> None:
+    write("tools.py", WEATHER)
+    assert run("schema", "-o", "own").exit_code == 0  # even if licet wrote what is there
+    assert run("schema", "-o", "../elsewhere").exit_code == 0
+    target = Path(leads_to).absolute()
+    Path(link).parent.mkdir(exist_ok=True)
+    Path(link).symlink_to(target if link == ".licet" else target / "manifest.schema.json")
+    before = {path: path.lstat().st_mtime_ns for path in here.parent.rglob("*")}
+    result = run("init", "tools.py", *words)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{link}:1:1: error: found a link, expected ")
+    assert {path: path.lstat().st_mtime_ns for path in here.parent.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("there", "replaced"),
+    [
+        ('{"title": "licet manifest"}', True),
+        ('{"title": "licet workspace"}', False),
+        ('{"title": ["licet manifest"]}', False),
+        ('["licet manifest"]', False),
+        ('{"title": "licet manifest"', False),
+        ("[" * 100_000, False),
+        ("", False),
+    ],
+    ids=["of another version", "of another kind", "a list", "no object", "cut off", "deep", "empty"],
+)
+def test_only_a_schema_that_licet_wrote_is_replaced(there: str, replaced: bool) -> None:
+    write("tools.py", WEATHER)
+    Path(".licet").mkdir()
+    Path(SCHEMA).write_text(there)
+    result = run("init", "tools.py")
+    assert result.exit_code == (0 if replaced else 1)
+    assert Path("licet.yaml").exists() == replaced
+    assert (Path(SCHEMA).read_text() == run("schema", "manifest").stdout) == replaced
+    assert (Path(SCHEMA).read_text() == there) != replaced
+
+
+def test_a_schema_that_is_up_to_date_is_not_touched() -> None:
+    write("tools.py", WEATHER)
+    assert run("init", "tools.py").exit_code == 0
+    before = Path(SCHEMA).stat()
+    assert run("init", "tools.py", "--force").exit_code == 0
+    assert Path(SCHEMA).stat() == before
 
 
 def test_a_file_that_comes_in_between_stays(here: Path) -> None:

@@ -1,6 +1,7 @@
 """`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.policy import misfit_problems
-from licet.surfaces.cli.schema import write_schema
+from licet.surfaces.cli.schema import not_ours, write_schema
 from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
 from licet.surfaces.cli.writing import write_file
 
@@ -53,14 +54,14 @@ def command(
         raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", ctx, param_hint="--agent")
     tools, problems = _read(files, target.parent)
     if not printing:
-        problems += _obstacles(target, force)
+        problems += _obstacles(target, force) or _schema_obstacles(_schema_folder(target))
     text = manifest_text(tools, agent or agent_name(target.parent), [file.name for file in files])
     if not _errors(problems):
         problems += _unfit(tools, text, target)
     if _errors(problems):
         refuse(problems, as_json)
     if not printing:
-        write_schema("manifest", target.parent / ".licet")
+        write_schema("manifest", _schema_folder(target))
         write_file(target, text, replace=force)
     if as_json:
         names = [tool.spec.name for tool in tools]
@@ -125,6 +126,20 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
         hint = f"write to {beside}, or into another directory"
         return [Problem(origin, f"a {WORKSPACE_FILE} beside it, which would be its workspace", "none", hint)]
     return []
+
+
+def _schema_folder(target: Path) -> Path:
+    return target.parent / ".licet"
+
+
+def _schema_obstacles(folder: Path) -> list[Problem]:
+    """What stands in the way of writing the schema; a project from elsewhere may bring a link that leads anywhere."""
+    hint = "move it out of the way; -o - only prints the manifest"
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        found = "a link" if folder.is_symlink() else "something that is no directory"
+        return [Problem(Origin(str(folder), 1, 1), found, "a directory for the schema, or none", hint)]
+    foreign = not_ours("manifest", folder)
+    return [replace(foreign, hint=hint)] if foreign else []
 
 
 def _unfit(tools: list[Sourced], text: str, target: Path) -> list[Problem]:

@@ -1,6 +1,8 @@
 """`licet schema`: the JSON Schema of each kind of policy file, so that editors complete and check them."""
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,12 @@ import click
 
 from licet.backends.manifest_shapes import DESCRIPTIONS, SHAPES
 from licet.backends.shapes import json_schema
-from licet.surfaces.cli.options import FILE, json_option
+from licet.core.origin import Origin, Problem
+from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.show import show, show_json
 from licet.surfaces.cli.writing import make_folder, write_file
+
+MOST_BYTES = 1_000_000  # many times the longest schema
 
 
 @click.command(name="schema")
@@ -26,6 +31,8 @@ def command(kind: str | None, output: Path | None, as_json: bool) -> None:
     if output is not None:
         if kind is not None:
             raise click.UsageError("--output writes all kinds; leave out KIND")
+        if foreign := [problem for one in SHAPES if (problem := not_ours(one, output))]:
+            refuse(foreign, as_json)
         written = [write_schema(one, output) for one in SHAPES]
         if as_json:
             show_json({"written": [str(path) for path in written]})
@@ -43,12 +50,51 @@ def command(kind: str | None, output: Path | None, as_json: bool) -> None:
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of one kind of file."""
-    return json_schema(SHAPES[kind], f"licet {kind}", DESCRIPTIONS[kind])
+    return json_schema(SHAPES[kind], _title(kind), DESCRIPTIONS[kind])
+
+
+def not_ours(kind: str, folder: Path) -> Problem | None:
+    """What stands where a schema would be written, unless it is one that licet wrote."""
+    path = _path(kind, folder)
+    if not os.path.lexists(path):
+        return None
+    found = "something that is no file"
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        found = "a link"
+    elif stat.S_ISREG(mode):
+        try:
+            held = json.loads(_content(path))
+        except (ValueError, RecursionError):
+            held = None
+        if isinstance(held, dict) and held.get("title") == _title(kind):
+            return None
+        found = "a file that licet did not write"
+    return Problem(Origin(str(path), 1, 1), found, "none, or a schema that licet wrote", "move it out of the way")
 
 
 def write_schema(kind: str, folder: Path) -> Path:
-    """Write the JSON Schema of one kind of file into a directory."""
-    path = folder / f"{kind}.schema.json"
+    """Write the JSON Schema of one kind of file into a directory, in which `not_ours` found nothing."""
+    path = _path(kind, folder)
+    text = json.dumps(schema_of(kind), indent=2) + "\n"
     make_folder(folder)
-    write_file(path, json.dumps(schema_of(kind), indent=2) + "\n", replace=True)
+    if _content(path) != text.encode():
+        write_file(path, text, replace=True)
     return path
+
+
+def _path(kind: str, folder: Path) -> Path:
+    return folder / f"{kind}.schema.json"
+
+
+def _title(kind: str) -> str:
+    return f"licet {kind}"
+
+
+def _content(path: Path) -> bytes:
+    """What a file begins with; nothing if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MOST_BYTES)
+    except OSError:
+        return b""
