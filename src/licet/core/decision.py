@@ -10,21 +10,43 @@ from licet.core.use import Use
 
 Reason = Literal[
     "ALLOWED",
+    # declare, validate, decide
     "UNKNOWN_TOOL",
     "TOOL_NOT_IN_BUNDLE",
+    "INPUT_INVALID",
+    "ARGUMENT_NOT_ALLOWED",
     "SIDE_EFFECT_EXCEEDED",
     "CONNECTOR_NOT_ALLOWED",
     "SANDBOX_NOT_DECLARED",
     "NATIVE_NOT_ALLOWED",
+    "DECISION_FAILED",
+    # ask, reserve, record, bind
     "APPROVAL_REQUIRED",
+    "APPROVAL_DENIED",
+    "APPROVAL_EXPIRED",
     "BUDGET_EXCEEDED",
+    "LEDGER_UNAVAILABLE",
+    "BACKEND_MISSING",
+    "TOOL_NOT_AVAILABLE",
+    # run
     "HOST_NOT_ALLOWED",
+    "ADDRESS_NOT_ALLOWED",
     "PATH_NOT_REACHABLE",
     "SECRET_NOT_DECLARED",
     "BINARY_NOT_ALLOWED",
     "ENV_NOT_ALLOWED",
     "STORAGE_NOT_DECLARED",
-    "DECISION_FAILED",
+    "RESOLVE_FAILED",
+    "CONNECT_FAILED",
+    "LIMIT_TIME",
+    "LIMIT_SIZE",
+    "LIMIT_REDIRECTS",
+    "TOOL_FAILED",
+    # always
+    "FROZEN",
+    "SESSION_ENDED",
+    "MANIFEST_CHANGED",
+    "SANDBOX_UNAVAILABLE",
 ]
 
 REASON_OF_DOMAIN: dict[str, Reason] = {

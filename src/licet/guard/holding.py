@@ -1,0 +1,96 @@
+"""What one call holds while it runs: every use is asked about here, and every answer is kept.
+
+A holding belongs to one call and ends with it; a handle that outlives its call is refused.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
+
+from licet.core.decision import (
+    Approval,
+    CapabilityDenied,
+    CapabilityGranted,
+    Deny,
+    Ground,
+    Reason,
+    Request,
+)
+from licet.core.effects import delete_asks
+from licet.core.reach import Reach
+from licet.core.use import InvalidUse, Use
+from licet.errors import Refused
+
+Event = CapabilityGranted | CapabilityDenied
+Observer = Callable[[Event], None]
+Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
+
+
+class Holding:
+    """The grant of one running call, and the record of what was asked of it."""
+
+    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "reach", "request")
+
+    def __init__(
+        self, request: Request, reach: Reach, manifest_digest: str, observers: Sequence[Observer], ask: Ask
+    ) -> None:
+        self.request = request
+        self.reach = reach
+        self.manifest_digest = manifest_digest
+        self.over = False
+        self._observers = observers
+        self._ask = ask
+        self._checks: list[tuple[Use | None, Deny | None]] = []
+
+    def check(self, use: Use) -> None:
+        """Let a use pass, or raise `Refused`; either way it is recorded."""
+        if self.over:
+            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+        if not self.reach.grant.has(use):
+            self.deny(Deny(self.request, self.reach, use))
+        self._note(use, None)
+
+    async def permit(self, use: Use) -> None:
+        """As `check`, and ask a person where the class says that each delete asks."""
+        self.check(use)
+        effect = self.reach.effect
+        if use.effect == "delete" and effect and delete_asks(use, effect):
+            request = self.request
+            await self._ask(
+                Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
+            )
+
+    def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
+        """Refuse for a reason that is in no rule: a limit, an address, a name that does not resolve."""
+        self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
+
+    def invalid(self, reason: Reason, wrong: InvalidUse) -> NoReturn:
+        """Refuse what is no concrete use at all."""
+        self.refuse(reason, str(wrong))
+
+    def deny(self, decision: Deny) -> NoReturn:
+        """Record a refusal and raise it."""
+        self._note(decision.use, decision)
+        raise Refused(decision)
+
+    def _note(self, use: Use | None, refusal: Deny | None) -> None:
+        self._checks.append((use, refusal))
+        if self._observers:
+            event = self._event(use, refusal)
+            for observer in self._observers:
+                try:
+                    observer(event)
+                except Exception as error:
+                    text = f"an observer failed: {type(error).__name__}"
+                    raise Refused(Deny(self.request, (Ground("DECISION_FAILED", text),), use)) from error
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every check so far, in order, with the rules that decided it."""
+        return tuple(self._event(use, refusal) for use, refusal in self._checks)
+
+    def _event(self, use: Use | None, refusal: Deny | None) -> Event:
+        asked = str(use) if use is not None else f"tool:call:{self.request.tool}"
+        if refusal is None:
+            rules = self.reach.grounds_of(use) if use is not None else ()
+            return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
+        return CapabilityDenied(asked, self.request.tool, refusal.reason, "; ".join(map(str, refusal.rules)))

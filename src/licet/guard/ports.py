@@ -1,0 +1,341 @@
+"""The ports: what the straight path of a call asks of the world.
+
+Each has a memory twin and, sooner or later, a real backend; one contract suite holds both. Nothing is decided behind a
+port: whoever stands there acts on what was checked, and reports what it really touched.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, BinaryIO, Literal, Protocol
+
+from licet.core.capability import Capability
+from licet.core.decision import Approval, Usage
+from licet.core.effects import Level
+from licet.core.manifest import Budget
+from licet.core.tool import ToolSpec
+from licet.declare import Tool
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+class Escaped(Exception):
+    """A path led outside what is held: through a link, a race, or to something that is no file or directory."""
+
+
+class Held(Protocol):
+    """What a call holds of the file system, as a files backend needs to know it."""
+
+    def root(self, action: str, path: str) -> str:
+        """The outermost directory or file that is held and contains a path; links may not lead out of it."""
+
+    def covers(self, action: str, path: str) -> bool:
+        """Whether a path, as it turned out to be, is held."""
+
+    def covers_tree(self, action: str, path: str) -> bool:
+        """Whether a path and everything below it is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is known about a file or directory."""
+
+    kind: Literal["file", "directory"]
+    size: int
+    modified: float
+    mode: int
+
+
+class Files(Protocol):
+    """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours."""
+
+    def open(self, path: str, mode: str, held: Held) -> BinaryIO:
+        """A regular file, opened as what was checked: `rb`, `wb`, `ab`, `xb` or `r+b`."""
+
+    def write(self, path: str, data: bytes, held: Held) -> None:
+        """Put data in the place of a file, all of it or nothing."""
+
+    def stat(self, path: str, held: Held) -> Stat:
+        """What a path is; `FileNotFoundError` if it is nothing."""
+
+    def list(self, path: str, held: Held) -> list[str]:
+        """The names in a directory that are held too, sorted."""
+
+    def mkdir(self, path: str, held: Held) -> None:
+        """Make a directory, and its parents as far as they are held; one that is there already is fine."""
+
+    def delete(self, path: str, held: Held) -> None:
+        """Remove a file or an empty directory."""
+
+    def rename(self, source: str, target: str, held: Held) -> None:
+        """Move a file or a directory; what stood at the target is replaced, as the system does it."""
+
+
+# Network -------------------------------------------------------------------------------------------------------------
+
+
+class Unresolved(Exception):
+    """A name that no resolver knows, or that could not be asked about."""
+
+
+class Unconnected(Exception):
+    """A connection that could not be made or broke: what went wrong, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request as it is sent: the canonical URL, and the checked address that the connection goes to."""
+
+    method: str
+    url: str
+    host: str
+    port: int
+    address: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    timeout: float  # for each wait: connecting, sending, the next bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The head of an answer, and its body as it comes, still encoded as it was sent."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: AsyncIterator[bytes]
+    http_version: str = "HTTP/1.1"
+
+
+class Http(Protocol):
+    """The network: names to addresses, and requests to addresses. It follows nothing and remembers no cookies."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Every address of a name, as text; `Unresolved` if there is none."""
+
+    def send(self, exchange: Exchange) -> AbstractAsyncContextManager[Reply]:
+        """Send a request to its address, with its host for TLS; `Unconnected` if that fails."""
+
+    async def close(self) -> None:
+        """Close idle connections."""
+
+
+# Secrets, environment, storage ---------------------------------------------------------------------------------------
+
+
+class Secrets(Protocol):
+    """Where secret values are kept."""
+
+    async def get(self, reference: str) -> str | None:
+        """The value of a secret, or None if it is not known here."""
+
+
+SecretsFunction = Callable[[str], Awaitable[str | None]]
+
+
+class Kv(Protocol):
+    """Small values under keys, in scopes that the framework names."""
+
+    async def get(self, scope: str, key: str) -> Any:
+        """The value under a key, or None."""
+
+    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry, for some seconds or for ever."""
+
+    async def delete(self, scope: str, key: str) -> bool:
+        """Forget a key; whether it was there."""
+
+    async def list(self, scope: str, prefix: str = "") -> Sequence[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+
+    async def clear(self, scope: str) -> None:
+        """Forget a whole scope."""
+
+
+# Processes and walls -------------------------------------------------------------------------------------------------
+
+
+class SandboxUnavailable(Exception):
+    """A level that cannot be kept here: what is missing, and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program to run: the real file, what it is called, its whole environment, and its limits."""
+
+    binary: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    stdin: bytes
+    seconds: float
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended; output beyond the cap is cut, and `truncated` says so."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+    timed_out: bool = False
+
+
+class Walls(Protocol):
+    """What a child is put behind."""
+
+    def around(self, command: Command) -> Command:
+        """The command that starts the same program inside."""
+
+
+class Processes(Protocol):
+    """Programs: started with nothing inherited, and ended with everything they started."""
+
+    def find(self, name: str) -> str | None:
+        """The real path of a program by name, on the host's PATH, or None."""
+
+    async def run(self, command: Command, walls: Walls) -> Finished:
+        """Run a program behind walls until it ends or its time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool and the arguments it is called with, validated."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    seconds: float
+
+
+class Sandbox(Protocol):
+    """Where tools run."""
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
+
+    async def run(self, level: Level, call: ToolCall, context: Any) -> Any:
+        """Run a tool at a level; what it raises comes out."""
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process with this grant; `SandboxUnavailable` if there are none here."""
+
+
+# Records, money, people, time ----------------------------------------------------------------------------------------
+
+
+class LedgerUnavailable(Exception):
+    """The ledger could not keep an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that the ledger keeps: a decision before its call runs, or a receipt after it."""
+
+    kind: Literal["decision", "receipt"]
+    id: str
+    agent: str
+    session: str
+    tool: str
+    manifest: str  # its digest
+    time: datetime
+    content: Mapping[str, Any]  # made of values that can be written down when the ledger does so
+
+
+class Ledger(Protocol):
+    """What happened, in order. No ledger, no call."""
+
+    async def record(self, entry: Entry) -> None:
+        """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a call wants to spend, and the limits that hold for it."""
+
+    agent: str
+    session: str
+    tool: str
+    day: str
+    cost_usd: Decimal
+    budget: Budget
+    max_calls: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Money and calls set aside before anything happens."""
+
+    id: str
+    claim: Claim
+
+
+class Budgets(Protocol):
+    """What has been spent. Reserving is atomic: limits hold under any concurrency."""
+
+    async def usage(self, agent: str, session: str, day: str) -> Usage:
+        """What a session, and its agent on a day, have spent and reserved."""
+
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        """Set aside one call and its cost, or None if a limit would be passed."""
+
+    async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
+        """Turn a reservation into what was really spent."""
+
+    async def refund(self, reservation: Reservation) -> None:
+        """Give a reservation back: nothing happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: the exact call, and what is at stake."""
+
+    approval: Approval
+    spec: ToolSpec
+    arguments: Mapping[str, Any]
+    stakes: tuple[Capability, ...]
+    why: str
+    expires_seconds: int
+
+
+Answer = Literal["approved", "denied", "expired", "absent"]
+
+
+class Approver(Protocol):
+    """A person, or what stands for one."""
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer, or `absent` if nobody has answered yet."""
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that only ever grow."""
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Every part a call may need; a tool that needs one that is None is refused."""
+
+    files: Files | None = None
+    http: Http | None = None
+    secrets: Secrets | SecretsFunction | None = None
+    kv: Kv | None = None
+    processes: Processes | None = None
+    environ: Mapping[str, str] | None = None
+    ledger: Ledger | None = None
+    budgets: Budgets | None = None
+    approver: Approver | None = None
+    sandbox: Sandbox | None = None
+    clock: Clock | None = None
+    state: tuple[str, ...] = field(default=())  # where the parts keep their own files: no grant ever reaches them
