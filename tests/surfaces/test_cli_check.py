@@ -6,6 +6,7 @@ import re
 import subprocess
 import sysconfig
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,43 @@ CASES = [
         "1 file, 1 error",
     ),
     Case(
+        "a directory is not a policy; the files in it that may be meant are named",
+        {
+            "d/b.yml": "",
+            "d/licet.yaml": "",
+            "d/a.json": "",
+            "d/.hidden.yaml": "",
+            "d/t.py": "",
+            "d/e.yaml/x": "",
+        },
+        ["d"],
+        1,
+        ["d:1:1: error: found a directory, expected a policy file; perhaps `d/licet.yaml`, `d/a.json`, `d/b.yml`"],
+        "1 file, 1 error",
+    ),
+    Case(
+        "a directory with one file, and one with many",
+        {"one/m.yaml": "", **{f"many/{letter}.yaml": "" for letter in "fedcba"}},
+        ["one", "many"],
+        1,
+        [
+            "many:1:1: error: found a directory, expected a policy file; perhaps `many/a.yaml`, …, `many/e.yaml` …",
+            "one:1:1: error: found a directory, expected a policy file; perhaps `one/m.yaml`",
+        ],
+        "2 files, 2 errors",
+    ),
+    Case(
+        "directories that stand for other files of a policy",
+        {"m.yaml": MANIFEST, "licet.yaml": BUNDLE, "empty/t.py": "", "d/p.yaml": ""},
+        ["m.yaml", "--workspace", "empty", "--personality", "d"],
+        1,
+        [
+            "d:1:1: error: found a directory, expected a policy file; perhaps `d/p.yaml`",
+            "empty:1:1: error: found a directory, expected a policy file; there is none in it",
+        ],
+        "1 file, 2 errors",
+    ),
+    Case(
         "a tool that is declared in source and does not fit is a problem there",
         {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {from: 't:t'}}\n", "t.py": SOURCE % "api.stripe.com"},
         ["m.yaml"],
@@ -119,6 +157,32 @@ CASES = [
         0,
         ["licet.yaml:1:23: warning: found 2 tools without a declaration (`t`, `u`), expected `from` or `needs` …"],
         "1 file, 1 warning",
+    ),
+    Case(
+        "a tool that nothing declares may be another one, misspelt",
+        {
+            "m.yaml": MANIFEST,
+            "licet.yaml": BUNDLE.replace("[t]", "[fetch_wether]") + "tools: {fetch_weather: {needs: []}}\n",
+        },
+        ["m.yaml"],
+        0,
+        ["licet.yaml:1:23: warning: found a tool …; did you mean `fetch_weather` by `fetch_wether`?"],
+        "1 file, 1 warning",
+    ),
+    Case(
+        "each of several is told which, and what is not near is not offered",
+        {
+            "m.yaml": MANIFEST,
+            "licet.yaml": BUNDLE.replace("[t]", "[raeder, upload, lster]")
+            + "tools: {reader: {needs: []}, lister: {from: 'gone:x'}, far: {needs: []}}\n",
+        },
+        ["m.yaml"],
+        1,
+        [
+            "licet.yaml:1:23: warning: found 3 tools …; did you mean `reader` by `raeder`, `lister` by `lster`?",
+            "licet.yaml:2:45: error: found no module `gone`, …",
+        ],
+        "1 file, 1 error, 1 warning",
     ),
     Case(
         "a source that is not there is said once",
@@ -208,7 +272,7 @@ def test_json_says_the_same(case: Case) -> None:
     assert result.stderr == ""
     assert result.exit_code == case.code
     said = json.loads(result.stdout)
-    assert said["files"] == [word for word in case.words if word.endswith((".yaml", ".py"))][: len(said["files"])]
+    assert said["files"] == list(takewhile(lambda word: word[:2] != "--", case.words))
     severities = [problem["severity"] for problem in said["problems"]]
     assert (said["errors"], said["warnings"]) == (severities.count("error"), severities.count("warning"))
     assert fits([visible(message(problem)) for problem in said["problems"]], case.lines)

@@ -1,18 +1,22 @@
 """Reading policies the way a reviewer does, and what of them would not run: tools that do not fit, or are unknown."""
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from licet.assemble import Places, review
-from licet.backends.manifest_yaml import Policy
+from licet.backends.manifest_yaml import WORKSPACE_FILE, Policy
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
 from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
+
+_MOST_NAMED = 5  # tools or files that one message names
+_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read(path: Path, setting: Setting) -> Policy:
@@ -21,6 +25,8 @@ def read(path: Path, setting: Setting) -> Policy:
         hint = f"`licet init {path}` writes the policy for its tools"
         wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
         return Policy("manifest", None, (wrong,))
+    if folders := [one for one in (path, setting.workspace, setting.personality) if one is not None and one.is_dir()]:
+        return Policy("manifest", None, tuple(map(_directory, folders)))
     places = Places.here(setting.workdir)
     for title, place in (("working", places.workdir), ("home", places.home)):
         if why := _unnameable(place):
@@ -41,11 +47,31 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     # A source that could not be read is a problem of its own.
     unknown = [name for name in manifest.seats if name not in manifest.tools and name not in manifest.sources]
     if unknown:
-        names = ", ".join(f"`{name}`" for name in unknown[:5]) + (" …" if len(unknown) > 5 else "")
-        found = f"{'a tool' if len(unknown) == 1 else f'{len(unknown)} tools'} without a declaration ({names})"
+        number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
+        found = f"{number} without a declaration ({_listed(unknown)})"
         hint = "until then it is not checked whether they fit"
+        # Whoever misspells a tool leaves the one that was meant without a place.
+        unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.seats.keys())
+        near = [(name, difflib.get_close_matches(name, unplaced, 1)) for name in unknown[:_MOST_NAMED]]
+        if meant := [f"`{close[0]}` by `{name}`" for name, close in near if close]:
+            hint += f"; did you mean {', '.join(meant)}?"
         origin = manifest.seats[unknown[0]][0].origin
         yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
+
+
+def _directory(path: Path) -> Problem:
+    """What to say to a directory where a file was expected: the files in it that may be meant."""
+    try:
+        inside = [one for one in path.iterdir() if one.suffix in _SUFFIXES and one.name[0] != "." and one.is_file()]
+    except OSError:
+        inside = []
+    inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name))
+    hint = f"perhaps {_listed(list(map(str, inside)))}" if inside else "there is none in it"
+    return Problem(Origin(str(path), 1, 1), "a directory", "a policy file", hint)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMED]) + (" …" if len(names) > _MOST_NAMED else "")
 
 
 def _unnameable(path: str) -> str:
