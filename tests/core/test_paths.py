@@ -88,6 +88,13 @@ REFUSED = [
     ("${workdir}/${workdir}", "`${workdir}` is the only variable, and only at the start"),
     ("~/${workdir}", "`~` means the home"),
     ("x${workdir}", "`${workdir}` is the only variable, and only at the start"),
+    ("$HOME", "`${workdir}`; did you mean `~`?"),
+    ("$HOME/", "did you mean `~`?"),
+    ("$HOME/x/./y", "did you mean `~/x/y`?"),
+    ("${HOME}/x", "did you mean `~/x`?"),
+    ("$HOMER/x", "`${workdir}` is the only variable, and only at the start"),
+    ("$workdir/x", "`${workdir}` is the only variable, and only at the start"),
+    ("$PWD/x", "`${workdir}` is the only variable, and only at the start"),
     ("/a\x00b", "a path of visible characters"),
     ("/a\nb", "found `/a\\u000ab`"),
     ("/a\x7f", "a path of visible characters"),
@@ -113,7 +120,7 @@ def test_what_is_no_clean_path_is_refused_in_a_rule(text: str, says: str) -> Non
     assert refusal.value.found == text
 
 
-@pytest.mark.parametrize("text", ["", "../x", "a/../b", "a/*", ".."])
+@pytest.mark.parametrize("text", ["", "../x", "a/../b", "a/*", "..", "$HOME/../x", "$HOME/*", "$HOME/${x}"])
 def test_a_path_that_suggests_nothing_gets_no_hint(text: str) -> None:
     with pytest.raises(Malformed) as refusal:
         path_key(text)

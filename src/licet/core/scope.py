@@ -33,6 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
 _BINARY = re.compile(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
 _SEGMENT = re.compile(r"[!-)+-.0-~]{1,255}")
+_SHELL_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|$)")  # how a shell would write `~`
 _CLEAN_PATH = re.compile(r"(?:\$\{workdir\}|~)?(?:/(?!\.{1,2}(?:/|$))[^/*]+)*")
 
 
@@ -233,12 +234,15 @@ def path_ancestors(key: str) -> tuple[str, ...]:
 
 
 def _path_hint(text: str) -> str:
-    if text[0] == "~":
+    home, meant = _SHELL_HOME.match(text), f"${{workdir}}/{text}"
+    if home:
+        meant = "~" + text[home.end() :]
+    elif text[0] == "~":
         return "`~` means the home of the user who runs it; another user's home must be written out"
-    if "${" in text:
+    elif text[0] == "$" or "${" in text:
         return "`${workdir}` is the only variable, and only at the start"
     try:
-        return f"did you mean `{path_key('${workdir}/' + text)}`?"
+        return f"did you mean `{path_key(meant)}`?"
     except Malformed:
         return ""
 
