@@ -51,7 +51,36 @@ def run(*words: str) -> Result:
         (["https://api.stripe.com"], "network:https:get@api.stripe.com:443", 1),
         (["/srv/x"], "fs:read:/srv/x", 1),
         (["./data/a.csv"], "fs:read:{here}/data/a.csv", 0),
-        (["data/../data/./a.csv"], None, 2),
+        (["read data/../data/./a.csv"], "fs:read:{here}/data/a.csv", 0),
+        (["data/a.csv"], None, 2),  # could be a host, a secret or a path
+        (["read", "data/a.csv"], "fs:read:{here}/data/a.csv", 0),
+        (["write", "a.txt"], "fs:write:{here}/a.txt", 1),
+        (["delete", "out/a b"], "fs:delete:{here}/out/a b", 1),
+        (["read", ".env"], "fs:read:{here}/.env", 1),
+        (["read", "..."], "fs:read:{here}/...", 1),
+        (["read", "data/a:b"], "fs:read:{here}/data/a:b", 0),
+        (["${workdir}/data/a.csv"], "fs:read:{here}/data/a.csv", 0),
+        (["${workdir}"], "fs:read:{here}", 1),
+        (["write", "${workdir}/../x"], "fs:write:{above}/x", 1),
+        (["read", "~"], "fs:read:/home/somebody", 1),
+        (["read", "~/notes/../notes/x"], "fs:read:/home/somebody/notes/x", 0),
+        (["read", "data/*"], None, 2),
+        (["./data/*"], None, 2),
+        (["/srv/*.csv"], None, 2),
+        (["~/*"], None, 2),
+        (["${workdir}/*"], None, 2),
+        (["~root/x"], None, 2),
+        (["read", "~root/x"], None, 2),
+        (["$HOME/x"], None, 2),
+        (["read", "$HOME/x"], None, 2),
+        (["read", "${workdir}x"], None, 2),
+        (["read", "${home}/x"], None, 2),
+        (["./${workdir}"], None, 2),
+        (["read", "process:exec:git"], None, 2),
+        (["read", "fs:read:/srv"], None, 2),
+        (["read"], None, 2),
+        (["read", " "], None, 2),
+        (["read", ""], None, 2),
         (["./data/../m.yaml"], "fs:read:{here}/m.yaml", 1),
         (["."], "fs:read:{here}", 1),
         (["read ./data/a b"], "fs:read:{here}/data/a b", 0),
@@ -64,7 +93,7 @@ def run(*words: str) -> Result:
         (["process:exec:git"], "process:exec:git", 1),
         (["fs:read:*"], None, 2),
         (["network:https:get@*.example.com"], None, 2),
-        (["https://user:secret@api.example.com"], None, 2),
+        (["https://user:hunter2@api.example.com"], None, 2),
         (["https://"], None, 2),
         (["CONNECT https://api.example.com"], None, 2),
         (["ftp://api.example.com"], None, 2),
@@ -77,17 +106,34 @@ def test_a_use_is_understood_as_it_is_typed(typed: list[str], use: str | None, c
     assert result.exit_code == code
     if use is None:
         assert "Invalid value for USE" in result.stderr
-        assert "secret" not in result.stderr
+        assert "hunter2" not in result.stderr
         assert result.stdout == ""
         return
     said = json.loads(result.stdout)
-    assert said["use"] == use.format(here=here)
+    assert said["use"] == use.format(here=here, above=here.parent)
     assert said["verdict"] == ("allow" if code == 0 else "deny")
 
 
-def test_relative_paths_start_from_the_working_directory() -> None:
-    said = json.loads(run("m.yaml", "fetch", "./data/x", "--workdir", "/srv", "--json").stdout)
+@pytest.mark.parametrize("typed", ["./data/x", "read data/x", "${workdir}/data/x"])
+def test_relative_paths_start_from_the_working_directory(typed: str) -> None:
+    said = json.loads(run("m.yaml", "fetch", typed, "--workdir", "/srv", "--json").stdout)
     assert (said["verdict"], said["use"]) == ("allow", "fs:read:/srv/data/x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("data/a.csv", "expected an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`"),
+        ("whatever", "expected an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`"),
+        ("data/*", "expected an http or https URL, a path such as"),
+        ("ftp://x.example", "found `ftp://x.example`, expected an http or https URL, a path such as"),
+        ("fs:reed:/x", "found `reed`, expected one of read, write, delete, "),
+        ("read data/*", "found `data/*`, expected one concrete path, without a wildcard"),
+        ("$HOME/x", "found `$HOME/x`, expected a path; only `~` and `${workdir}`, at its start, stand for a directory"),
+    ],
+)
+def test_a_use_that_is_not_understood_says_how_to_write_it(typed: str, hint: str) -> None:
+    assert hint in run("m.yaml", "fetch", typed).stderr
 
 
 @pytest.mark.parametrize(

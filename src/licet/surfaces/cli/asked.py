@@ -3,10 +3,11 @@
 import re
 
 from licet.assemble import Places
-from licet.core.use import Use, use_of_path, use_of_url
+from licet.core.use import InvalidUse, Use, use_of_path, use_of_url
 
 _REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://.*)", re.IGNORECASE | re.DOTALL)
-_PATH = re.compile(r"(?:(?P<action>read|write|delete)\s+)?(?P<path>(?:/|~/|\.{1,2}/).*|~|\.{1,2})", re.DOTALL)
+_ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
+_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # how a path begins, and nothing else
 
 
 def asked_use(text: str, places: Places) -> Use:
@@ -14,8 +15,22 @@ def asked_use(text: str, places: Places) -> Use:
     # No use in rule notation begins like a URL or a path, so nothing can be taken for the other.
     if request := _REQUEST.fullmatch(text):
         return use_of_url(request["method"] or "GET", request["url"])
-    if path := _PATH.fullmatch(text):
-        home, spoken = places.home, path["path"]
-        target = home + spoken[1:] if spoken[0] == "~" else spoken
-        return use_of_path(path["action"] or "read", target, places.workdir)
+    acted = _ACTION.fullmatch(text)
+    action, spoken = acted.groups() if acted else ("read", text)
+    if _PATH.match(spoken) or (acted and ":" not in spoken.partition("/")[0]):
+        return use_of_path(action, _filled(spoken, places), places.workdir)
+    # A bare `data/a.csv` is not guessed to be a path: `api.example.com/v1` and `github/token` look like one too.
+    if text.count(":") < 2:
+        raise InvalidUse(text, "an http or https URL, a path such as `./a` or `read a`, or `domain:action:scope`")
     return Use(text)
+
+
+def _filled(spoken: str, places: Places) -> str:
+    """A path with its directory in place of `~` or `${workdir}`, which mean what they do in a rule."""
+    if "*" in spoken:
+        raise InvalidUse(spoken, "one concrete path, without a wildcard")
+    root, slash, rest = spoken.partition("/")
+    root = {"~": places.home, "${workdir}": places.workdir}.get(root, root)
+    if root.startswith(("~", "$")) or "${" in rest:
+        raise InvalidUse(spoken, "a path; only `~` and `${workdir}`, at its start, stand for a directory")
+    return root + slash + rest

@@ -58,7 +58,8 @@ def command(
       https://api.example.com/v1        a request; GET unless a method stands before it
       POST https://api.example.com/v1
       /srv/data/a.csv                   a path; read unless `write` or `delete` stands before it
-      write ./out.txt                   from the working directory
+      write out.txt                     from the working directory, as is ./out.txt
+      ${workdir}/out.txt, ~/notes       as in a rule
       secret:read:WEATHER_API_KEY       anything, as domain:action:scope
       process:exec:git
 
@@ -73,8 +74,7 @@ def command(
     try:
         uses = (asked_use(" ".join(use), places),) if use else ()
     except InvalidUse as wrong:
-        hint = "write a URL, a path, or `domain:action:scope`"
-        raise click.BadParameter(f"{wrong}; {hint}", ctx, param_hint="USE") from None
+        raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     policy = read_sound(manifest, setting, as_json)
     decision = decide(Request(tool, uses), policy)
     if as_json:
