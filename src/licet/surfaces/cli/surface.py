@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from licet.assemble import Places
 from licet.core.scope import visible
 from licet.core.surface import surface
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -43,7 +44,8 @@ def command(
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
     shown = surface(read_sound(manifest, Setting(workspace, personality, workdir), as_json))
     if as_json:
-        show_json(shown.document())
+        places = Places.here(workdir)  # a path says where it is only together with these
+        show_json({**shown.document(), "workdir": places.workdir, "home": places.home})
     elif svg is not None:
         from licet.surfaces.cli.writing import write_file
         from licet.surfaces.svg import svg_map

@@ -1,17 +1,23 @@
 """Writing a file whole or not at all."""
 
 import os
+import stat
 from pathlib import Path
 
 import click
 
 
 def write_file(path: Path, text: str, *, replace: bool) -> None:
-    """Write a text file in one step, so that nobody ever sees half of it; an existing one stays unless `replace`."""
+    """Write a text file in one step, so that nobody ever sees half of it; an existing one stays unless `replace`.
+
+    A file that is replaced hands down who may read and write it; a link is replaced, not what it leads to.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("x", encoding="utf-8") as file:  # never through a link that somebody left there
             try:
+                if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
+                    draft.chmod(mode & 0o777)
                 file.write(text)
                 file.flush()
                 if replace:
