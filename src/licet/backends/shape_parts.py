@@ -87,7 +87,7 @@ def _way_out(shape: Shape, node: Node) -> str:
         return ""
     if shape.fits(Scalar(node.text, node.text, True, node.origin)):
         return "quote it if you mean the text"
-    if shape.fits(Sequence((node,), node.origin)):
+    if node.value is not None and shape.fits(Sequence((node,), node.origin)):
         return "a list of one is written in `[` and `]`"
     try:
         bare = plain_value(node.text)
