@@ -213,7 +213,7 @@ def test_a_picture_that_cannot_be_finished_leaves_the_old_one(here: Path) -> Non
     # As on a full disk: some of the picture can be written, and then no more.
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99))"
     program = f"import os, resource, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
-    words = [sys.executable, "-c", program, SCRIPT, "surface", "m.yaml", "--svg", "map.svg"]
+    words = [sys.executable, "-c", program, str(SCRIPT), "surface", "m.yaml", "--svg", "map.svg"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "Error: cannot write map.svg: File too large\n")
     assert (here / "map.svg").read_text() == "old"
