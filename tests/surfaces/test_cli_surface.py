@@ -210,11 +210,12 @@ def test_a_picture_replaces_a_link_and_not_what_it_leads_to(here: Path) -> None:
 def test_a_picture_that_cannot_be_finished_leaves_the_old_one(here: Path) -> None:
     (here / "map.svg").write_text("old")
     before = sorted(os.listdir(here))
-    # As on a full disk: some of the picture can be written, and then no more.
+    # As on a full disk: some of the picture can be written, and then no more. Nor may half a compiled module be left.
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99))"
     program = f"import os, resource, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
     words = [sys.executable, "-c", program, str(SCRIPT), "surface", "m.yaml", "--svg", "map.svg"]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    alone = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=alone)
     assert (done.returncode, done.stderr) == (1, "Error: cannot write map.svg: File too large\n")
     assert (here / "map.svg").read_text() == "old"
     assert sorted(os.listdir(here)) == before
