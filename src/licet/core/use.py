@@ -251,9 +251,9 @@ def use_of_path(action: str, path: Any, base: Any = None) -> Use:
     kind = _KINDS.get(("fs", action, ""))
     if kind is None:
         raise InvalidUse(action, "one of read, write, delete")
-    text = _path_text(path)
+    text = path_text(path)
     if text[:1] != "/":
-        root = "" if base is None or not text else _path_text(base)
+        root = "" if base is None or not text else path_text(base)
         if root[:1] != "/":
             raise InvalidUse(text, "an absolute path, or one that a base directory makes absolute")
         text = f"{root}/{text}"
@@ -274,7 +274,7 @@ def _openable(text: str) -> bool:
         return False
 
 
-def _path_text(path: Any) -> str:
+def path_text(path: Any) -> str:
     """The true characters of a path, asked for once: a PathLike may answer differently the second time."""
     if not issubclass(type(path), str | bytes):
         try:

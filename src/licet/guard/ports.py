@@ -6,10 +6,10 @@ port: whoever stands there acts on what was checked, and reports what it really 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from licet.core.capability import Capability
 from licet.core.decision import Approval, Usage
@@ -36,6 +36,12 @@ class Held(Protocol):
 
     def covers_tree(self, action: str, path: str) -> bool:
         """Whether a path and everything below it is held."""
+
+    def overlaps(self, action: str, path: str) -> bool:
+        """Whether anything at a path or below it is held."""
+
+    def denied(self, action: str) -> tuple[str, ...]:
+        """The paths that denies name; the same tuple each time, so that a backend can remember what it found there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,10 @@ class Unconnected(Exception):
     """A connection that could not be made or broke: what went wrong, in a few words."""
 
 
+class Unreached(Unconnected):
+    """A connection that was never made: nothing was sent, so another address may be tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One request as it is sent: the canonical URL, and the checked address that the connection goes to."""
@@ -122,6 +132,10 @@ class Http(Protocol):
 
 
 # Secrets, environment, storage ---------------------------------------------------------------------------------------
+
+
+class Unavailable(Exception):
+    """A store that cannot be used as it is: what is wrong with it, and how to mend it, for the operator."""
 
 
 class Secrets(Protocol):
@@ -201,8 +215,7 @@ class Processes(Protocol):
         """Run a program behind walls until it ends or its time is up."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A tool and the arguments it is called with, validated."""
 
     tool: Tool
@@ -230,8 +243,7 @@ class LedgerUnavailable(Exception):
     """The ledger could not keep an entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One thing that the ledger keeps: a decision before its call runs, or a receipt after it."""
 
     kind: Literal["decision", "receipt"]
@@ -241,7 +253,7 @@ class Entry:
     tool: str
     manifest: str  # its digest
     time: datetime
-    content: Mapping[str, Any]  # made of values that can be written down when the ledger does so
+    content: Any  # the request and what it is held to, or the result; the ledger writes down what it says
 
 
 class Ledger(Protocol):
@@ -338,4 +350,10 @@ class Ports:
     approver: Approver | None = None
     sandbox: Sandbox | None = None
     clock: Clock | None = None
-    state: tuple[str, ...] = field(default=())  # where the parts keep their own files: no grant ever reaches them
+    state: tuple[str, ...] = ()  # where the parts keep their own files: no grant ever reaches them
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing stands behind any capability."""
+        parts = (self.files, self.http, self.secrets, self.kv, self.processes, self.environ)
+        return all(part is None for part in parts)

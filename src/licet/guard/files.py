@@ -1,0 +1,157 @@
+"""`ctx.fs`: the files of one call. Every path is asked about first, and what was asked about is what is opened."""
+
+import asyncio
+import io
+import os
+from collections.abc import Callable
+from typing import IO, Any, NoReturn, TypeVar
+
+from licet.core.use import InvalidUse, Use, path_text, use_of_path
+from licet.guard.held_paths import held_paths
+from licet.guard.holding import Holding
+from licet.guard.ports import Escaped, Files, Stat
+
+READ_LIMIT = 10 << 20
+_INLINE = 1 << 20  # a thread costs more than reading this much
+_FIRST = 1 << 16
+
+_MODES = {"r": "rb", "w": "wb", "a": "ab", "x": "xb", "r+": "r+b"}
+_ACTIONS = {"rb": ("read",), "wb": ("write",), "ab": ("write",), "xb": ("write",), "r+b": ("read", "write")}
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_T = TypeVar("_T")
+
+
+class ScopedFiles:
+    """Files that a call holds; relative paths start at the working directory of the agent.
+
+    A file from `open()` stays open until it is closed: what was granted when it was opened is not taken back.
+    """
+
+    __slots__ = ("_files", "_held", "_holding", "_limit", "_workdir")
+
+    def __init__(self, holding: Holding, files: Files, workdir: str, read_limit: int = READ_LIMIT) -> None:
+        self._holding = holding
+        self._files = files
+        self._workdir = workdir
+        self._limit = read_limit
+        self._held = held_paths(holding.reach.grant)
+
+    async def read(self, path: Path, limit: int | None = None) -> str:
+        """The text of a file in UTF-8; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
+        return (await self.read_bytes(path, limit)).decode()
+
+    async def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
+        """The bytes of a file; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
+        sent, use = self._use("read", path)
+        self._holding.check(use)
+        most = self._limit if limit is None else min(limit, self._limit)
+        try:
+            with self._files.open(use.target, "rb", self._held) as file:
+                data = file.read(min(_FIRST, most + 1))
+                if len(data) == _FIRST <= most:
+                    data += file.read(min(_INLINE, most + 1) - _FIRST)
+                    if len(data) == _INLINE <= most:
+                        data += await asyncio.to_thread(file.read, most + 1 - _INLINE)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, use, sent)
+        if len(data) > most:
+            text = f"the file is larger than {most} bytes"
+            self._holding.refuse("LIMIT_SIZE", text, use, "read it piece by piece with `ctx.fs.open(path, 'rb')`")
+        return data
+
+    async def write(self, path: Path, data: str | bytes) -> None:
+        """Put text or bytes in the place of a file: all of it, or nothing changes."""
+        if isinstance(data, str):
+            content = data.encode()
+        elif isinstance(data, bytes | bytearray | memoryview):
+            content = bytes(data)
+        else:
+            raise TypeError(f"expected text or bytes, found {type(data).__name__}")
+        sent, use = self._use("write", path)
+        self._holding.check(use)
+        write = self._files.write
+        if len(content) > _INLINE:
+            await asyncio.to_thread(self._act, write, use, sent, content)
+        else:
+            self._act(write, use, sent, content)
+
+    async def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory."""
+        try:
+            await self.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    async def stat(self, path: Path) -> Stat:
+        """What a path is, how large, and when it was changed."""
+        sent, use = self._use("read", path)
+        self._holding.check(use)
+        return self._act(self._files.stat, use, sent)
+
+    async def list(self, path: Path = ".") -> list[str]:
+        """The names in a directory, sorted; those that are not held are left out."""
+        sent, use = self._use("read", path)
+        self._holding.check(use)
+        return self._act(self._files.list, use, sent)
+
+    async def mkdir(self, path: Path) -> None:
+        """Make a directory, and its parents as far as they are held; one that is there already is fine."""
+        sent, use = self._use("write", path)
+        self._holding.check(use)
+        self._act(self._files.mkdir, use, sent)
+
+    async def delete(self, path: Path) -> None:
+        """Remove a file or an empty directory."""
+        sent, use = self._use("delete", path)
+        await self._holding.permit(use)
+        self._act(self._files.delete, use, sent)
+
+    async def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a directory: a delete of the source and a write of the target."""
+        sent, away = self._use("delete", source)
+        new_sent, use = self._use("write", target)
+        self._holding.check(use)  # before a person is asked about the other half
+        await self._holding.permit(away)
+        try:
+            self._files.rename(away.target, use.target, self._held)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, away, sent, new_sent)
+
+    async def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> IO[Any]:
+        """A file to read or write piece by piece: `r`, `w`, `a`, `x` or `r+`, with `b` for bytes."""
+        binary = _MODES.get(mode.replace("b", "", 1))
+        if binary is None:
+            raise ValueError(f"expected one of the modes {', '.join(_MODES)}, perhaps with `b`")
+        sent, use = "", None
+        for action in _ACTIONS[binary]:
+            sent, use = self._use(action, path) if use is None else (sent, use_of_path(action, use.target))
+            self._holding.check(use)
+        assert use is not None  # noqa: S101 - every mode has an action
+        try:
+            file = self._files.open(use.target, binary, self._held)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, use, sent)
+        return file if "b" in mode else io.TextIOWrapper(file, encoding)
+
+    def _use(self, action: str, path: Path) -> tuple[str, Use]:
+        """What the caller sent, as text, and the use that it is: the caller's object is not looked at again."""
+        try:
+            sent = path_text(path)
+            return sent, use_of_path(action, sent, self._workdir)
+        except InvalidUse as wrong:
+            self._holding.invalid("PATH_NOT_REACHABLE", wrong)
+
+    def _act(self, act: Callable[..., _T], use: Use, sent: str, *more: Any) -> _T:
+        try:
+            return act(use.target, *more, self._held)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, use, sent)
+
+    def _fail(self, wrong: Escaped | OSError, use: Use, *sent: str) -> NoReturn:
+        """Refuse what led outside; pass on the system's no, naming the paths that the caller sent and no other."""
+        if isinstance(wrong, Escaped):
+            self._holding.refuse("PATH_NOT_REACHABLE", f"the path may not be followed: {wrong}", use)
+        first, second = (*sent, None)[:2]
+        raise OSError(wrong.errno, wrong.strerror, first, None, second) from None
