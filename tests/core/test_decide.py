@@ -626,7 +626,7 @@ def test_a_denial_explains_itself_to_the_operator() -> None:
         "  because       the manifest does not allow it (agent.yaml:1)",
         "  tool needs    network:*:*",
         "  allowed here  network:*:*.weather.gov (agent.yaml:10)",
-        "  to allow it   add `api.stripe.com` under `capabilities.destinations.allow` in agent.yaml",
+        "  to allow it   add `network:https:get@api.stripe.com:443` under `capabilities.grants` in agent.yaml",
     ]
 
 

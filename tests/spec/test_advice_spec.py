@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from licet import Use, decide, load_manifest
-from licet.core.decision import Deny, Request
-from licet.core.needs import needs_of
+from licet import Use, decide, use_of_path
+from licet.assemble import review
+from licet.core.advice import add_need
+from licet.core.decision import REASON_OF_DOMAIN, Deny, Request
+from licet.core.needs import needs_of, spec_of
 from licet.core.origin import Origin
-from licet.core.set import CapabilitySet
 
 Files = dict[str, Any]
-WORKSPACE, MANIFEST, PERSONALITY = "licet.yaml", "manifest.yaml", "personality.yaml"
+WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"
 
 # By domain: rules for needs, grants and denies; and uses to ask about.
 POOLS: dict[str, tuple[list[str], list[str]]] = {
@@ -55,6 +56,20 @@ POOLS: dict[str, tuple[list[str], list[str]]] = {
         ["storage:write:personality", "storage:read:session", "storage:write:tool-private"],
     ),
     "tool": (["tool:call:*", "tool:call:t"], ["tool:call:t", "tool:call:u"]),
+    "connector": (["connector:use:*", "connector:use:github"], ["connector:use:github", "connector:use:mail"]),
+}
+# The same for tools that are declared with `capabilities=`.
+CAPABILITIES: dict[str, list[dict[str, Any]]] = {
+    "network": [{"network": {"allowed_hosts": ["a.example"]}}, {"network": {"allowed_hosts": ["*"]}}],
+    "fs": [
+        {"fs_reach": {"read": ["/a"]}},
+        {"fs_reach": {"write": ["/a/b"]}},
+        {"fs_reach": {"read": "from-personality"}},
+    ],
+    "env": [{"env": ["A"]}],
+    "secret": [{"secrets": ["a/*"]}],
+    "process": [{"process": {"allowed_binaries": ["git"]}}],
+    "storage": [{"storage": {"scope": "session"}}, {"storage": {"scope": "personality"}}],
 }
 HOSTS = ["a.example", "*.example", "b.a.example", "*"]
 CLASSES = ["read_only", "write_limited", "full", "destructive"]
@@ -84,15 +99,18 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
             **maybe("connectors", st.sampled_from((["github"], [{"connector": "github", "version": ">=2.0"}]))),
         }
 
+    in_source = draw(st.booleans())
+    said = {"capabilities": draw(st.sampled_from([{}, *CAPABILITIES.get(domain, [])]))} if in_source else {}
     tool = {
-        "needs": some(rules),
+        **(said or {"needs": some(rules)}),
         "cost_usd": 0,
         **maybe("effect", st.sampled_from(CLASSES)),
         **maybe("sandbox", st.sampled_from(LEVELS)),
         **(maybe("connector", st.sampled_from(("github", "github@2.1", "github@1.0"))) if draw(st.booleans()) else {}),
     }
-    workspace: dict[str, Any] = {"tools": {"t": tool}}
-    capabilities = {"tools": draw(st.sampled_from((["t"], {"t": {}}, {"t": {"side_effect_class": "write_limited"}})))}
+    workspace: dict[str, Any] = {"tools": {"t": {"from": "tools:t"} if in_source else tool}}
+    admitted: list[Any] = [["t"], {"t": {}}, {"t": {"side_effect_class": "write_limited"}}, []]
+    capabilities = {"tools": draw(st.sampled_from(admitted))}
     if draw(st.booleans()):
         workspace["bundles"] = {
             "b": {
@@ -118,9 +136,11 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
         MANIFEST: {"agent": "a", "app": "x", "capabilities": capabilities | ceiling()},
     }
     if draw(st.booleans()):
-        files[PERSONALITY] = {"id": "p", "tools": ["t"], **ceiling()}
-        if draw(st.booleans()):
-            files[PERSONALITY] |= {"safety": {"network": {"allow": some(HOSTS)}}}
+        files[PERSONALITY] = {"id": "p", "tools": draw(st.sampled_from((["t"], []))), **ceiling()}
+        hosts = {"allow": some(HOSTS), "deny": some(HOSTS, 1)}
+        files[PERSONALITY] |= draw(st.sampled_from(({}, {"safety": {"network": hosts}}, {"destinations": hosts})))
+    if in_source:
+        files[SOURCE] = tool
     return files, draw(st.sampled_from(uses))
 
 
@@ -155,15 +175,35 @@ def _remove(files: Files, item: str, key: str, file: str | None = None) -> None:
     held.remove(item)
 
 
+def _tool(files: Files) -> Any:
+    """What the tool declares, wherever it does."""
+    return files[SOURCE] if SOURCE in files else files[WORKSPACE]["tools"]["t"]
+
+
 def _need(files: Files, rule: str, file: str) -> None:
-    files[file]["tools"]["t"]["needs"].append(rule)
+    assert file == (SOURCE if SOURCE in files else WORKSPACE)
+    _tool(files)["needs"].append(rule)
 
 
-def _need_either(files: Files, item: str, key: str, rule: str, file: str) -> None:
-    outer, _, inner = key.partition(".")
-    declared = needs_of({outer: {inner: [item]} if inner else [item]})
-    assert CapabilitySet([rule]) <= declared  # the other way to say it does as well
-    _need(files, rule, file)
+def _need_under(files: Files, item: str, key: str, file: str) -> None:
+    assert file == SOURCE
+    _list_at(files[SOURCE]["capabilities"], key).append(item)
+
+
+def _need_storage(files: Files, scope: str, file: str) -> None:
+    assert file == SOURCE
+    files[SOURCE]["capabilities"]["storage"] = {"scope": scope}
+
+
+def _connect(files: Files, name: str, file: str) -> None:
+    assert file == SOURCE
+    files[SOURCE]["connector"] = name
+
+
+def _declare_with_needs(files: Files, rule: str, file: str) -> None:
+    assert file == SOURCE
+    declared = needs_of(files[SOURCE].pop("capabilities"))
+    files[SOURCE]["needs"] = [*map(str, declared.allow), rule]
 
 
 def _set_each(files: Files, places: str) -> None:
@@ -172,7 +212,7 @@ def _set_each(files: Files, places: str) -> None:
         assert match, place
         key, word, file = match.groups()
         if key in ("effect", "sandbox") and file is None:
-            files[WORKSPACE]["tools"]["t"][key] = word
+            _tool(files)[key] = word
         elif key == "max_side_effect_class":
             held = files[file]
             (held["capabilities"] if file == MANIFEST else held)[key] = word
@@ -182,7 +222,7 @@ def _set_each(files: Files, places: str) -> None:
 
 
 def _on_tool(files: Files, key: str, word: str) -> None:
-    files[WORKSPACE]["tools"]["t"][key] = word
+    _tool(files)[key] = word
 
 
 def _budget(files: Files, file: str | None = None) -> None:
@@ -196,12 +236,18 @@ def _widen(files: Files, key: str, file: str | None = None) -> None:
 
 
 def _version(files: Files) -> None:
-    files[WORKSPACE]["tools"]["t"]["connector"] = "github@2.1"
+    _tool(files)["connector"] = "github@2.1"
 
 
 FIXES: list[tuple[str, Callable[..., None]]] = [
     (r"add `([^`]+)` to the tool's `needs` in (\S+)", _need),
-    (r"add `([^`]+)` to the tool's `([^`]+)`, or `([^`]+)` to its `needs` in (\S+)", _need_either),
+    (r"add `storage: \{scope: ([\w-]+)\}` to the tool's `capabilities` in (\S+)", _need_storage),
+    (r"add `([^`]+)` to the tool's `([^`]+)` in (\S+)", _need_under),
+    (r"add `connector=\"(\w+)\"` to the tool in (\S+)", _connect),
+    (
+        r"declare the tool with `needs=`, since `capabilities=` cannot say `([^`]+)`, and add that in (\S+)",
+        _declare_with_needs,
+    ),
     (r"add `budget: \{max_calls_per_session: 100\}` under `capabilities`(?: in (\S+))?", _budget),
     (r"add `budget: \{max_calls_per_session: 100\}` in (\S+)", _budget),
     (r"add `(\w+)=\"(\w+)\"` to the tool, or .*", _on_tool),
@@ -214,28 +260,46 @@ FIXES: list[tuple[str, Callable[..., None]]] = [
 ]
 
 
+NOTE = r"(?: \((?:this key|no rule) can[^()]+\))?"  # why it is wider than what was asked for
+
+
 def follow(fix: str, files: Files) -> None:
     """Do what one line of advice says."""
     for part in fix.split("; "):
         for pattern, change in FIXES:
-            if match := re.fullmatch(pattern, part):
+            if match := re.fullmatch(pattern + NOTE, part):
                 change(files, *(group for group in match.groups() if group is not None))
                 break
         else:
             raise AssertionError(f"nobody knows how to follow: {part}")
 
 
+EVERYTHING = re.compile(r"add `(?:[^`]+:)?[*/]`")  # never to be advised
+DOMAIN_REASONS = set(REASON_OF_DOMAIN.values()) - {"TOOL_NOT_IN_BUNDLE", "CONNECTOR_NOT_ALLOWED"}
+SIBLINGS = (
+    *("network:https:head@a.example", "network:https:get@a.example:444", "network:http:get@a.example:443"),
+    *("network:https:get@x.a.example", "network:tcp:a.example:443", "network:tcp:a.example:23"),
+    *("fs:read:/a/b", "fs:write:/a/b/c", "fs:delete:/a/b/c", "fs:read:/a", "fs:read:/etcetera", "fs:write:/a"),
+    *("env:read:C", "secret:read:a/c", "process:exec:/bin", "storage:read:personality", "tool:call:v"),
+)
+
+
 def ask(place: Path, files: Files, use: str) -> Any:
     """What a call comes to, with these files on disk."""
     for name, data in files.items():
-        (place / name).write_text(json.dumps(data))
-    personality = PERSONALITY if PERSONALITY in files else None
-    return decide(Request("t", (Use(use),)), load_manifest(MANIFEST, personality=personality))
+        text = json.dumps(data)
+        if name == SOURCE:
+            given = ", ".join(f"{key}={value!r}" for key, value in data.items())
+            text = f"from licet import tool\n\n\n@tool({given})\ndef t() -> None:\n    pass\n"
+        (place / name).write_text(text)
+    policy = review(MANIFEST, personality=PERSONALITY if PERSONALITY in files else None)
+    assert policy.manifest is not None, policy.problems
+    return decide(Request("t", (Use(use),)), policy.manifest)
 
 
 @given(world=worlds())
 @settings(max_examples=settings().max_examples * 2)
-def test_following_the_advice_leads_to_a_call_that_is_not_denied(
+def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, world: tuple[Files, str]
 ) -> None:
     files, use = json.loads(json.dumps(world[0])), world[1]
@@ -243,12 +307,16 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         decision = ask(place, files, use)
+        others = [other for other in SIBLINGS if other != use and isinstance(ask(place, files, other), Deny)]
+        only_added = True
         for _ in range(8):
             if not isinstance(decision, Deny):
                 break
             before = [(rule.text, _file(rule.origin)) for rule in decision.rules]
             for rule in decision.rules:
                 assert rule.fix, rule
+                assert not EVERYTHING.search(rule.fix)
+                only_added &= rule.reason in DOMAIN_REASONS and not re.search(f"{NOTE[:-1]}|remove|declare", rule.fix)
             for fix in dict.fromkeys(rule.fix for rule in decision.rules):
                 follow(fix, files)
             decision = ask(place, files, use)
@@ -256,8 +324,73 @@ def test_following_the_advice_leads_to_a_call_that_is_not_denied(
                 remaining = [(rule.text, _file(rule.origin)) for rule in decision.rules]
                 assert not set(before) & set(remaining), decision
         assert decision.verdict in ("allow", "ask")
+        # What stands in the way of the tool itself, a class or a deny stands in the way of more than this use.
+        if only_added:
+            assert [other for other in others if not isinstance(ask(place, files, other), Deny)] == []
     shutil.rmtree(place)
 
 
 def _file(origin: Origin | None) -> str:
     return origin.file if origin else ""
+
+
+# One line at a time ---------------------------------------------------------------------------------------------------
+
+EVERY_PATH = "ask for something below `/`: a rule for `/` itself would allow every path"
+ALL_BELOW = " (no rule can name the path itself, so this is everything in the directory above it)"
+ANY_REQUEST = " (this key cannot say less than any connection to that port)"
+
+
+@pytest.mark.parametrize(
+    ("declared", "use", "fix"),
+    [
+        (
+            {},
+            Use("network:https:get@a.example"),
+            f"add `a.example:443` to the tool's `network.allowed_hosts`{ANY_REQUEST}",
+        ),
+        ({}, Use("network:tcp:[::1]:22"), f"add `[::1]:22` to the tool's `network.allowed_hosts`{ANY_REQUEST}"),
+        ({}, Use("fs:read:/a/b"), "add `/a/b` to the tool's `fs_reach.read`"),
+        ({}, Use("fs:write:/a/b"), "add `/a/b` to the tool's `fs_reach.write` (this key cannot say it without delete)"),
+        ({}, Use("fs:delete:/a/b"), "add `/a/b` to the tool's `fs_reach.write` (this key cannot say it without write)"),
+        ({}, Use("secret:read:a/b"), "add `a/b` to the tool's `secrets`"),
+        ({}, Use("env:read:LANG"), "add `LANG` to the tool's `env`"),
+        ({}, Use("process:exec:git"), "add `git` to the tool's `process.allowed_binaries`"),
+        (
+            {},
+            Use("storage:read:personality"),
+            "add `storage: {scope: personality}` to the tool's `capabilities` (this key cannot say it without write)",
+        ),
+        (
+            {"storage": {"scope": "session"}},
+            Use("storage:read:personality"),
+            "declare the tool with `needs=`, since `capabilities=` cannot say `storage:read:personality`, and add that",
+        ),
+        ({}, Use("connector:use:github"), 'add `connector="github"` to the tool'),
+        (
+            {},
+            Use("tool:call:u"),
+            "declare the tool with `needs=`, since `capabilities=` cannot say `tool:call:u`, and add that",
+        ),
+        ({}, use_of_path("read", "/"), EVERY_PATH),
+        (None, Use("network:https:get@a.example"), "add `network:https:get@a.example:443` to the tool's `needs`"),
+        (None, Use("network:tcp:get:22"), "add `network:tcp:*@get:22` to the tool's `needs`"),
+        (None, Use("storage:write:session"), "add `storage:write:session` to the tool's `needs`"),
+        (None, use_of_path("delete", "/"), EVERY_PATH),
+        (None, use_of_path("read", "/*"), EVERY_PATH),
+        (
+            None,
+            use_of_path("write", "/a/b*/c"),
+            f"add `fs:write:/a` to the tool's `needs`{ALL_BELOW}",
+        ),
+        (None, use_of_path("read", "/srv/work/a"), "add `fs:read:${workdir}/a` to the tool's `needs`"),
+        (None, use_of_path("read", "/srv/work"), "add `fs:read:${workdir}` to the tool's `needs`"),
+        (None, use_of_path("read", "/srv/workshop"), "add `fs:read:~/workshop` to the tool's `needs`"),
+        ({}, Use("process:exec:/srv/bin/x"), "add `~/bin/x` to the tool's `process.allowed_binaries`"),
+    ],
+)
+def test_a_missing_need_is_advised_in_the_spelling_of_the_tool(
+    declared: dict[str, Any] | None, use: Use, fix: str
+) -> None:
+    said = {"needs": ()} if declared is None else {"capabilities": declared}
+    assert add_need(use, spec_of(name="t", **said), {"${workdir}": "/srv/work", "~": "/srv"}) == fix

@@ -157,7 +157,7 @@ def test_a_use_that_is_not_understood_says_how_to_write_it(typed: str, hint: str
                 "denied: `fetch` may not network:https:get@api.stripe.com:443",
                 "  because       the manifest does not allow it (m.yaml:2)",
                 "  allowed here  network:*:api.example.com (m.yaml:6)",
-                "  to allow it   add `api.stripe.com` under `capabilities.destinations.allow`",
+                "  to allow it   add `network:https:get@api.stripe.com:443` under `capabilities.grants`",
             ],
         ),
         ("save", "", 1, ["asks: `save` may be called once a person agrees"]),
@@ -178,7 +178,9 @@ def test_the_answer_names_the_rule_its_place_and_the_way_out(tool: str, use: str
 
 def test_json_has_what_a_program_needs(here: Path) -> None:
     said = json.loads(run("m.yaml", "fetch", "https://api.stripe.com", "--json").stdout)
-    assert said["rules"][0].pop("fix").startswith("add `api.stripe.com` under `capabilities.destinations.allow`")
+    assert (
+        said["rules"][0].pop("fix").startswith("add `network:https:get@api.stripe.com:443` under `capabilities.grants`")
+    )
     assert said == {
         "verdict": "deny",
         "reason": "HOST_NOT_ALLOWED",
@@ -205,9 +207,9 @@ def test_json_of_an_open_question_and_of_a_yes() -> None:
 
 def test_the_way_out_leads_out(here: Path) -> None:
     refusal = run("m.yaml", "fetch", "https://api.stripe.com").stdout
-    added = re.search("add `(.*)` under `capabilities.destinations.allow`", refusal)
+    added = re.search("add `(.*)` under `capabilities.grants`", refusal)
     assert added
-    wider = MANIFEST.replace("[api.example.com]", f"[api.example.com, {added[1]}]")
+    wider = MANIFEST.replace("  secrets:", f'  grants: ["{added[1]}"]\n  secrets:')
     (here / "m.yaml").write_text(wider)
     assert run("m.yaml", "fetch", "https://api.stripe.com").exit_code == 0
 

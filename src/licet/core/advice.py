@@ -1,32 +1,43 @@
-"""The change that would allow what was refused, in one line a person can type."""
+"""The change that would allow what was refused, in one line a person can type.
 
-from licet.core.capability import Capability
-from licet.core.effects import EffectClass, Level, class_fits
-from licet.core.manifest import Layer, MaxEffect, Rule, Seat
+What is advised is no wider than the file can say; where that is wider than what was asked for, the line says so.
+Steps that belong together are joined by `; `.
+"""
+
+from collections.abc import Mapping
+
+from licet.core.capability import Capability, capability
+from licet.core.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
+from licet.core.keys import EXACT_KEY_OF, KEY_OF
+from licet.core.manifest import Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.scope import TOP, Malformed
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
 
-_MANIFEST_KEYS = {
-    "network": "capabilities.destinations.allow",
-    "secret": "capabilities.secrets",
-    "process": "capabilities.process.allowed_binaries",
-    "env": "capabilities.env",
-    "storage": "capabilities.storage",
-    "connector": "capabilities.connectors",
-    "tool": "capabilities.tools",
-}
-_NEED_KEYS = {
-    "network": "network.allowed_hosts",
-    "secret": "secrets",
-    "process": "process.allowed_binaries",
-    "env": "env",
-}
+Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> the directories they stand for
+
+_EVERY_PATH = "ask for something below `/`: a rule for `/` itself would allow every path"
+_ANY_REQUEST = " (this key cannot say less than any connection to that port)"
+_ALSO = {"fs:write": "delete", "fs:delete": "write", "storage:read": "write", "storage:write": "read"}
+_ALL_BELOW = " (no rule can name the path itself, so this is everything in the directory above it)"
 
 
-def add_to_layer(layer: Layer, use: Use) -> str:
+def add_to_layer(layer: Layer, use: Use, roots: Roots) -> str:
     """Where and what to add so that a layer allows a use."""
-    key, item = _place(layer, use)
-    return f"add `{item}` under `{key}` in {layer.origin.file}"
+    if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
+        key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
+        return f"add `{use.target}:{use.port}` under `{key}` in {layer.origin.file}{_ANY_REQUEST}"
+    rule = narrowest(use)
+    if rule is None:
+        return _EVERY_PATH
+    exact = EXACT_KEY_OF.get(f"{use.domain}:{use.action}")
+    item = _target(rule, roots) if exact else _text(rule, roots)
+    return f"add `{item}` under `{_own(layer, exact or 'grants')}` in {layer.origin.file}{_wider(rule, use)}"
+
+
+def admit(layer: Layer, tool: str) -> str:
+    """Where to add a tool so that a ceiling admits it."""
+    return f"add `{tool}` under `{_own(layer, 'tools')}` in {layer.origin.file}"
 
 
 def remove(rule: Rule) -> str:
@@ -37,22 +48,36 @@ def remove(rule: Rule) -> str:
     return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"
 
 
-def add_need(use: Use, spec: ToolSpec) -> str:
-    """What to add to a tool's declaration so that it may ask for a use."""
+def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
+    """What to add to a tool's declaration so that it may ask for a use, in the spelling that the tool uses."""
     where = f" in {spec.origin.file}" if spec.origin else ""
-    key = "fs_reach.read" if use.action == "read" else "fs_reach.write"
-    key = key if use.domain == "fs" else _NEED_KEYS.get(use.domain, "")
-    if not key or use.action == "tcp":
-        return f"add `{need_text(use)}` to the tool's `needs`{where}"
-    return f"add `{use.target}` to the tool's `{key}`, or `{need_text(use)}` to its `needs`{where}"
-
-
-def need_text(use: Use) -> str:
-    """The narrowest rule that covers a use on any port."""
+    rule = narrowest(use)
+    if rule is None:
+        return _EVERY_PATH
+    if not spec.by_keys:
+        return f"add `{_text(rule, roots)}` to the tool's `needs`{where}{_wider(rule, use)}"
+    kind = f"{use.domain}:{use.action}"
+    also = f" (this key cannot say it without {_ALSO[kind]})" if kind in _ALSO else ""
     if use.domain == "network":
-        host = f"{use.target}:{use.port}" if use.action == "tcp" else use.target
-        return str(Capability(f"network:{use.action}:*@{host}"))
-    return str(use)
+        return f"add `{use.target}:{use.port}` to the tool's `network.allowed_hosts`{where}{_ANY_REQUEST}"
+    if use.domain == "storage" and not any(need.domain == "storage" for need in spec.needs.allow):
+        return f"add `storage: {{scope: {use.target}}}` to the tool's `capabilities`{where}{also}"
+    if use.domain == "connector" and spec.connector is None:
+        return f'add `connector="{use.target}"` to the tool{where}'
+    if kind not in KEY_OF:
+        return f"declare the tool with `needs=`, since `capabilities=` cannot say `{rule}`, and add that{where}"
+    return f"add `{_target(rule, roots)}` to the tool's `{KEY_OF[kind]}`{where}{_wider(rule, use) or also}"
+
+
+def narrowest(use: Use) -> Capability | None:
+    """The narrowest rule that covers a use; None if only a rule for every path does."""
+    for key in use.keys:
+        if use.domain == "fs" and key == TOP:
+            break
+        rule = capability(use.domain, use.kind.atom, key, use.port)
+        if use.domain != "fs" or _can_be_written(rule):
+            return rule
+    return None
 
 
 def raise_class(
@@ -72,6 +97,26 @@ def raise_class(
     return "set " + " and ".join(places)
 
 
+def elevate(manifest: Manifest, seats: tuple[Seat, ...], level: Level | None, wanted: EffectClass) -> list[str]:
+    """What a class needs besides being stated: `full` and above, a walled level and a budget."""
+    if wanted not in ELEVATED:
+        return []
+    return [*([wall(seats)] if level == "native" else []), *([add_budget(manifest)] if not manifest.budget else [])]
+
+
+def wall(seats: tuple[Seat, ...]) -> str:
+    """How a tool gets the loosest level that keeps it behind a wall."""
+    fits = all(level_fits("isolated", ceiling) for seat in seats for ceiling, _ in seat.levels)
+    return f'set `sandbox="{"isolated" if fits else "restricted"}"` on the tool'
+
+
+def add_budget(manifest: Manifest) -> str:
+    """Where to put a first budget."""
+    kinds = {layer.kind for layer in manifest.layers}
+    where = "" if "personality" in kinds and "manifest" not in kinds else " under `capabilities`"
+    return f"add `budget: {{max_calls_per_session: 100}}`{where} in {manifest.origin.file}"
+
+
 def state_class(spec: ToolSpec) -> str:
     """How to state a class for a tool that has none."""
     return _state(spec, "effect", "side_effect_class", "read_only")
@@ -86,21 +131,30 @@ def _state(spec: ToolSpec, argument: str, key: str, word: str) -> str:
     return f'add `{argument}="{word}"` to the tool, or `{spec.name}: {{{key}: {word}}}` under `capabilities.tools`'
 
 
-def _place(layer: Layer, use: Use) -> tuple[str, str]:
-    if layer.kind == "bundle":
-        return f"{layer.title}.destinations", use.target
-    if layer.kind == "connectors":
-        return "capabilities.connectors", use.target
-    if layer.kind == "workspace":
-        return "destinations.allow", use.target
-    if use.domain == "network" and use.action == "tcp":
-        return _own(layer, "capabilities.grants"), need_text(use)
-    if use.domain == "network" and layer.kind == "personality":
-        return "safety.network.allow", use.target
-    if use.domain == "fs":
-        return _own(layer, f"capabilities.fs_reach.{'read' if use.action == 'read' else 'write'}"), use.target
-    return _own(layer, _MANIFEST_KEYS[use.domain]), use.target
-
-
 def _own(layer: Layer, key: str) -> str:
-    return key.removeprefix("capabilities.") if layer.kind == "personality" else key
+    return key if layer.kind == "personality" else f"capabilities.{key}"
+
+
+def _wider(rule: Capability, use: Use) -> str:
+    return _ALL_BELOW if use.domain == "fs" and rule.key != use.keys[0] else ""
+
+
+def _can_be_written(rule: Capability) -> bool:
+    try:
+        return Capability(str(rule)) == rule
+    except Malformed:  # a file may be called `*`; a rule never names it
+        return False
+
+
+def _text(rule: Capability, roots: Roots) -> str:
+    return f"{rule.domain}:{rule.action}:{_target(rule, roots)}"
+
+
+def _target(rule: Capability, roots: Roots) -> str:
+    """What a rule is about, with a path from `${workdir}` or `~` where the files write paths so."""
+    for root, directory in sorted(roots.items(), key=lambda item: -len(item[1])):
+        if rule.domain not in ("fs", "process"):
+            break
+        if rule.key == directory or rule.key.startswith(f"{directory}/"):
+            return root + rule.key.removeprefix(directory)
+    return rule.scope

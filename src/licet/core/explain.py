@@ -1,7 +1,8 @@
 """A decision in words for the operator: what was asked, what decided, where it is written, what would change it."""
 
 from licet.core.decision import Allow, Ask, Decision, Deny, Ground
-from licet.core.reach import Reach
+from licet.core.manifest import Manifest
+from licet.core.reach import Reach, outside
 from licet.core.scope import visible
 from licet.core.use import Use
 
@@ -28,11 +29,14 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
             lines += [_line("to settle it", ground.fix) for ground in decision.rules if ground.fix]
         case Deny():
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
-            lines += [_line("because", ground) for ground in decision.rules]
+            rules = decision.rules
+            if isinstance(decision.source, Manifest):
+                rules = outside(decision.source, decision.request.tool, decision.request.uses)
+            lines += [_line("because", ground) for ground in rules]
             reach = decision.source if isinstance(decision.source, Reach) else reach
             if reach is not None and decision.use is not None:
                 lines += _allowed_instead(reach, decision.use)
-            lines += [_line("to allow it", ground.fix) for ground in decision.rules if ground.fix]
+            lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from licet.core.connector import Connectors
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, EffectClass, Level
 from licet.core.origin import Origin
+from licet.core.scope import directory_key
 from licet.core.set import CapabilitySet, expand_rule
 from licet.core.tool import ToolSpec
 
@@ -176,6 +177,8 @@ class Manifest:
     servers: Mapping[str, Any] = field(default_factory=_nothing)
     examples: tuple[Example, ...] = ()
     places: Mapping[str, Origin] = field(default_factory=_nothing, compare=False)  # of keys that a decision may name
+    # `${workdir}` and `~`, where a file uses them -> the directory it stands for, once that is known
+    roots: Mapping[str, str] = field(default_factory=_nothing, compare=False)
     loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
     files: tuple[str, ...] = ()
     folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
@@ -226,7 +229,20 @@ class Manifest:
         """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays."""
         tools = {name: replace(spec, needs=spec.needs.expand(workdir, home)) for name, spec in self.tools.items()}
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
-        return replace(self, layers=layers, tools=MappingProxyType(tools), loaded=self.loaded or self)
+        places = {"${workdir}": directory_key(workdir), "~": directory_key(home)}
+        roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
+        return replace(
+            self,
+            layers=layers,
+            tools=MappingProxyType(tools),
+            roots=MappingProxyType(roots),
+            loaded=self.loaded or self,
+        )
+
+    def _roots_used(self) -> set[str]:
+        rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
+        rules += [need for spec in self.tools.values() for need in spec.needs.allow]
+        return {rule.key.partition("/")[0] for rule in rules if rule.domain in ("fs", "process")}
 
     def meet(self, other: "Manifest") -> "Manifest":
         """What both allow; the other is a personality, this one gives the agent its name."""
@@ -263,6 +279,7 @@ class Manifest:
             record="full" if "full" == self.record == other.record else "digests",
             examples=self.examples + other.examples,
             files=self.files + other.files,
+            roots=MappingProxyType({**other.roots, **self.roots}),
             places=MappingProxyType({**other.places, **self.places, **_tighter_places(self, other)}),
         )
 

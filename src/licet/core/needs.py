@@ -122,6 +122,7 @@ def spec_of(
         schema=schema,
         origin=origin,
         storage_ttl_seconds=declared.get("storage", {}).get("ttl_seconds_default"),
+        by_keys=capabilities is not None,
     )
 
 

@@ -8,12 +8,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from licet.core import network
-from licet.core.advice import add_need, add_to_layer, raise_class, remove, state_class, state_level
+from licet.core.advice import (
+    add_budget,
+    add_need,
+    add_to_layer,
+    admit,
+    elevate,
+    raise_class,
+    remove,
+    state_class,
+    state_level,
+    wall,
+)
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
 from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.effects import (
     CLASSES,
+    ELEVATED,
     LEVELS,
     WRITES,
     EffectClass,
@@ -53,7 +65,7 @@ class Reach:
     spec: ToolSpec
     seats: tuple[Seat, ...]
     layers: tuple[Layer, ...]
-    max_effects: tuple[MaxEffect, ...]
+    manifest: Manifest = field(compare=False, repr=False)
     effect: EffectClass | None
     level: Level | None
     permitted: CapabilitySet
@@ -84,10 +96,11 @@ class Reach:
         return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
-        reason = REASON_OF_DOMAIN[use.domain]
+        reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
         if not self.spec.needs.has(use):
-            yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, add_need(use, self.spec))
-        if not self.permitted.has(use):
+            text, fix = f"`{self.spec.name}` does not declare it", add_need(use, self.spec, roots)
+            yield Ground(reason, text, self.spec.origin, fix)
+        if self.effect and not self.permitted.has(use):
             text = f"{_act(use)} is not permitted to class {self.effect}"
             yield Ground("SIDE_EFFECT_EXCEEDED", text, self._class_origin(), self._stronger(use))
         for layer in self.layers:
@@ -101,7 +114,9 @@ class Reach:
                     text = "policy files are never writable" if own else f"denied by {rule.capability}"
                     yield Ground(reason, text, None if own else rule.origin, fix)
             elif verdict is None:
-                yield Ground(reason, f"{layer.title} does not allow it", layer.origin, add_to_layer(layer, use))
+                listed = _connector_ground(self.manifest, self.spec, use.target) if layer.kind == "connectors" else None
+                text, fix = f"{layer.title} does not allow it", add_to_layer(layer, use, roots)
+                yield listed or Ground(reason, text, layer.origin, fix)
         if not any(layer.kind in CEILINGS for layer in self.layers):
             yield Ground(reason, "no manifest allows anything")
 
@@ -109,15 +124,21 @@ class Reach:
         """Where the class that the tool runs at is stated."""
         if self.spec.effect == self.effect:
             return self.spec.origin
-        stated = [pair for seat in self.seats for pair in seat.effects] + [top[:2] for top in self.max_effects]
+        stated = [pair for seat in self.seats for pair in seat.effects] + [top[:2] for top in self.manifest.max_effects]
         return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
 
     def _stronger(self, use: Use) -> str:
-        """The change that lets the class permit a use."""
-        unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
-        if use.action == "tcp" and self.effect == "write_limited":
-            return "; ".join(add_to_layer(layer, use) for layer in unnamed)
-        return raise_class(self.spec, self.seats, self.max_effects, weakest_class(use, tcp_named=not unnamed))
+        """Every step that lets the class permit a use."""
+        steps: list[str] = []
+        wanted = weakest_class(use)
+        if use.action == "tcp":  # named in every ceiling, it needs no more than this
+            wanted = "write_limited"
+            unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
+            steps = [add_to_layer(layer, use, self.manifest.roots) for layer in unnamed]
+        if self.effect and not class_fits(wanted, self.effect):
+            steps.append(raise_class(self.spec, self.seats, self.manifest.max_effects, wanted))
+            steps += elevate(self.manifest, self.seats, self.level, wanted)
+        return "; ".join(steps)
 
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
@@ -129,8 +150,8 @@ def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     return found
 
 
-def outside(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
-    """Why a manifest does not know or does not admit a tool, with the change that would let it in."""
+def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
+    """Why a manifest does not know or does not admit a tool, and what would stand in its way once it did."""
     if tool in manifest.seats:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
         return (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),)
@@ -138,8 +159,11 @@ def outside(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
         call = Use(f"tool:call:{tool}")
         closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
         text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
-        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, add_to_layer(one, call)) for one in closed)
-        return grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
+        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, admit(one, tool)) for one in closed)
+        grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
+        admitted = _fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
+        later = (ground for use in uses for ground in admitted.obstacles_of(use))
+        return distinct((*grounds, *admitted.grounds, *later))
     text = f"`{visible(tool)}` is not known here"
     fix = "declare it, and add it to a bundle or to `capabilities.tools`"
     return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
@@ -174,8 +198,8 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     grounds: list[Ground] = []
     effect = _class_of(manifest, spec, seats, grounds)
     grounds += _connector_grounds(manifest, spec)
-    level = _level_of(manifest, spec, seats, grounds)
-    grounds += _elevated_grounds(manifest, spec, effect, level)
+    level = _level_of(manifest, spec, seats, effect, grounds)
+    grounds += _elevated_grounds(manifest, spec, seats, effect, level)
     grounds += _unexpanded_grounds(layers)
     narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
     admits = any(layer.kind in CEILINGS for layer in layers)
@@ -189,13 +213,12 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     max_calls = None
     for seat in seats:
         max_calls = least(max_calls, seat.max_calls)
-    elevated = effect in ("full", "destructive")
-    more = grounds or manifest.budget or max_calls is not None or asks or elevated or grant.names_ports
+    more = grounds or manifest.budget or max_calls is not None or asks or effect in ELEVATED or grant.names_ports
     return Reach(
         spec=spec,
         seats=seats,
         layers=layers,
-        max_effects=manifest.max_effects,
+        manifest=manifest,
         effect=effect,
         level=level,
         permitted=permitted,
@@ -246,30 +269,33 @@ def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:
 
 def _connector_grounds(manifest: Manifest, spec: ToolSpec) -> Iterator[Ground]:
     named = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
-    refs = {name: ConnectorRef(name) for name in named} | (
-        {spec.connector.name: spec.connector} if spec.connector else {}
-    )
-    for name, ref in sorted(refs.items()):
-        if found := manifest.connectors.obstacle(ref):
-            origin, text, fix = found
-            origin = origin or manifest.origin
-            yield Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", origin, fix, f"connector:use:{name}")
+    for name in sorted(named | ({spec.connector.name} if spec.connector else set())):
+        if ground := _connector_ground(manifest, spec, name):
+            yield ground
+
+
+def _connector_ground(manifest: Manifest, spec: ToolSpec, name: str) -> Ground | None:
+    """What keeps a connector out, at the version that the tool states, or None."""
+    ref = spec.connector if spec.connector and spec.connector.name == name else ConnectorRef(name)
+    found = manifest.connectors.obstacle(ref)
+    if found is None:
+        return None
+    origin, text, fix = found
+    capability = f"connector:use:{name}"
+    return Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", origin or manifest.origin, fix, capability)
 
 
 def _elevated_grounds(
-    manifest: Manifest, spec: ToolSpec, effect: EffectClass | None, level: Level | None
+    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, level: Level | None
 ) -> Iterator[Ground]:
-    if effect not in ("full", "destructive"):
+    if effect not in ELEVATED:
         return
     if level == "native":
         text = f"class {effect} needs the level restricted or isolated"
-        yield Ground(
-            "SIDE_EFFECT_EXCEEDED", text, spec.origin, 'set `sandbox="isolated"` on the tool', "sandbox native"
-        )
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(seats), "sandbox native")
     if not manifest.budget:
-        text, file = f"class {effect} needs a budget", manifest.origin.file
-        fix = f"add `budget: {{max_calls_per_session: 100}}` under `capabilities` in {file}"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, fix)
+        text = f"class {effect} needs a budget"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest))
 
 
 def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> EffectClass | None:
@@ -293,7 +319,9 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     return own
 
 
-def _level_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> Level | None:
+def _level_of(
+    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, grounds: list[Ground]
+) -> Level | None:
     """The level a tool runs at; what keeps it from that level is added to the grounds."""
     stated = [pair for seat in seats for pair in seat.levels]
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
@@ -307,16 +335,18 @@ def _level_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
         return None
     levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
     level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own
+    # Where the class needs a wall, letting the tool run in this process is no way out.
+    walled = wall(seats) if effect in ELEVATED and level == "native" else ""
     for ceiling, origin in stated:
         if not level_fits(level, ceiling):
             text = f"`{spec.name}` runs at {level}; at most {ceiling} is allowed"
-            fix = f"set `sandbox: {level}` there, or `{ceiling}` on the tool"
+            fix = walled or f"set `sandbox: {level}` there, or `{ceiling}` on the tool"
             grounds.append(Ground("SANDBOX_NOT_DECLARED", text, origin, fix, f"sandbox {level}"))
     if level == "native":
         for listed in manifest.natives or (Natives(frozenset(), manifest.origin),):
             if spec.name not in listed.names:
                 text = f"`{spec.name}` is not named in `native`"
-                fix = f"add `{spec.name}` under `{listed.key}` in {listed.origin.file}"
+                fix = walled or f"add `{spec.name}` under `{listed.key}` in {listed.origin.file}"
                 grounds.append(Ground("NATIVE_NOT_ALLOWED", text, listed.origin, fix, "sandbox native"))
     return level
 

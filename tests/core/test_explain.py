@@ -1,0 +1,225 @@
+"""An explanation names every obstacle once, and the whole way out, in the spelling of the files it speaks of."""
+
+from pathlib import Path
+
+import pytest
+
+from licet.assemble import Places, review
+from licet.core.decide import decide
+from licet.core.decision import Request
+from licet.core.explain import explain
+from licet.core.reach import reach_of
+from licet.core.use import Use
+
+HOME = "/home/somebody"
+PLACES = Places("/srv", HOME)
+
+TOOLS = """
+tools:
+  save: {needs: ["fs:write:${workdir}/out", "fs:delete:${workdir}/out"], effect: write_limited, sandbox: native}
+  wipe: {needs: ["fs:*:*"], effect: full, sandbox: native}
+  pull: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}
+  bare: {needs: ["network:*:*", "fs:read:~/notes"]}
+"""
+SAVE = """agent: a
+capabilities:
+  tools: [save]
+  max_side_effect_class: write_limited
+  native: [save]
+  fs_reach: {write: ["${workdir}/out"]}
+"""
+WALLED = SAVE.replace("[save]", "[wipe]").replace("native: [wipe]", "native: []").replace("write_limited", "full")
+NOBODY = """agent: a
+capabilities:
+  tools: []
+"""
+HOSTS = """id: p
+tools: [pull]
+destinations: {allow: [a.example], deny: [b.example]}
+"""
+
+
+def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = "", tools: str = TOOLS) -> list[str]:
+    """What an explanation says under `because` and `to allow it`, in order."""
+    (place / "m.yaml").write_text(manifest + tools)
+    (place / "p.yaml").write_text(personality)
+    policy = review("m.yaml", personality="p.yaml" if personality else None, places=PLACES)
+    assert policy.manifest is not None, policy.problems
+    decision = decide(Request(tool, (Use(use),) if use else ()), policy.manifest)
+    lines = explain(decision, reach_of(policy.manifest, tool)).splitlines()
+    return [line[2:] for line in lines if line.startswith(("  because", "  to allow it"))]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "tool", "use", "told"),
+    [
+        pytest.param(
+            SAVE,
+            "save",
+            "fs:delete:/srv/out/x",
+            [
+                "because       fs delete is not permitted to class write_limited (m.yaml:9)",
+                (
+                    "to allow it   set `effect: full` on the tool and `max_side_effect_class: full` (m.yaml:4);"
+                    ' set `sandbox="isolated"` on the tool; add `budget: {max_calls_per_session: 100}` under `capabilities`'
+                    " in m.yaml"
+                ),
+            ],
+            id="a class that needs a wall and a budget comes with both",
+        ),
+        pytest.param(
+            SAVE + "  budget: {max_cost_usd: 1}\n",
+            "save",
+            "fs:delete:/srv/out/x",
+            [
+                "because       fs delete is not permitted to class write_limited (m.yaml:10)",
+                (
+                    "to allow it   set `effect: full` on the tool and `max_side_effect_class: full` (m.yaml:4);"
+                    ' set `sandbox="isolated"` on the tool'
+                ),
+            ],
+            id="a budget that is there is not asked for again",
+        ),
+        pytest.param(
+            WALLED,
+            "wipe",
+            "",
+            [
+                "because       `wipe` is not named in `native` (m.yaml:2)",
+                "because       class full needs the level restricted or isolated (m.yaml:10)",
+                "because       class full needs a budget (m.yaml:1)",
+                'to allow it   set `sandbox="isolated"` on the tool',
+                "to allow it   add `budget: {max_calls_per_session: 100}` under `capabilities` in m.yaml",
+            ],
+            id="native is not advised to a class that may not be native",
+        ),
+        pytest.param(
+            WALLED.replace("tools: [wipe]", "tools: {wipe: {sandbox: restricted}}") + "  budget: {max_cost_usd: 1}\n",
+            "wipe",
+            "",
+            [
+                "because       `wipe` runs at native; at most restricted is allowed (m.yaml:3)",
+                "because       `wipe` is not named in `native` (m.yaml:2)",
+                "because       class full needs the level restricted or isolated (m.yaml:11)",
+                'to allow it   set `sandbox="restricted"` on the tool',
+            ],
+            id="the wall is one that the ceiling allows",
+        ),
+        pytest.param(
+            NOBODY,
+            "pull",
+            "network:https:get@a.example",
+            [
+                "because       `pull` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       the manifest does not allow it (m.yaml:2)",
+                "to allow it   add `pull` under `capabilities.tools` in m.yaml",
+                "to allow it   add `network:https:get@a.example:443` under `capabilities.grants` in m.yaml",
+            ],
+            id="a tool that is not admitted hears of its use too",
+        ),
+        pytest.param(
+            NOBODY,
+            "bare",
+            "network:https:post@a.example",
+            [
+                "because       `bare` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       nobody states a side-effect class for `bare` (m.yaml:9)",
+                "because       nobody states a sandbox level for `bare` (m.yaml:9)",
+                "because       the manifest does not allow it (m.yaml:2)",
+                "to allow it   add `bare` under `capabilities.tools` in m.yaml",
+                (
+                    'to allow it   add `effect="read_only"` to the tool, or `bare: {side_effect_class: read_only}` under'
+                    " `capabilities.tools`"
+                ),
+                (
+                    'to allow it   add `sandbox="restricted"` to the tool, or `bare: {sandbox: restricted}` under'
+                    " `capabilities.tools`"
+                ),
+                "to allow it   add `network:https:post@a.example:443` under `capabilities.grants` in m.yaml",
+            ],
+            id="a tool that is not admitted hears of its class and level too",
+        ),
+        pytest.param(
+            NOBODY,
+            "wipe",
+            "",
+            [
+                "because       `wipe` is in no bundle assigned to `a` (m.yaml:2)",
+                "because       `wipe` is full; at most read_only is allowed, the default (m.yaml:2)",
+                "because       `wipe` is not named in `native` (m.yaml:2)",
+                "because       class full needs the level restricted or isolated (m.yaml:7)",
+                "because       class full needs a budget (m.yaml:1)",
+                "to allow it   add `wipe` under `capabilities.tools` in m.yaml",
+                "to allow it   set `max_side_effect_class: full` (m.yaml:2)",
+                'to allow it   set `sandbox="isolated"` on the tool',
+                "to allow it   add `budget: {max_calls_per_session: 100}` under `capabilities` in m.yaml",
+            ],
+            id="a tool that is not admitted hears of what it could never do",
+        ),
+        pytest.param(
+            NOBODY,
+            "gone",
+            "network:https:get@a.example",
+            [
+                "because       `gone` is not known here (m.yaml:1)",
+                "to allow it   declare it, and add it to a bundle or to `capabilities.tools`",
+            ],
+            id="of a tool that nobody declares nothing more is known",
+        ),
+    ],
+)
+def test_every_obstacle_is_named_with_the_whole_way_out(
+    manifest: str, tool: str, use: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert way_out(tmp_path, manifest, tool, use) == told
+
+
+WIPE = 'tools:\n  wipe: {needs: ["fs:*:*"], effect: full, sandbox: isolated}\n'
+READS = "agent: a\ncapabilities:\n  tools: [wipe]\n  max_side_effect_class: full\n  budget: {max_cost_usd: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("reach", "use", "item"),
+    [
+        ('["${workdir}/a"]', "fs:read:/srv/b", "`${workdir}/b` under `capabilities.fs_reach.read`"),
+        ('["${workdir}/a"]', "fs:read:/srv", "`${workdir}` under `capabilities.fs_reach.read`"),
+        ('["${workdir}/a"]', "fs:write:/srv/b", "`fs:write:${workdir}/b` under `capabilities.grants`"),
+        ('["${workdir}/a"]', "fs:read:/srvb", "`/srvb` under `capabilities.fs_reach.read`"),
+        ('["~/a"]', f"fs:read:{HOME}/b", "`~/b` under `capabilities.fs_reach.read`"),
+        # No file writes paths from the working directory, so nobody is told to begin.
+        ('["/srv/a"]', "fs:read:/srv/b", "`/srv/b` under `capabilities.fs_reach.read`"),
+    ],
+)
+def test_paths_are_advised_as_the_files_write_them(
+    reach: str, use: str, item: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = way_out(tmp_path, f"{READS}  fs_reach: {{read: {reach}}}\n", "wipe", use, tools=WIPE)
+    assert told[-1] == f"to allow it   add {item} in m.yaml"
+
+
+@pytest.mark.parametrize(
+    ("use", "fix"),
+    [
+        ("network:https:get@c.example", "add `network:https:get@c.example:443` under `grants` in p.yaml"),
+        ("network:https:get@b.example", "remove `b.example` from `destinations.deny` in p.yaml"),
+    ],
+)
+def test_a_personality_is_advised_by_the_keys_it_uses(
+    use: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    manifest = 'agent: a\ncapabilities: {tools: [pull], destinations: {allow: ["*"]}}\n'
+    told = way_out(tmp_path, manifest, "pull", use, HOSTS)
+    assert [line for line in told if line.startswith("to allow")] == [f"to allow it   {fix}"]
+
+
+def test_a_personality_alone_is_told_where_its_budget_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "licet.yaml").write_text(TOOLS)
+    (tmp_path / "p.yaml").write_text("id: p\ntools: [wipe]\nmax_side_effect_class: full\nnative: [wipe]\n")
+    policy = review("p.yaml", places=PLACES)
+    assert policy.manifest is not None, policy.problems
+    rules = decide(Request("wipe"), policy.manifest).rules
+    assert rules[-1].fix == "add `budget: {max_calls_per_session: 100}` in p.yaml"
