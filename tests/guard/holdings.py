@@ -1,0 +1,49 @@
+"""What a call holds, made by hand for tests of handles."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from core.manifests import manifest, tool
+from licet.core.decision import Approval, Request
+from licet.core.effects import EffectClass
+from licet.core.reach import reach_of
+from licet.core.use import Use
+from licet.guard.holding import Event, Holding
+
+
+async def nobody(approval: Approval, use: Use) -> None:
+    raise AssertionError(f"nobody is here to be asked about {use}")
+
+
+def holding(
+    needs: Iterable[str] = (),
+    allows: Iterable[str] | None = None,
+    deny: Iterable[str] = (),
+    effect: EffectClass = "write_limited",
+    private: Iterable[str] = (),
+    *,
+    name: str = "worker",
+    session: str = "s-1",
+    agent: str = "clerk",
+    personality: str | None = None,
+    ttl: int | None = None,
+    ask: Any = nobody,
+    seen: list[Event] | None = None,
+) -> Holding:
+    """The holding of one call of a tool; unless `allows` says otherwise, the manifest allows what the tool needs."""
+    needs = tuple(needs)
+    spec = replace(tool(name, *needs, effect=effect), storage_ttl_seconds=ttl)
+    ceiling = manifest(
+        spec,
+        allows=needs if allows is None else tuple(allows),
+        denies=tuple(deny),
+        max_effect=effect,
+        private=(tuple(private),),
+        agent=agent,
+        personality=personality,
+    )
+    reach = reach_of(ceiling, name)
+    assert reach is not None
+    observers = () if seen is None else (seen.append,)
+    return Holding(Request(name, (), session), reach, ceiling.digest, observers, ask)

@@ -1,0 +1,151 @@
+"""Redaction: a secret does not leave a call in any of the forms that secrets usually take."""
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licet.guard.redact import Redactor
+
+SECRET = 's3cr/et+"\\<ü>&\n \U0001f511?=%'
+
+
+def redactor(*values: str) -> Redactor:
+    made = Redactor()
+    for number, value in enumerate(values):
+        made.add(f"KEY{number}", value)
+    return made
+
+
+def every_percent(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 without padding": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "upper hex": lambda text: text.encode().hex().upper(),
+    "percent": lambda text: quote(text, safe=""),
+    "percent, slashes kept": quote,
+    "percent, every byte": every_percent,
+    "form": quote_plus,
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON, slashes escaped": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
+    "repr": lambda text: repr(text)[1:-1],
+    "HTML": html.escape,
+    "HTML by numbers": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+    "base64 in a URL": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
+    "percent in JSON": lambda text: json.dumps(quote(text, safe="/"))[1:-1],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_usual_form_of_a_secret_is_replaced_by_its_name(form: str) -> None:
+    shown = FORMS[form](SECRET)
+    assert redactor(SECRET).text(f"({shown})") == "([redacted KEY0])"
+
+
+@pytest.mark.parametrize("before", range(6))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_of_something_that_contains_it_is_found_at_every_alignment(before: int, encode: Any) -> None:
+    secret = "hunter2-hunter2"
+    whole = encode(b"u" * before + secret.encode() + b":more").decode()
+    clean = redactor(secret).text(whole)
+    assert "[redacted KEY0]" in clean
+    kept = clean.replace("[redacted KEY0]", "")
+    assert len(kept) <= len(whole) - len(secret) * 8 // 6 + 2
+
+
+ONCE = sorted(FORMS.keys() - {"JSON in JSON"})  # what stands before can spoil the reading of escaped escapes
+_secrets = st.text(st.characters(codec="utf-8"), min_size=8, max_size=40).filter(
+    lambda text: text not in "[redacted KEY0]" and text.strip()
+)
+
+
+@given(_secrets, st.text(max_size=30), st.text(max_size=30), st.sampled_from(ONCE))
+def test_whatever_stands_around_it_a_secret_does_not_come_through(
+    secret: str, before: str, after: str, form: str
+) -> None:
+    shown = FORMS[form](secret)
+    clean = redactor(secret).text(before + shown + after)
+    assert shown not in clean
+    assert secret not in clean
+
+
+@given(st.binary(max_size=12), _secrets, st.binary(max_size=12), st.booleans())
+def test_base64_around_a_secret_never_decodes_to_it(before: bytes, secret: str, after: bytes, url_safe: bool) -> None:
+    encode = base64.urlsafe_b64encode if url_safe else base64.b64encode
+    assert "redacted KEY0" in redactor(secret).text(encode(before + secret.encode() + after).decode())
+
+
+@given(st.text(st.sampled_from('%\\&u0041x;#amp41ab"n'), max_size=60))
+def test_text_without_the_secret_is_left_as_it_is(text: str) -> None:
+    assert redactor("correct horse battery").text(text) == text
+
+
+CASES = [
+    ("nothing seen", (), "s3cret", "s3cret"),
+    ("two of them", ("first-one", "second-1"), "first-one second-1", "[redacted KEY0] [redacted KEY1]"),
+    ("one inside the other", ("token", "token-long"), "token-long token", "[redacted KEY1] [redacted KEY0]"),
+    ("overlapping", ("abcdefgh", "efghijkl"), "<abcdefghijkl>", "<[redacted KEY0]>"),
+    ("touching", ("abcdefgh",), "abcdefghabcdefgh", "[redacted KEY0][redacted KEY0]"),
+    ("short, as it is", ("abc",), "abc", "[redacted KEY0]"),
+    ("short, encoded", ("abc",), "YWJj 616263", "YWJj 616263"),
+    ("nothing at all", ("",), "text", "text"),
+    ("its own name", ("KEY0",), "KEY0!", "[redacted]!"),
+    ("its own label", ("redacted",), "redacted!", "[…]!"),
+    ("lone surrogates", ("\ud800secret",), "x\ud800secret\udfff", "x[redacted KEY0]\udfff"),
+    ("hex in both cases", ("hunter2!",), "68756E7465723221", "[redacted KEY0]"),
+    ("spoilt escapes", ("\nabcdefg",), "\\\\\\\\nabcdefg", "[redacted KEY0]"),
+]
+
+
+@pytest.mark.parametrize(("name", "values", "text", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_texts(name: str, values: tuple[str, ...], text: str, expected: str) -> None:
+    assert redactor(*values).text(text) == expected
+
+
+def test_data_is_redacted_wherever_text_is() -> None:
+    clean = redactor("hunter2!", "12345678").data(
+        {"hunter2!": ["a hunter2!", {"deep": ("hunter2!", 1, True, None, 1.5)}], "n": 12345678, "b": b"<hunter2!>"}
+    )
+    assert clean == {
+        "[redacted KEY0]": ["a [redacted KEY0]", {"deep": ["[redacted KEY0]", 1, True, None, 1.5]}],
+        "n": "[redacted KEY1]",
+        "b": b"<[redacted KEY0]>",
+    }
+
+
+def test_data_without_a_secret_is_the_same_object() -> None:
+    data = {"a": [1]}
+    assert redactor().data(data) is data
+    assert not redactor()
+    assert redactor("hunter2!")
+
+
+def test_a_variable_that_is_not_text_is_found_as_bytes() -> None:
+    value = b"\xff\xfesecret\x80".decode("utf-8", "surrogateescape")
+    assert redactor(value).text(f"{value} fffe736563726574").startswith("[redacted KEY0]")
+    assert redactor(value).text("%FF%FEsecret%80") == "[redacted KEY0]"
+
+
+def test_the_time_grows_with_the_text_and_not_with_its_square() -> None:
+    # A text made of near misses: in the square of its length, this test would not end.
+    made = redactor("a" * 2000 + "b")
+    text = "a" * 1_000_000 + "%61" * 100_000 + "\\u0061" * 100_000
+    assert made.text(text) == text
+
+
+def test_nothing_shows_a_value_of_the_redactor_itself() -> None:
+    assert "hunter2" not in repr(redactor("hunter2!"))
