@@ -4,11 +4,13 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+from licet.assemble import Places, review
 from licet.core.change import Change, Changes
 from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.diff import diff
@@ -372,12 +374,12 @@ ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
     "asking once a session": (
         _one(seat(approval="call")),
         _one(seat(approval="session")),
-        "writes ask before each: call → session",
+        "asks about writes: before each call → once a session",
     ),
     "asking nobody": (
         _one(seat(approval="session")),
         _one(seat(approval="manifest")),
-        "writes ask before each: session → manifest",
+        "asks about writes: once a session → never (the file approves them)",
     ),
     "more calls": (_one(seat(max_calls=3)), _one(seat(max_calls=4)), "max_calls: 3 → 4"),
     "any number of calls": (_one(seat(max_calls=3)), _one(seat()), "max_calls: 3 → no limit"),
@@ -447,7 +449,7 @@ def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
         )
 
     assert told(diff(asking("call", 3), asking("session", 4))) == {
-        "grown": ["writes ask before each: call → session", "wall_seconds: 3 → 4"]
+        "grown": ["asks about writes: before each call → once a session", "wall_seconds: 3 → 4"]
     }
 
 
@@ -468,7 +470,7 @@ def test_a_destructive_tool_that_steps_down_asks_less() -> None:
     new = _one(spec=tool("one", "fs:*:/a", effect="full"))
     assert told(diff(old, new)) == {
         "shrunk": ["one: side-effect class: destructive → full"],
-        "grown": ["one: writes ask before each: call → session"],
+        "grown": ["one: asks about writes: before each call → once a session"],
     }
 
 
@@ -513,7 +515,7 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
     "writes that ask less": (
         _agent(approvals=Approvals("session")),
         _agent(approvals=Approvals("manifest")),
-        "writes ask before each: session → manifest",
+        "asks about writes: once a session → never (the file approves them)",
     ),
     "answers that hold longer": (
         _agent(approvals=Approvals(expires_seconds=60)),
@@ -668,6 +670,71 @@ def test_another_personality_is_more_where_its_store_is_reached() -> None:
     keeper = tool("keeper", "storage:read:*")
     old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
     assert told(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+
+
+SOURCE = '''from licet import tool
+
+@tool(capabilities={"network": {"allowed_hosts": ["a.example"]}}, effect="read_only", sandbox="restricted", cost_usd=1)
+def fetch(url: str) -> str:
+    """Fetch it."""
+    return url
+'''
+AGENT = """agent: a
+tools: {fetch: {from: "%s:fetch"}}
+capabilities: {tools: [fetch], max_side_effect_class: write_limited, destinations: {allow: [a.example, b.example]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("old", SOURCE.replace("Fetch it.", "Fetch a page, and give it back.").replace("url", "link"), {}),
+        ("moved", SOURCE, {}),
+        (
+            "moved",
+            SOURCE.replace(
+                'capabilities={"network": {"allowed_hosts": ["a.example"]}}', 'needs=["network:*:a.example"]'
+            ),
+            {},
+        ),
+        ("old", SOURCE.replace('"]}}', '", "b.example"]}}'), {"grown": ["fetch: network:read:b.example"]}),
+        (
+            "moved",
+            SOURCE.replace('"a.example"', '"b.example"'),
+            {"grown": ["fetch: network:read:b.example"], "shrunk": ["fetch: network:read:a.example"]},
+        ),
+        (
+            "old",
+            SOURCE.replace("read_only", "write_limited").replace("=1", "=2"),
+            {
+                "grown": [
+                    "fetch: side-effect class: read_only → write_limited",
+                    "fetch: cost_usd: 1 → 2",
+                    "fetch: network:write:a.example",
+                ]
+            },
+        ),
+        ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: sandbox level: restricted → isolated"]}),
+        ("moved", SOURCE.replace("@tool", "@other"), None),
+    ],
+)
+def test_another_source_is_a_change_where_it_declares_something_else(
+    module: str, source: str, expected: dict[str, list[str]] | None, tmp_path: Path
+) -> None:
+    versions = []
+    for folder, name, text in (("one", "old", SOURCE), ("two", module, source)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text(text)
+        (tmp_path / folder / "m.yaml").write_text(AGENT % name)
+        policy = review(tmp_path / folder / "m.yaml", places=Places("/srv", "/home/a"))
+        assert policy.manifest is not None
+        versions.append(policy.manifest)
+    changes = told(diff(*versions))
+    if expected is None:  # nobody can tell any more what it declares, so it may be everything
+        assert "fetch: declaration: callable → undeclared" in changes["changed"]
+        assert "fetch: network:read:b.example" in changes["grown"]
+    else:
+        assert changes == expected
 
 
 def test_every_change_is_of_a_known_kind() -> None:

@@ -61,8 +61,8 @@ def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = 
                 "because       fs delete is not permitted to class write_limited (m.yaml:9)",
                 (
                     "to allow it   set `effect: full` on the tool and `max_side_effect_class: full` (m.yaml:4);"
-                    ' set `sandbox="isolated"` on the tool; add `budget: {max_calls_per_session: 100}` under `capabilities`'
-                    " in m.yaml"
+                    ' set `sandbox="isolated"` on the tool; add `budget: {max_calls_per_session: 100}` under'
+                    " `capabilities` in m.yaml"
                 ),
             ],
             id="a class that needs a wall and a budget comes with both",
@@ -128,8 +128,8 @@ def way_out(place: Path, manifest: str, tool: str, use: str, personality: str = 
                 "because       the manifest does not allow it (m.yaml:2)",
                 "to allow it   add `bare` under `capabilities.tools` in m.yaml",
                 (
-                    'to allow it   add `effect="read_only"` to the tool, or `bare: {side_effect_class: read_only}` under'
-                    " `capabilities.tools`"
+                    'to allow it   add `effect="read_only"` to the tool, or `bare: {side_effect_class: read_only}`'
+                    " under `capabilities.tools`"
                 ),
                 (
                     'to allow it   add `sandbox="restricted"` to the tool, or `bare: {sandbox: restricted}` under'

@@ -20,6 +20,11 @@ from licet.core.set import CapabilitySet
 from licet.core.surface import Surface, ToolSurface, surface
 
 _NOTHING = CapabilitySet()
+_ASKED: dict[WriteApproval, str] = {
+    "call": "before each call",
+    "session": "once a session",
+    "manifest": "never (the file approves them)",
+}
 _PERSONAL = CapabilitySet(("storage:*:personality",))
 
 
@@ -108,7 +113,7 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -
         )
     asked, asks = _asking(was), _asking(now)
     if asked and asks and (asked, asks) != (old.approvals.write, new.approvals.write):
-        yield from spot.moved("approval", "writes ask before each", asked, asks, WRITE_APPROVALS.index)
+        yield from _asks(spot, asked, asks)
     theirs = dict(old.limits), dict(new.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
@@ -124,6 +129,12 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -
 def _asking(tool: ToolSurface) -> WriteApproval | None:
     """How a tool's writes ask; None if it holds none, and there is nothing to compare."""
     return tool.asks or ("manifest" if tool.writes else None)
+
+
+def _asks(spot: Spot, before: WriteApproval, after: WriteApproval) -> Found:
+    """How often writes ask, in words: a key that says `manifest` means that nobody is asked."""
+    for side, change in spot.moved("approval", "", before, after, WRITE_APPROVALS.index):
+        yield side, replace(change, text=f"asks about writes: {_ASKED[before]} → {_ASKED[after]}")
 
 
 def _names(old: _Version, new: _Version) -> Found:
@@ -143,7 +154,7 @@ def _scales(old: _Version, new: _Version) -> Found:
     classes = Spot(old.manifest.max_effect_origin, new.manifest.max_effect_origin)
     yield from classes.moved("effect", "max_side_effect_class", was.max_effect, now.max_effect, CLASSES.index)
     asked, asks, spot = was.approvals, now.approvals, _spot(old, new, "approvals")
-    yield from spot.moved("approval", "writes ask before each", asked.write, asks.write, WRITE_APPROVALS.index)
+    yield from _asks(spot, asked.write, asks.write)
     yield from spot.moved("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
     yield from spot.moved("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
     for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
