@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from licet.assemble import Places, review
+from licet.core.advice import settle
 from licet.core.decide import decide
 from licet.core.decision import Request
 from licet.core.explain import explain
@@ -223,3 +224,45 @@ def test_a_personality_alone_is_told_where_its_budget_goes(tmp_path: Path, monke
     assert policy.manifest is not None, policy.problems
     rules = decide(Request("wipe"), policy.manifest).rules
     assert rules[-1].fix == "add `budget: {max_calls_per_session: 100}` in p.yaml"
+
+
+ASKING = """agent: a
+capabilities: {tools: %s, max_side_effect_class: write_limited, fs_reach: {write: [/out]}%s}
+tools: {put: {needs: ["fs:write:/out"], effect: write_limited, sandbox: restricted}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tools", "approvals", "personality", "places"),
+    [
+        ("[put]", "", "", "`capabilities.approvals.write: manifest` in m.yaml"),
+        ("[put]", ", approvals: {write: call}", "", "`capabilities.approvals.write: manifest` in m.yaml"),
+        (
+            "{put: {approval: call}}",
+            ", approvals: {write: manifest}",
+            "",
+            "`capabilities.tools.put.approval: manifest` in m.yaml",
+        ),
+        ("[put]", ", approvals: {write: manifest}", "tools: [put]", "`approvals.write: manifest` in p.yaml"),
+        (
+            "[put]",
+            "",
+            "tools: {put: {approval: session}}",
+            "`capabilities.approvals.write: manifest` in m.yaml and `tools.put.approval: manifest` in p.yaml",
+        ),
+    ],
+)
+def test_a_question_is_settled_under_every_key_that_asks(
+    tools: str, approvals: str, personality: str, places: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.yaml").write_text(ASKING % (tools, approvals))
+    (tmp_path / "p.yaml").write_text(
+        f"id: p\nmax_side_effect_class: full\nfs_reach: {{write: [/out]}}\n{personality}\n"
+    )
+    policy = review("m.yaml", personality="p.yaml" if personality else None, places=PLACES)
+    assert policy.manifest is not None, policy.problems
+    assert decide(Request("put"), policy.manifest).verdict == "ask"
+    reach = reach_of(policy.manifest, "put")
+    assert reach is not None
+    assert settle(policy.manifest, reach.seats) == f"approve it, or set {places}"

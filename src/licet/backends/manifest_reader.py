@@ -169,18 +169,19 @@ def _seats(ceiling: Lists, shared: Fields, problems: Problems) -> dict[str, tupl
     elif named is not None:
         for tool, entry in named.value.items():
             problems += argument_problems(entry.value.get("args"))
-            seats[tool] = (*seats.get(tool, ()), _named_seat(entry))
+            seats[tool] = (*seats.get(tool, ()), _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval"))
     stated = record(ceiling.keys, "approvals").get("write")
     default: WriteApproval = "session" if stated is None else stated.value
     origin = ceiling.origin if stated is None else stated.origin
-    return {tool: _asked(held, default, origin) for tool, held in seats.items()}
+    key = f"{ceiling.prefix}approvals.write"
+    return {tool: _asked(held, default, origin, key) for tool, held in seats.items()}
 
 
-def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin) -> tuple[Seat, ...]:
+def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key: str) -> tuple[Seat, ...]:
     """The seats of a tool, one of them saying how this ceiling wants to be asked."""
     if any(seat.approval for seat in seats):
         return seats
-    return (replace(seats[0], approval=default, approval_origin=origin), *seats[1:])
+    return (replace(seats[0], approval=default, approval_origin=origin, approval_key=key), *seats[1:])
 
 
 def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
@@ -200,7 +201,7 @@ def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
     )
 
 
-def _named_seat(entry: Value) -> Seat:
+def _named_seat(entry: Value, approval_key: str) -> Seat:
     given: Fields = entry.value
     return Seat(
         key_origin(entry),
@@ -209,6 +210,7 @@ def _named_seat(entry: Value) -> Seat:
         args=data(args) if (args := given.get("args")) is not None else MappingProxyType({}),
         approval=plain(given, "approval", None),
         approval_origin=held.origin if (held := given.get("approval")) is not None else None,
+        approval_key=approval_key,
         max_calls=plain(given, "max_calls", None),
         limits=numbers(given.get("limits")),
     )

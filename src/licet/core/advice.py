@@ -117,6 +117,13 @@ def add_budget(manifest: Manifest) -> str:
     return f"add `budget: {{max_calls_per_session: 100}}`{where} in {manifest.origin.file}"
 
 
+def settle(manifest: Manifest, seats: tuple[Seat, ...]) -> str:
+    """How a person settles that writes ask: by agreeing, or in the file, under every key that asks."""
+    asking = [seat for seat in seats if seat.approval not in (None, "manifest")] or [Seat(manifest.origin)]
+    places = [f"`{seat.approval_key}: manifest` in {(seat.approval_origin or seat.origin).file}" for seat in asking]
+    return f"approve it, or set {' and '.join(places)}"
+
+
 def state_class(spec: ToolSpec) -> str:
     """How to state a class for a tool that has none."""
     return _state(spec, "effect", "side_effect_class", "read_only")

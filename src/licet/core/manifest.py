@@ -100,7 +100,8 @@ class Seat:
     approval: WriteApproval | None = None
     max_calls: int | None = None
     limits: Mapping[str, int] = field(default_factory=_nothing)
-    approval_origin: Origin | None = None  # where the approval is stated
+    approval_origin: Origin | None = None  # where the approval is stated, or would be
+    approval_key: str = "capabilities.approvals.write"  # and under which key
 
 
 class MaxEffect(NamedTuple):

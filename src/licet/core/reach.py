@@ -102,7 +102,7 @@ class Reach:
             yield Ground(reason, text, self.spec.origin, fix)
         if self.effect and not self.permitted.has(use):
             text = f"{_act(use)} is not permitted to class {self.effect}"
-            yield Ground("SIDE_EFFECT_EXCEEDED", text, self._class_origin(), self._stronger(use))
+            yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
         for layer in self.layers:
             verdict = layer.allowed.verdict(use)
             if verdict is False:
@@ -120,7 +120,8 @@ class Reach:
         if not any(layer.kind in CEILINGS for layer in self.layers):
             yield Ground(reason, "no manifest allows anything")
 
-    def _class_origin(self) -> Origin | None:
+    @property
+    def class_origin(self) -> Origin | None:
         """Where the class that the tool runs at is stated."""
         if self.spec.effect == self.effect:
             return self.spec.origin
