@@ -63,9 +63,9 @@ class ScopedFiles:
     async def write(self, path: Path, data: str | bytes) -> None:
         """Put text or bytes in the place of a file: all of it, or nothing changes."""
         if isinstance(data, str):
-            content = data.encode()
+            content = str.encode(data)  # a subclass may answer otherwise than its characters
         elif isinstance(data, bytes | bytearray | memoryview):
-            content = bytes(data)
+            content = bytes(memoryview(data))
         else:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
         sent, use = self._use("write", path)

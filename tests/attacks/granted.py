@@ -1,0 +1,48 @@
+"""A granted directory with a secret beside it: where the attacks on files take place."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.holdings import holding
+from licet.backends.files import LocalFiles
+from licet.core.decision import Approval
+from licet.core.use import Use
+from licet.errors import Refused
+from licet.guard.files import ScopedFiles
+
+CANARY = "CANARY"
+both_ways = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
+
+
+async def agree(approval: Approval, use: Use) -> None:
+    """A person who agrees to everything: what is refused then is refused by the guard."""
+
+
+def granted(place: Path) -> Path:
+    """A directory `in`, and beside it `out/secret`, which nothing grants."""
+    place = place.resolve()
+    (place / "in").mkdir()
+    (place / "out").mkdir()
+    (place / "out" / "secret").write_text(CANARY)
+    return place / "in"
+
+
+def scoped(root: Path | str, openat2: bool, deny: Iterable[str] = (), workdir: Path | None = None) -> ScopedFiles:
+    """The files of a call that holds everything below a root, with some paths denied."""
+    holds = holding([f"fs:*:{root}"], deny=[f"fs:*:{path}" for path in deny], effect="full", ask=agree)
+    return ScopedFiles(holds, LocalFiles(openat2=openat2), str(workdir or root))
+
+
+def refused(act: Awaitable[Any]) -> str:
+    """The code of the refusal that an act ends in."""
+
+    async def run() -> None:
+        await act
+
+    with pytest.raises(Refused) as refusal:
+        asyncio.run(run())
+    return refusal.value.code

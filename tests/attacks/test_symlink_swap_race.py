@@ -1,0 +1,142 @@
+"""A directory and a link swap places while a path is opened: a check before opening loses, opening by steps does not."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from attacks.granted import CANARY, both_ways, granted, scoped
+from licet.errors import Refused
+
+SECONDS = 4.0
+
+SWAPPER = """
+import ctypes, sys
+swap = ctypes.CDLL(None, use_errno=True).renameat2
+one, two = (path.encode() for path in sys.argv[1:])
+if swap(-100, one, -100, two, 2):
+    sys.exit(f"renameat2: {ctypes.get_errno()}")
+print("swapping", flush=True)
+while True:
+    swap(-100, one, -100, two, 2)
+"""
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "renameat2"), reason="names can be swapped in one step on Linux only"
+)
+
+
+@contextmanager
+def swapping(one: Path, two: Path) -> Iterator[None]:
+    """Another process that keeps swapping two names."""
+    command = [sys.executable, "-I", "-S", "-c", SWAPPER, str(one), str(two)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"swapping\n"
+            yield
+        finally:
+            child.kill()
+
+
+def world(tmp_path: Path) -> Path:
+    root = granted(tmp_path)
+    (root / "dir").mkdir()
+    (root / "dir" / "secret").write_text("inside")
+    (root / "link").symlink_to("../out")
+    return root
+
+
+def naive(root: Path) -> Callable[[], str]:
+    def read() -> str:
+        path = os.path.realpath(root / "dir" / "secret")
+        if not path.startswith(f"{root}/"):
+            raise PermissionError(path)
+        return Path(path).read_text()
+
+    return read
+
+
+def attempts(read: Callable[[], str], seconds: float, enough: int = sys.maxsize) -> dict[str, int]:
+    """What comes of reading again and again: texts and errors, counted."""
+    seen: dict[str, int] = {}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and seen.get(CANARY, 0) < enough:
+        for _ in range(50):
+            try:
+                found = read()
+            except (OSError, Refused) as error:
+                found = type(error).__name__
+            seen[found] = seen.get(found, 0) + 1
+    return seen
+
+
+def test_a_check_before_opening_loses_the_race(tmp_path: Path) -> None:
+    root = world(tmp_path)
+    with swapping(root / "dir", root / "link"):
+        assert attempts(naive(root), 20.0, enough=100)[CANARY] >= 100
+
+
+@both_ways
+def test_nothing_escapes_while_names_are_swapped(tmp_path: Path, openat2: bool) -> None:
+    root = world(tmp_path)
+    fs = scoped(root, openat2)
+
+    async def race() -> dict[str, int]:
+        def read() -> str:
+            act = fs.read("dir/secret")
+            try:
+                act.send(None)  # a small read never waits, so it needs no turn of the loop
+            except StopIteration as done:
+                return str(done.value)
+            raise AssertionError("a small read waited")
+
+        return attempts(read, SECONDS)
+
+    with swapping(root / "dir", root / "link"):
+        seen = asyncio.run(race())
+    assert CANARY not in seen
+    # Both sides of the race were really met.
+    assert seen["inside"] > 100
+    assert seen["Refused"] > 100
+
+
+@both_ways
+def test_nothing_is_written_outside_while_names_are_swapped(tmp_path: Path, openat2: bool) -> None:
+    root = world(tmp_path)
+    fs = scoped(root, openat2)
+
+    async def race() -> dict[str, int]:
+        seen: dict[str, int] = {}
+        end = time.monotonic() + SECONDS / 2
+        while time.monotonic() < end:
+            for act in (
+                fs.write("dir/new", "x"),
+                fs.open("dir/new", "w"),
+                fs.mkdir("dir/made"),
+                fs.delete("dir/secret"),
+            ):
+                try:
+                    file = await act
+                    if file is not None:
+                        file.close()
+                    found = "done"
+                except (OSError, Refused) as error:
+                    found = type(error).__name__
+                seen[found] = seen.get(found, 0) + 1
+        return seen
+
+    with swapping(root / "dir", root / "link"):
+        seen = asyncio.run(race())
+    outside = root.parent / "out"
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+    assert (outside / "secret").read_text() == CANARY
+    assert seen["done"] > 100
+    assert seen["Refused"] > 100
