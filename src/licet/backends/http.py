@@ -1,0 +1,257 @@
+"""HTTP over real sockets: requests go to the address they carry, with TLS for the name they carry.
+
+Built on httpcore2, below any client that would read proxies, `.netrc` or certificates from the environment, follow
+redirects or keep cookies. What may be reached is decided before; nothing here looks at a rule.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from licet.core.network import DEFAULT_PORTS
+from licet.core.scope import is_address
+from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
+
+if TYPE_CHECKING:
+    import httpcore2
+
+RESOLVE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it
+KEEP_ALIVE_SECONDS = 30.0
+MOST_POOLS = 64
+MOST_CONNECTIONS = 32  # to one host at one address
+MOST_IDLE = 8
+
+Key = tuple[str, str, int, str]  # protocol, host, port, address
+
+
+class _Pool:
+    """The connections to one host at one address, and how many requests are on them."""
+
+    __slots__ = ("busy", "connections", "retired")
+
+    def __init__(self, connections: "httpcore2.AsyncConnectionPool") -> None:
+        self.connections = connections
+        self.busy = 0
+        self.retired = False
+
+
+class _Pools:
+    """All connections that belong to one event loop, least recently used first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.by_key: OrderedDict[Key, _Pool] = OrderedDict()
+        self.keeper = self._close_with_loop()
+
+    async def _close_with_loop(self) -> AsyncGenerator[None]:
+        # An event loop closes its asynchronous generators before it ends. This one is there for that alone: idle
+        # connections end with the loop they belong to, even if nobody calls `close`.
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; those in use break."""
+        pools = list(self.by_key.values())
+        self.by_key.clear()
+        for pool in pools:
+            await pool.connections.aclose()
+
+    async def release(self, key: Key, pool: _Pool) -> None:
+        """Take one request off a pool, and close pools that are spent or one too many."""
+        pool.busy -= 1
+        if pool.retired and self.by_key.get(key) is pool:
+            del self.by_key[key]
+        closing = [pool] if pool.retired and not pool.busy else []
+        idle = [each for each, other in self.by_key.items() if not other.busy]
+        closing += [self.by_key.pop(old) for old in idle[: max(0, len(self.by_key) - self.most)]]
+        for one in closing:
+            await one.connections.aclose()
+
+
+class HttpClient:
+    """The network of this machine. Trust is the system's, or a file of authorities, or a context of your own."""
+
+    def __init__(
+        self, *, ca_file: str | None = None, ssl_context: ssl.SSLContext | None = None, most_pools: int = MOST_POOLS
+    ) -> None:
+        self._ca_file = ca_file
+        self._context = ssl_context
+        self._most = most_pools
+        self._loops: dict[asyncio.AbstractEventLoop, _Pools] = {}
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Every address of a name, in the order of the system's resolver; an address is its own answer."""
+        if is_address(host):
+            return (host.strip("[]"),)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(RESOLVE_SECONDS):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except TimeoutError as late:
+            raise Unresolved("the resolver does not answer") from late
+        except (OSError, UnicodeError) as unknown:
+            raise Unresolved("no resolver knows the name") from unknown
+        return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    @asynccontextmanager
+    async def send(self, exchange: Exchange) -> AsyncGenerator[Reply]:
+        """Send a request to its address and hand over the answer as it comes; it is closed on the way out."""
+        import httpcore2
+
+        protocol, _, rest = exchange.url.partition("://")
+        host = exchange.host.strip("[]")
+        key = (protocol, host, exchange.port, exchange.address)
+        pools = await self._pools()
+        pool = self._pool(pools, key)
+        pool.busy += 1
+        version, whole = "", False
+
+        async def body() -> AsyncGenerator[bytes]:
+            nonlocal whole
+            try:
+                async with aclosing(aiter(response.stream)) as pieces:
+                    async for piece in pieces:
+                        if piece:
+                            yield piece
+            except Exception as wrong:
+                raise _failure(wrong) from wrong
+            whole = True
+
+        try:
+            try:
+                response: Any = await pool.connections.handle_async_request(
+                    httpcore2.Request(
+                        exchange.method.encode("ascii"),
+                        httpcore2.URL(
+                            scheme=protocol.encode("ascii"),
+                            host=host.encode("ascii"),
+                            port=exchange.port,
+                            target=f"/{rest.partition('/')[2]}".encode("ascii"),
+                        ),
+                        headers=_headers(exchange, protocol),
+                        content=exchange.body,
+                        extensions={"timeout": _timeouts(exchange.timeout)},
+                    )
+                )
+            except Exception as wrong:
+                raise _failure(wrong) from wrong
+            version = response.extensions["http_version"].decode("ascii")
+            try:
+                async with aclosing(body()) as pieces:
+                    yield Reply(response.status, _plain(response.headers), pieces, version)
+            finally:
+                await response.stream.aclose()
+        finally:
+            # An HTTP/2 stream that was left early goes on filling the window that its connection shares with others.
+            pool.retired = pool.retired or not (whole or version.startswith("HTTP/1"))
+            await pools.release(key, pool)
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        pools = self._loops.pop(asyncio.get_running_loop(), None)
+        if pools is not None:
+            await pools.keeper.aclose()
+
+    async def _pools(self) -> _Pools:
+        loop = asyncio.get_running_loop()
+        pools = self._loops.get(loop)
+        if pools is None:
+            for ended in [each for each in self._loops if each.is_closed()]:
+                del self._loops[ended]
+            pools = self._loops[loop] = _Pools(self._most)
+            await anext(pools.keeper)
+        return pools
+
+    def _pool(self, pools: _Pools, key: Key) -> _Pool:
+        pool = pools.by_key.get(key)
+        if pool is None:
+            pool = pools.by_key[key] = _Pool(self._connections(key[3]))
+        pools.by_key.move_to_end(key)
+        return pool
+
+    def _connections(self, address: str) -> "httpcore2.AsyncConnectionPool":
+        import httpcore2
+
+        class Dial(httpcore2.AnyIOBackend):
+            async def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
+                # The host has been resolved and its addresses checked: no name goes to a resolver from here.
+                return await super().connect_tcp(address, *args, **kwargs)
+
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._trust(),
+            max_connections=MOST_CONNECTIONS,
+            max_keepalive_connections=MOST_IDLE,
+            keepalive_expiry=KEEP_ALIVE_SECONDS,
+            http1=True,
+            http2=True,
+            network_backend=Dial(),
+        )
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._context is None:
+            import httpx2
+
+            if self._ca_file is None:
+                self._context = httpx2.create_ssl_context(trust_env=False)
+            else:
+                self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                self._context.load_verify_locations(self._ca_file)
+        return self._context
+
+
+def _headers(exchange: Exchange, protocol: str) -> list[tuple[bytes, bytes]]:
+    port = "" if exchange.port == DEFAULT_PORTS[protocol] else f":{exchange.port}"
+    headers = [(b"Host", f"{exchange.host}{port}".encode("ascii"))]
+    headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in exchange.headers]
+    if exchange.body or exchange.method in ("POST", "PUT", "PATCH"):
+        headers.append((b"Content-Length", str(len(exchange.body)).encode("ascii")))
+    return headers
+
+
+def _plain(headers: list[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+
+
+def _timeouts(seconds: float) -> dict[str, float]:
+    return {"connect": min(seconds, CONNECT_SECONDS), "read": seconds, "write": seconds, "pool": seconds}
+
+
+def _failure(wrong: Exception) -> Unconnected:
+    """What went wrong, in words that are safe to show: no addresses of the host, no text from the other side."""
+    import httpcore2
+
+    match wrong:
+        case httpcore2.ConnectTimeout():
+            return Unreached("no connection in time")
+        case httpcore2.ConnectError():
+            return Unreached(_refusal(wrong))
+        case httpcore2.TimeoutException():
+            return Unconnected("no answer in time")
+        case httpcore2.NetworkError():
+            return Unconnected("the connection broke")
+        case httpcore2.LocalProtocolError():
+            return Unconnected("the request cannot be sent as HTTP")
+        case _:  # whatever the parsers below trip over was sent by the other side
+            return Unconnected("the answer is not valid HTTP, or ended too early")
+
+
+def _refusal(wrong: BaseException) -> str:
+    cause: BaseException | None = wrong
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not trusted: {cause.verify_message}"
+            case ssl.SSLError():
+                return "TLS failed"
+            case ConnectionRefusedError():
+                return "connection refused"
+            case _:
+                cause = cause.__cause__ or cause.__context__
+    return "no connection"

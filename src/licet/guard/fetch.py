@@ -1,0 +1,283 @@
+"""`ctx.fetch`: requests that are checked hop by hop, and go to the addresses that were checked.
+
+For each hop: the use must be held, the name is resolved once, every address must be one that may be reached, and the
+connection goes to one of exactly these. What a redirect names starts again from the beginning.
+"""
+
+import json as json_text
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Protocol
+
+from licet.core.address import address_ground
+from licet.core.decision import Deny
+from licet.core.url import Destination, destination, redirected
+from licet.core.use import InvalidUse, Use
+from licet.guard.deadline import Deadline
+from licet.guard.decoding import Corrupt, Decoder, TooLarge
+from licet.guard.holding import Holding
+from licet.guard.outgoing import BadRequest, Outgoing, checked_value, outgoing
+from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached, Unresolved
+from licet.guard.response import Headers, Response
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
+_DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one request may cost at most; a caller may ask for another time or size, never for more than the last."""
+
+    seconds: float = 30.0  # for everything together, redirects and body included
+    body_bytes: int = 10 * 1024 * 1024  # after decoding
+    header_bytes: int = 64 * 1024
+    redirects: int = 5
+    most_body_bytes: int = 256 * 1024 * 1024
+
+
+class Placeholders(Protocol):
+    """Puts secrets in the place of the texts that stand for them."""
+
+    async def resolve(self, text: str) -> str:
+        """The text with its placeholders replaced."""
+
+    async def resolve_bytes(self, data: bytes, escape: Any = ...) -> bytes:
+        """The bytes with their placeholders replaced, each value escaped for where it stands."""
+
+
+class Streamed:
+    """An answer whose body is still coming: iterate over it, or `read` all of it."""
+
+    __slots__ = ("_pieces", "closed", "headers", "status", "url")
+
+    def __init__(self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes]) -> None:
+        self.status = status
+        self.url = url
+        self.headers = headers
+        self.closed = False
+        self._pieces = pieces
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded, as far as the status says."""
+        return 200 <= self.status < 300
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        if self.closed:  # an empty body would be a wrong answer
+            raise RuntimeError("the answer is closed: read it inside `async with`")
+        return self._pieces
+
+    async def read(self) -> bytes:
+        """The rest of the body."""
+        return b"".join([piece async for piece in self])
+
+
+class ScopedFetch:
+    """HTTP requests that a call holds. Cookies are not kept, and nothing is read from the environment."""
+
+    __slots__ = ("_holding", "_http", "_limits", "_placeholders")
+
+    def __init__(
+        self,
+        holding: Holding,
+        http: Http,
+        placeholders: Placeholders | None = None,
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._holding = holding
+        self._http = http
+        self._placeholders = placeholders
+        self._limits = limits
+
+    async def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> Response:
+        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+        async with self.stream(
+            url, method, headers=headers, json=json, body=body, timeout=timeout, max_bytes=max_bytes
+        ) as answer:
+            content = await answer.read()
+        return Response(answer.status, answer.url, answer.headers, content)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> AsyncGenerator[Streamed]:
+        """Send a request, follow its redirects, and read the answer as it comes, under the same limits."""
+        try:
+            there = destination(method, url)
+        except InvalidUse as wrong:
+            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+        use = there.use
+        try:
+            message = outgoing(headers, json, body)
+            seconds, most = self._bounds(timeout, max_bytes)
+        except BadRequest as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+        clock = Deadline(seconds)
+        try:
+            with clock:
+                for hop in range(self._limits.redirects + 1):
+                    use = there.use
+                    await self._permit(use, clock)
+                    if not hop and self._placeholders is not None:
+                        message = await self._revealed(message, use)
+                    async with AsyncExitStack() as stack:
+                        reply = await self._open(stack, there, message, seconds)
+                        known = Headers(reply.headers)
+                        if reply.status not in _REDIRECTS or "location" not in known:
+                            async with aclosing(self._pieces(reply, known, use, most)) as pieces:
+                                answer = Streamed(reply.status, there.url, known, pieces)
+                                yield answer
+                                answer.closed = True
+                            return
+                        await self._drain(reply, use)
+                    there, message = self._follow(there, message, reply.status, known.all("location")[0])
+                self._holding.refuse("LIMIT_REDIRECTS", f"more than {self._limits.redirects} redirects", use)
+        except TimeoutError:
+            if not clock.expired:
+                raise
+            self._holding.refuse("LIMIT_TIME", f"no whole answer within {seconds:g} seconds", use)
+
+    def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
+        limits = self._limits
+        seconds = limits.seconds if timeout is None else timeout
+        most = limits.body_bytes if max_bytes is None else max_bytes
+        if not isinstance(seconds, int | float) or not isfinite(seconds) or seconds <= 0:
+            raise BadRequest("expected `timeout` to be a number of seconds above 0")
+        if not isinstance(most, int) or most < 0:
+            raise BadRequest("expected `max_bytes` to be a number of bytes, 0 or more")
+        return float(seconds), min(int(most), limits.most_body_bytes)
+
+    async def _permit(self, use: Use, clock: Deadline) -> None:
+        if use.effect != "delete":
+            self._holding.check(use)
+            return
+        clock.pause()  # a person may be asked
+        await self._holding.permit(use)
+        clock.resume()
+
+    async def _revealed(self, message: Outgoing, use: Use) -> Outgoing:
+        """The message with secrets in the place of placeholders: only now that it is known where they go."""
+        if self._placeholders is None or message == Outgoing():
+            return message
+        resolve = self._placeholders.resolve
+        headers = [(name, await resolve(value)) for name, value in message.headers]
+        escape = _inside_json if message.is_json else str
+        body = await self._placeholders.resolve_bytes(message.body, escape) if message.body else b""
+        try:
+            lines = tuple((name, checked_value(name, value)) for name, value in headers)
+        except BadRequest as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+        return Outgoing(lines, body, message.is_json)
+
+    async def _open(self, stack: AsyncExitStack, there: Destination, message: Outgoing, seconds: float) -> Reply:
+        """The head of the answer, from the first address that a connection can be made to."""
+        use, text = there.use, ""
+        for address in await self._addresses(use):
+            exchange = Exchange(
+                there.method,
+                there.url,
+                use.target,
+                use.port or 0,
+                address,
+                message.lines,
+                message.body,
+                seconds + 1,  # the clock above comes first
+            )
+            try:
+                reply = await stack.enter_async_context(self._http.send(exchange))
+            except Unreached as failed:
+                text = str(failed)
+            except Unconnected as broken:
+                self._holding.refuse("CONNECT_FAILED", str(broken), use)
+            except Exception as error:  # of a backend: its text may hold anything
+                self._holding.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
+            else:
+                if sum(len(name) + len(value) for name, value in reply.headers) > self._limits.header_bytes:
+                    text = f"the answer has more than {self._limits.header_bytes} bytes of headers"
+                    self._holding.refuse("LIMIT_SIZE", text, use)
+                return reply
+        self._holding.refuse("CONNECT_FAILED", text, use)
+
+    async def _addresses(self, use: Use) -> tuple[str, ...]:
+        """The addresses of a host, all of them checked. They are asked for once, and what is dialled is among them."""
+        try:
+            addresses = tuple(map(str, await self._http.resolve(use.target, use.port or 0)))
+        except Unresolved as unknown:
+            self._holding.refuse("RESOLVE_FAILED", str(unknown), use)
+        except Exception as error:
+            self._holding.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
+        if not addresses:
+            self._holding.refuse("RESOLVE_FAILED", "the name has no address", use)
+        ground = address_ground(use, addresses, self._holding.reach)
+        if ground is not None:
+            self._holding.deny(Deny(self._holding.request, (ground,), use))
+        return addresses[:_MOST_ADDRESSES]
+
+    def _follow(
+        self, there: Destination, message: Outgoing, status: int, location: str
+    ) -> tuple[Destination, Outgoing]:
+        """Where a redirect leads, and what of the message goes there."""
+        method = there.method
+        if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
+            method, message = "GET", message.without_body()
+        try:
+            # Header bytes are Latin-1 to the protocol; those who write other letters mean UTF-8.
+            following = redirected(method, there.url, location.encode("latin-1", "replace").decode("utf-8", "replace"))
+        except InvalidUse as wrong:
+            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+        if following.origin == there.origin:
+            return following, message
+        if message.body:
+            text = f"a redirect from {there.use.target} would send the body to another origin"
+            self._holding.refuse("LIMIT_REDIRECTS", text, following.use)
+        # Any header may be a credential: the caller meant them for the first origin.
+        return following, Outgoing()
+
+    async def _drain(self, reply: Reply, use: Use) -> None:
+        read = 0
+        try:
+            async for piece in reply.body:
+                read += len(piece)
+                if read > _DRAINED:
+                    return
+        except Unconnected:
+            return  # the redirect itself has arrived
+
+    async def _pieces(self, reply: Reply, headers: Headers, use: Use, most: int) -> AsyncGenerator[bytes]:
+        holding, decoder = self._holding, Decoder(headers.get("content-encoding", ""), most)
+        try:
+            async for raw in reply.body:
+                if holding.over:
+                    holding.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+                for piece in decoder.feed(raw):
+                    yield piece
+            decoder.finish()
+        except TooLarge:
+            holding.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
+        except (Corrupt, Unconnected) as broken:
+            holding.refuse("CONNECT_FAILED", str(broken), use)
+
+
+def _inside_json(value: str) -> str:
+    return json_text.dumps(value, ensure_ascii=False)[1:-1]

@@ -1,0 +1,331 @@
+"""What every network owes a call, asked of the one in memory and of real ones on loopback addresses."""
+
+import asyncio
+import gzip
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licet.backends.http import HttpClient
+from licet.backends.memory_http import Answer, MemoryHttp
+from licet.guard.ports import Exchange, Http, Unconnected, Unreached, Unresolved
+from loopback import authority_file, serving, talking
+
+HOST = "site.test"
+
+
+def site(asked: Exchange) -> Answer:
+    """A site with a page for each thing that can happen."""
+    match asked.url.partition("://")[2].partition("/")[2]:
+        case "echo":
+            kept = [line for line in asked.headers if line[0].lower().startswith("x-")]
+            cookies = ("X-Cookies", str(sum(line[0].lower() == "cookie" for line in asked.headers)))
+            return Answer(200, [("X-Method", asked.method), cookies, *kept], asked.body)
+        case "pieces":
+            return Answer(200, (), [b"one ", b"two ", b"three"])
+        case "moved":
+            return Answer(302, [("Location", "http://elsewhere.test/"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")])
+        case "packed":
+            return Answer(200, [("Content-Encoding", "gzip")], gzip.compress(b"packed", mtime=0))
+        case "large":
+            return Answer(200, (), bytes(200_000))
+        case "broken":
+            return Answer(200, (), breaking())
+        case "none":
+            return Answer(204)
+        case _:
+            return Answer(404, (), b"nothing here")
+
+
+def breaking() -> Iterator[bytes]:
+    yield b"a beginning"
+    raise ValueError("and no end")
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network with the site on it, and how to get there."""
+
+    http: Http
+    origin: str
+    port: int
+    address: str
+    version: str
+
+    def to(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> Exchange:
+        lines = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        return Exchange(method, f"{self.origin}/{path}", HOST, self.port, self.address, lines, body, 5.0)
+
+
+@contextmanager
+def in_memory(_: Path) -> Iterator[Net]:
+    yield Net(MemoryHttp(site, {HOST: ["192.0.2.1"]}), f"http://{HOST}:81", 81, "192.0.2.1", "HTTP/1.1")
+
+
+@contextmanager
+def plain(_: Path) -> Iterator[Net]:
+    with serving(site) as server:
+        yield Net(HttpClient(), f"http://{HOST}:{server.port}", server.port, "127.0.0.1", "HTTP/1.1")
+
+
+@contextmanager
+def over_tls(place: Path) -> Iterator[Net]:
+    with serving(site, names=(HOST,)) as server:
+        client = HttpClient(ca_file=authority_file(place))
+        yield Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "HTTP/1.1")
+
+
+@contextmanager
+def over_http2(place: Path) -> Iterator[Net]:
+    with serving(site, "127.0.0.2", names=(HOST,), http2=True) as server:
+        client = HttpClient(ca_file=authority_file(place))
+        yield Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.2", "HTTP/2")
+
+
+NETS: list[Callable[[Path], AbstractContextManager[Net]]] = [in_memory, plain, over_tls, over_http2]
+
+
+@pytest.fixture(params=NETS, ids=lambda made: made.__name__)
+def net(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Net]:
+    with request.param(tmp_path) as made:
+        yield made
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+async def ask(net: Net, exchange: Exchange) -> tuple[int, dict[str, str], bytes]:
+    async with net.http.send(exchange) as reply:
+        headers = {name.lower(): value for name, value in reply.headers}
+        return reply.status, headers, b"".join([piece async for piece in reply.body])
+
+
+def test_an_answer_has_status_headers_and_body(net: Net) -> None:
+    async def work() -> None:
+        async with net.http.send(net.to("pieces")) as reply:
+            assert (reply.status, reply.http_version) == (200, net.version)
+            assert b"".join([piece async for piece in reply.body]) == b"one two three"
+        assert (await ask(net, net.to("missing")))[::2] == (404, b"nothing here")
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("method", "body"), [("GET", b""), ("POST", b"a body"), ("PUT", b""), ("DELETE", b"x" * 70_000), ("PROPFIND", b"")]
+)
+def test_method_headers_and_body_arrive(net: Net, method: str, body: bytes) -> None:
+    status, headers, echoed = run(ask(net, net.to("echo", method, body, x_one="1", X_Two="zwei")))
+    assert (status, headers["x-method"], echoed) == (200, method, body)
+    assert (headers["x-one"], headers["x-two"]) == ("1", "zwei")
+
+
+def test_nothing_is_followed_decoded_or_remembered(net: Net) -> None:
+    async def work() -> None:
+        async with net.http.send(net.to("moved")) as reply:
+            assert reply.status == 302
+            cookies = [value for name, value in reply.headers if name.lower() == "set-cookie"]
+            assert cookies == ["a=1", "b=2"]
+            assert [piece async for piece in reply.body] == []
+        status, headers, packed = await ask(net, net.to("packed"))
+        assert (status, headers["content-encoding"], gzip.decompress(packed)) == (200, "gzip", b"packed")
+        _, echoed, _ = await ask(net, net.to("echo"))
+        assert echoed["x-cookies"] == "0"
+
+    run(work())
+
+
+def test_answers_without_a_body_have_none(net: Net) -> None:
+    async def work() -> None:
+        assert (await ask(net, net.to("none")))[::2] == (204, b"")
+
+    run(work())
+
+
+def test_an_answer_may_be_left_early_and_the_next_one_is_whole(net: Net) -> None:
+    async def work() -> None:
+        for _ in range(3):
+            async with net.http.send(net.to("large")) as reply:
+                async for _ in reply.body:
+                    break
+        status, _, body = await ask(net, net.to("large"))
+        assert (status, len(body)) == (200, 200_000)
+
+    run(work())
+
+
+def test_an_error_inside_comes_out_and_the_next_request_works(net: Net) -> None:
+    async def work() -> None:
+        with pytest.raises(KeyError, match="mine"):
+            async with net.http.send(net.to("large")):
+                raise KeyError("mine")
+        assert (await ask(net, net.to("none")))[0] == 204
+
+    run(work())
+
+
+def test_a_body_that_breaks_off_is_no_answer(net: Net) -> None:
+    with pytest.raises(Unconnected) as broken:
+        run(ask(net, net.to("broken")))
+    assert not isinstance(broken.value, Unreached)
+    assert "and no end" not in str(broken.value)
+
+
+def test_many_requests_at_once_do_not_mix(net: Net) -> None:
+    async def work() -> None:
+        bodies = [str(number).encode() * 50 for number in range(60)]
+        found = await asyncio.gather(*(ask(net, net.to("echo", "POST", body)) for body in bodies))
+        assert [body for _, _, body in found] == bodies
+
+    run(work())
+
+
+def test_a_network_works_in_one_loop_after_another(net: Net) -> None:
+    for _ in range(3):
+        assert run(ask(net, net.to("none")))[0] == 204
+
+
+def test_an_address_is_its_own_answer(net: Net) -> None:
+    assert tuple(run(net.http.resolve("127.0.0.1", 80))) == ("127.0.0.1",)
+    assert tuple(run(net.http.resolve("[::1]", 80))) == ("::1",)
+
+
+def test_a_name_that_nobody_knows_is_unresolved(net: Net) -> None:
+    with pytest.raises(Unresolved):
+        run(net.http.resolve("no-such-name.invalid", 80))
+
+
+def test_closing_twice_is_fine_and_the_network_can_be_used_again(net: Net) -> None:
+    async def work() -> None:
+        await ask(net, net.to("none"))
+        await net.http.close()
+        await net.http.close()
+        assert (await ask(net, net.to("none")))[0] == 204
+
+    run(work())
+
+
+def test_where_nobody_listens_nothing_is_reached() -> None:
+    with serving(site) as server:
+        port = server.port
+    exchange = Exchange("GET", f"http://{HOST}:{port}/", HOST, port, "127.0.0.1", (), b"", 5.0)
+    for http in (HttpClient(), MemoryHttp({}, {HOST: ["127.0.0.1"]})):
+        with pytest.raises(Unreached, match="connection refused"):
+            run(ask(Net(http, "", port, "", ""), exchange))
+
+
+# What only the real one has to do -------------------------------------------------------------------------------------
+
+
+def test_localhost_resolves_to_loopback_addresses() -> None:
+    found: Sequence[str] = run(HttpClient().resolve("localhost", 80))
+    assert set(found) <= {"127.0.0.1", "::1"}
+    assert len(set(found)) == len(found) > 0
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_connections_are_kept_and_used_again(tmp_path: Path, http2: bool) -> None:
+    async def work() -> None:
+        for _ in range(5):
+            assert (await ask(net, net.to("echo", "POST", b"x")))[0] == 200
+
+    with serving(site, names=(HOST,), http2=http2) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path))
+        net = Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "")
+        run(work())
+        assert server.connections == 1
+        assert {asked.url for asked in server.seen} == {f"https://{HOST}:{server.port}/echo"}
+
+
+def test_a_connection_made_for_one_name_or_address_is_not_used_for_another(tmp_path: Path) -> None:
+    async def work() -> None:
+        for host in (HOST, "other.test"):
+            url = f"https://{host}:{server.port}/none"
+            async with client.send(Exchange("GET", url, host, server.port, "127.0.0.1", (), b"", 5.0)) as reply:
+                assert reply.status == 204
+
+    with serving(site, names=(HOST, "other.test"), http2=True) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path))
+        run(work())
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "words"),
+    [
+        ("other.test", True, "its certificate is not trusted: Hostname mismatch"),
+        (HOST, False, "its certificate is not trusted: "),
+        ("127.0.0.1", True, "its certificate is not trusted: IP address mismatch"),
+    ],
+)
+def test_a_certificate_must_be_trusted_and_for_the_name(tmp_path: Path, host: str, trusted: bool, words: str) -> None:
+    with serving(site, names=(HOST,)) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path)) if trusted else HttpClient()
+        url = f"https://{host}:{server.port}/none"
+        exchange = Exchange("GET", url, host, server.port, "127.0.0.1", (), b"", 5.0)
+        with pytest.raises(Unreached) as refused:
+            run(ask(Net(client, "", 0, "", ""), exchange))
+        assert str(refused.value).startswith(words)
+        assert server.seen == []
+
+
+def test_a_certificate_for_an_address_is_one_for_its_url(tmp_path: Path) -> None:
+    with serving(site, names=("127.0.0.1",)) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path))
+        url = f"https://127.0.0.1:{server.port}/none"
+        exchange = Exchange("GET", url, "127.0.0.1", server.port, "127.0.0.1", (), b"", 5.0)
+        assert run(ask(Net(client, "", 0, "", ""), exchange))[0] == 204
+
+
+def test_only_so_many_hosts_are_kept_open() -> None:
+    async def work() -> None:
+        for number in (0, 1, 2, 0, 3):
+            host = f"h{number}.test"
+            url = f"http://{host}:{server.port}/none"
+            await ask(Net(client, "", 0, "", ""), Exchange("GET", url, host, server.port, "127.0.0.1", (), b"", 5.0))
+        (pools,) = client._loops.values()
+        assert [key[1] for key in pools.by_key] == ["h0.test", "h3.test"]
+
+    with serving(site) as server:
+        client = HttpClient(most_pools=2)
+        run(work())
+    assert server.connections == 5
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"", "ended too early"),
+        (b"hello\r\n\r\n", "not valid HTTP"),
+        (b"HTTP/1.1 200 ok\r\n" + b"x: y\r\n" * 40_000, "not valid HTTP"),
+        (b"HTTP/1.1 200 ok\r\ncontent-length: 9\r\n\r\nshort", "ended too early"),
+        (b"HTTP/1.1 200 ok\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx", "not valid HTTP"),
+        (b"HTTP/1.1 200 ok\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"),
+    ],
+)
+def test_what_is_not_http_is_not_an_answer(sent: bytes, words: str) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        await writer.drain()
+        writer.write_eof()
+        await reader.read()
+
+    with talking(talk) as server:
+        net = Net(HttpClient(), f"http://{HOST}:{server.port}", server.port, "127.0.0.1", "")
+        with pytest.raises(Unconnected, match=words):
+            run(ask(net, net.to("")))
+
+
+def test_a_silent_server_is_given_up() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    with talking(talk) as server:
+        net = Net(HttpClient(), f"http://{HOST}:{server.port}", server.port, "127.0.0.1", "")
+        with pytest.raises(Unconnected, match="no answer in time"):
+            run(ask(net, replace(net.to(""), timeout=0.05)))
