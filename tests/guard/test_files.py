@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,13 +186,29 @@ def test_errors_of_the_system_name_what_was_sent_and_nothing_else(
 MIB = 1 << 20
 
 
+class Counting(ThreadPoolExecutor):
+    """Counts what is done in its threads."""
+
+    count = 0
+
+    def submit(self, *task: Any, **named: Any) -> Any:
+        self.count += 1
+        return super().submit(*task, **named)
+
+
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, MIB - 1, MIB, MIB + 1, 3 * MIB])
 def test_files_of_every_size_come_whole_and_only_large_ones_from_a_thread(tmp_path: Path, size: int) -> None:
     path = tmp_path.resolve() / "file"
     path.write_bytes(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
     holds = holding([f"fs:read:{path.parent}"])
-    data = asyncio.run(ScopedFiles(holds, LocalFiles(), str(path.parent)).read_bytes("file"))
-    assert data == path.read_bytes()
+    fs, threads = ScopedFiles(holds, LocalFiles(), str(path.parent)), Counting()
+
+    async def run() -> bytes:
+        asyncio.get_running_loop().set_default_executor(threads)
+        return await fs.read_bytes("file")
+
+    assert asyncio.run(run()) == path.read_bytes()
+    assert threads.count == (size >= MIB)
 
 
 @pytest.mark.parametrize(("size", "limit", "own", "fits"), [
