@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks import building, decisions, startup
+from benchmarks import building, decisions, fetch, startup
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "decisions": decisions.measure,
     "building": building.measure,
     "startup": startup.measure,
+    "fetch": fetch.measure,
 }
 
 

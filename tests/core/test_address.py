@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from licet.core.address import Private, address_ground, barred, is_written, nature
+from licet.core.address import Private, address_grounds, barred, is_written, nature
 from licet.core.manifest import Layer, Manifest, Natives
 from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
@@ -166,7 +166,7 @@ def reached(made: Manifest) -> Reach:
     return found
 
 
-LEADS = "x.example leads to an address that is not public: "
+LEADS = "x.example leads to an address that is not public; "
 LOOPBACK = "http://127.0.0.1:8080/"
 
 
@@ -190,8 +190,7 @@ def test_only_an_exact_rule_of_the_manifest_writes_an_address(allows: list[str],
     use = use_of_url("GET", url)
     found = reach(*allows, needs="network:*:127.0.0.1")
     assert is_written(use, found) is written
-    ground = address_ground(use, [use.target.strip("[]")], found)
-    assert (ground is None) is written
+    assert (address_grounds(use, [use.target.strip("[]")], found) == ()) is written
 
 
 def test_every_ceiling_must_write_the_address() -> None:
@@ -205,9 +204,14 @@ def test_every_ceiling_must_write_the_address() -> None:
     assert not is_written(use, reach(layers=(replace(exact, kind="workspace"),)))
 
 
-def ground_text(url: str, addresses: list[str], found: Reach) -> tuple[str, str, str] | None:
-    ground = address_ground(use_of_url("GET", url), addresses, found)
-    return ground and (ground.reason, ground.text, ground.fix)
+def ground_text(url: str, addresses: list[str], found: Reach) -> tuple[str, str] | None:
+    """The grounds in one text, and the one way out that all of them name."""
+    grounds = address_grounds(use_of_url("GET", url), addresses, found)
+    if not grounds:
+        return None
+    assert {ground.reason for ground in grounds} == {"ADDRESS_NOT_ALLOWED"}
+    (fix,) = {ground.fix for ground in grounds}
+    return "; ".join(ground.text for ground in grounds), fix
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def ground_text(url: str, addresses: list[str], found: Reach) -> tuple[str, str,
         ("http://x.example/", ["10.0.0.1"], ((),),
          f"{LEADS}10.0.0.1 is private", 'set `capabilities.private: ["10.0.0.1/32"]` in agent.yaml'),
         ("http://localhost/", ["::1", "127.0.0.1"], (("192.168.0.0/16",),),
-         "localhost leads to an address that is not public: ::1 is loopback, 127.0.0.1 is loopback",
+         "localhost leads to an address that is not public; ::1 is loopback; 127.0.0.1 is loopback",
          'set `capabilities.private: ["192.168.0.0/16", "::1/128", "127.0.0.1/32"]` in agent.yaml'),
         ("http://x.example/", ["8.8.8.8", "10.0.0.1"], (),
          f"{LEADS}10.0.0.1 is private", 'set `capabilities.private: ["10.0.0.1/32"]` in agent.yaml'),
@@ -230,17 +234,18 @@ def ground_text(url: str, addresses: list[str], found: Reach) -> tuple[str, str,
          'set `capabilities.private: ["fe80::1/128"]` in agent.yaml'),
         # Nothing opens a metadata service, and half a way is none.
         ("http://x.example/", ["169.254.169.254", "10.0.0.1"], ((),),
-         f"{LEADS}169.254.169.254 is a metadata service, 10.0.0.1 is private", ""),
+         f"{LEADS}169.254.169.254 is a metadata service; 10.0.0.1 is private", ""),
         ("http://x.example/", ["x\n"], ((),),
          f"{LEADS}x\\u000a is no address", ""),
-        ("http://x.example/", [], ((),), f"{LEADS}there is no address", ""),
+        ("http://x.example/", [], ((),), LEADS.rstrip("; "), ""),
+        ("http://8.8.8.8/", [], ((),), "8.8.8.8 leads to an address that is not public", ""),
     ],
 )  # fmt: skip
 def test_a_refusal_says_why_and_the_line_that_would_allow_it(
     url: str, addresses: list[str], private: Private, text: str, fix: str
 ) -> None:
     found = reach("network:*:*", private=private)
-    assert ground_text(url, addresses, found) == ("ADDRESS_NOT_ALLOWED", text, fix)
+    assert ground_text(url, addresses, found) == (text, fix)
     if fix:
         ranges = fix.partition("[")[2].partition("]")[0].replace('"', "").split(", ")
         assert ground_text(url, addresses, reach("network:*:*", private=(tuple(ranges),))) is None
@@ -253,7 +258,7 @@ def test_each_ceiling_is_named_with_its_own_file() -> None:
     )
     private = (("127.0.0.0/8",), ("10.0.0.0/8",), ())
     found = reach("network:*:*", private=private, natives=natives)
-    _, _, fix = ground_text("http://localhost/", ["127.0.0.1"], found) or ("", "", "")
+    _, fix = ground_text("http://localhost/", ["127.0.0.1"], found) or ("", "")
     assert fix == (
         'set `private: ["10.0.0.0/8", "127.0.0.1/32"]` in person.yaml; set `private: ["127.0.0.1/32"]` in c.yaml'
     )

@@ -173,17 +173,21 @@ def is_written(use: Use, reach: Reach) -> bool:
     )
 
 
-def address_ground(use: Use, addresses: Sequence[str], reach: Reach) -> Ground | None:
-    """Why a connection may not go to these addresses of a host, with the lines that would allow it, or None."""
+def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[Ground, ...]:
+    """Why a connection may not go to these addresses of a host, with the lines that would allow it; or nothing.
+
+    The first ground repeats only what the caller knows. What a name of the inner network leads to is for the operator.
+    """
     if addresses and all(nature(text) is _PUBLIC for text in addresses):
-        return None
-    private = reach.manifest.private
-    wrong = barred(addresses, private, is_address(use.target) and is_written(use, reach))
+        return ()
+    literal = is_address(use.target)
+    wrong = barred(addresses, reach.manifest.private, literal and is_written(use, reach))
     if addresses and not wrong:
-        return None
-    said = ", ".join(f"{visible(text)} is {nature(text).title}" for text in wrong) or "there is no address"
-    text = said if is_address(use.target) else f"{use.target} leads to an address that is not public: {said}"
-    return Ground("ADDRESS_NOT_ALLOWED", text, fix=_fix(wrong, reach))
+        return ()
+    found = [f"{visible(text)} is {nature(text).title}" for text in wrong]
+    said = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
+    fix = _fix(wrong, reach)
+    return tuple(Ground("ADDRESS_NOT_ALLOWED", text, fix=fix) for text in said)
 
 
 def _fix(wrong: tuple[str, ...], reach: Reach) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
 
-from licet.core.address import address_ground
+from licet.core.address import address_grounds
 from licet.core.decision import Deny
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
@@ -229,9 +229,9 @@ class ScopedFetch:
             self._holding.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
         if not addresses:
             self._holding.refuse("RESOLVE_FAILED", "the name has no address", use)
-        ground = address_ground(use, addresses, self._holding.reach)
-        if ground is not None:
-            self._holding.deny(Deny(self._holding.request, (ground,), use))
+        grounds = address_grounds(use, addresses, self._holding.reach)
+        if grounds:
+            self._holding.deny(Deny(self._holding.request, grounds, use))
         return addresses[:_MOST_ADDRESSES]
 
     def _follow(

@@ -1,0 +1,113 @@
+"""What `ctx.fetch` adds to a request: the same small page over a kept connection, beside a bare httpx2 client.
+
+The server is a process of its own, so that the clock counts the client alone. The URL names an address: licet asks the
+resolver about a name again for each request, by design, and a bare client on a kept connection never does.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.harness import Contestant, Effort, Row, at_most, race, versus_floor
+
+__all__ = ["measure"]
+
+TARGET = at_most(1.25)
+BODY = b'{"city": "oslo", "forecast": "rain"}' * 8
+
+_SERVER = f"""
+import asyncio
+body = {BODY!r}
+answer = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body
+class Page(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        self.transport.write(answer * data.count(b"\\r\\n\\r\\n"))
+async def main():
+    server = await asyncio.get_running_loop().create_server(Page, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def _serving() -> Iterator[str]:
+    server = subprocess.Popen([sys.executable, "-I", "-c", _SERVER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}/points/oslo"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def measure(effort: Effort) -> list[Row]:
+    """One row: a small page over a kept connection."""
+    import httpx2
+
+    loop = asyncio.new_event_loop()
+    wait = loop.run_until_complete
+    with _serving() as url:
+        bare = httpx2.AsyncClient(trust_env=False)
+        fetch, network = _fetch()
+        questions = [url] * 20
+        contestants = [
+            Contestant("httpx2", lambda asked: wait(bare.get(asked)), questions, _read),
+            Contestant("licet", lambda asked: wait(fetch(asked)), questions, _read),
+        ]
+        times = race(contestants, [(200, BODY)] * len(questions), effort)
+        wait(bare.aclose())
+        wait(network.close())
+        loop.close()
+    return [
+        versus_floor("fetch a page, kept connection", "httpx2 AsyncClient", times["licet"], times["httpx2"], TARGET)
+    ]
+
+
+def _read(response: Any) -> tuple[int, bytes]:
+    return getattr(response, "status", 0) or response.status_code, response.content
+
+
+def _fetch() -> tuple[Any, Any]:
+    from tempfile import TemporaryDirectory
+
+    from licet import load_manifest
+    from licet.backends.http import HttpClient
+    from licet.core.decision import Request
+    from licet.core.reach import reach_of
+    from licet.guard.fetch import ScopedFetch
+    from licet.guard.holding import Holding
+
+    with TemporaryDirectory() as place:
+        path = f"{place}/agent.yaml"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_MANIFEST)
+        manifest = load_manifest(path).expand(place, place)
+    reach = reach_of(manifest, "look")
+    assert reach is not None
+
+    async def nobody(*_: Any) -> None:
+        raise AssertionError("nobody is asked about a GET")
+
+    class Fresh:
+        """A handle per request, as each call has its own."""
+
+        def __call__(self, url: str) -> Any:
+            return ScopedFetch(Holding(Request("look"), reach, manifest.digest, (), nobody), network)(url)
+
+    network = HttpClient()
+    return Fresh(), network
+
+
+_MANIFEST = """
+agent: bench
+tools: {look: {needs: ["network:*:127.0.0.1"], effect: read_only, sandbox: restricted}}
+capabilities:
+  tools: [look]
+  destinations: {allow: ["127.0.0.1"]}
+"""
