@@ -1,0 +1,52 @@
+"""What a key-value store takes: keys and values as every backend keeps them, and their limits."""
+
+import json
+from typing import Any
+
+LARGEST_KEY = 512  # bytes
+LARGEST_VALUE = 1 << 20  # bytes of JSON
+LONGEST_TTL = 100 * 366 * 86400  # seconds; what should live longer needs no limit
+
+
+def key_bytes(key: str) -> bytes:
+    """A key as it is kept: bytes, so that order and prefixes are exact."""
+    if not issubclass(type(key), str):
+        raise TypeError(f"expected text as a key, found {type(key).__name__}")
+    raw = _encoded(key)
+    if not 1 <= len(raw) <= LARGEST_KEY:
+        raise ValueError(f"expected a key of 1 to {LARGEST_KEY} bytes, found one of {len(raw)}")
+    return raw
+
+
+def prefix_bytes(prefix: str) -> bytes:
+    """A prefix as keys are kept; the empty one begins every key."""
+    return key_bytes(prefix) if prefix != "" else b""
+
+
+def value_json(value: Any) -> str:
+    """A value as it is kept: JSON, and what JSON cannot carry is an error."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("expected a value that JSON can carry: this one is nested too deeply") from None
+    except (TypeError, ValueError) as wrong:
+        raise type(wrong)(f"expected a value that JSON can carry: {wrong}") from None
+    if len(text) > LARGEST_VALUE:
+        raise ValueError(f"expected a value of at most {LARGEST_VALUE} bytes of JSON, found one of {len(text)}")
+    return text
+
+
+def expiry(now: float, ttl_seconds: int | None) -> float | None:
+    """When an entry is forgotten; None for never."""
+    if ttl_seconds is None:
+        return None
+    if type(ttl_seconds) is not int or ttl_seconds < 1:
+        raise ValueError("expected a whole number of seconds, at least 1, as `ttl_seconds`")
+    return now + min(ttl_seconds, LONGEST_TTL)
+
+
+def _encoded(key: str) -> bytes:
+    try:
+        return str.encode(key)
+    except UnicodeEncodeError:
+        raise ValueError("expected a key without lone surrogates") from None

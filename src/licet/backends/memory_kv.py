@@ -1,0 +1,47 @@
+"""A key-value store in memory: for tests, and for what need not outlive the process."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from licet.backends.kv_entries import expiry, key_bytes, prefix_bytes, value_json
+
+_Entry = tuple[str, float | None]  # JSON, and when it is forgotten
+
+
+class MemoryKv:
+    """Keeps JSON texts, so that nobody changes a value by holding on to it."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._scopes: dict[str, dict[bytes, _Entry]] = {}
+
+    async def get(self, scope: str, key: str) -> Any:
+        """The value under a key, or None."""
+        entry = self._living(scope).get(key_bytes(key))
+        return None if entry is None else json.loads(entry[0])
+
+    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry, for some seconds or for ever."""
+        entry = value_json(value), expiry(self._clock(), ttl_seconds)
+        self._scopes.setdefault(scope, {})[key_bytes(key)] = entry
+
+    async def delete(self, scope: str, key: str) -> bool:
+        """Forget a key; whether it was there."""
+        return self._living(scope).pop(key_bytes(key), None) is not None
+
+    async def list(self, scope: str, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+        start = prefix_bytes(prefix)
+        return [key.decode() for key in sorted(self._living(scope)) if key.startswith(start)]
+
+    async def clear(self, scope: str) -> None:
+        """Forget a whole scope."""
+        self._scopes.pop(scope, None)
+
+    def _living(self, scope: str) -> dict[bytes, _Entry]:
+        entries, now = self._scopes.get(scope, {}), self._clock()
+        for key in [key for key, (_, expires) in entries.items() if expires is not None and expires <= now]:
+            del entries[key]
+        return entries

@@ -1,0 +1,87 @@
+"""`ctx.kv`: small values in the store that the tool declared, under a scope that only the framework names."""
+
+from typing import Any
+
+from licet.core.domain import STORAGE_KINDS
+from licet.core.tool import storage_scope_id
+from licet.core.use import InvalidUse, Use
+from licet.guard.holding import Holding
+from licet.guard.ports import Kv, Unavailable
+
+_USES = {(action, kind): Use(f"storage:{action}:{kind}") for action in ("read", "write") for kind in STORAGE_KINDS}
+
+
+class ScopedKv:
+    """The store of a call. A tool that declared several has its narrowest here, and the others by `of`."""
+
+    __slots__ = ("_backend", "_holding", "_kind", "_read", "_scope", "_ttl", "_write")
+
+    def __init__(self, holding: Holding, backend: Kv, kind: str | None = None) -> None:
+        reach = holding.reach
+        self._holding = holding
+        self._backend = backend
+        self._kind = kind or _declared(holding)
+        self._read, self._write = _USES["read", self._kind], _USES["write", self._kind]
+        self._ttl = reach.spec.storage_ttl_seconds
+        manifest = reach.manifest
+        self._scope = scope_id(
+            self._kind, holding.request.tool, holding.request.session, manifest.personality, manifest.agent
+        )
+
+    def of(self, kind: str) -> "ScopedKv":
+        """The store of another kind that the tool declared: `tool-private`, `session` or `personality`."""
+        try:
+            use = Use(f"storage:read:{kind}")
+        except InvalidUse as wrong:
+            self._holding.invalid("STORAGE_NOT_DECLARED", wrong)
+        return ScopedKv(self._holding, self._backend, use.target)
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key, or the default."""
+        self._holding.check(self._read)
+        try:
+            value = await self._backend.get(self._scope, key)
+        except Unavailable as wrong:
+            self._unavailable(self._read, wrong)
+        return default if value is None else value
+
+    async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry, for some seconds; otherwise for as long as the tool declared."""
+        self._holding.check(self._write)
+        try:
+            await self._backend.set(self._scope, key, value, self._ttl if ttl_seconds is None else ttl_seconds)
+        except Unavailable as wrong:
+            self._unavailable(self._write, wrong)
+
+    async def delete(self, key: str) -> bool:
+        """Forget a key; whether it was there."""
+        self._holding.check(self._write)
+        try:
+            return await self._backend.delete(self._scope, key)
+        except Unavailable as wrong:
+            self._unavailable(self._write, wrong)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+        self._holding.check(self._read)
+        try:
+            return [*await self._backend.list(self._scope, prefix)]
+        except Unavailable as wrong:
+            self._unavailable(self._read, wrong)
+
+    def _unavailable(self, use: Use, wrong: Unavailable) -> Any:
+        self._holding.refuse("BACKEND_MISSING", f"the {self._kind} store cannot be used", use, str(wrong))
+
+
+def scope_id(kind: str, tool: str, session: str, personality: str | None, agent: str) -> str:
+    """The namespace of a store: agents never share one, whatever their sessions and tools are called."""
+    return f"{storage_scope_id(kind, tool, session, personality)}@{agent}"
+
+
+def _declared(holding: Holding) -> str:
+    """The narrowest kind that the tool declared; asking for what it did not declare is refused at each use."""
+    needs = holding.reach.spec.needs
+    for kind in STORAGE_KINDS:
+        if needs.has(_USES["read", kind]) or needs.has(_USES["write", kind]):
+            return kind
+    return STORAGE_KINDS[0]

@@ -1,0 +1,414 @@
+"""The contract of key-value stores, on the memory twin and on SQLite; and what a file adds to it."""
+
+import asyncio
+import ctypes
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.memory_kv import MemoryKv
+from licet.guard.ports import Kv, Unavailable
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kv(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Kv:
+    return MemoryKv(clock) if request.param == "memory" else SqliteKv(tmp_path / "state" / "kv.db", clock)
+
+
+VALUES = [None, True, 0, -1.5, "", "text \ud800 é", [], {}, {"a": [1, {"b": None}]}, 2**80]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_comes_back_as_it_was(kv: Kv, value: Any) -> None:
+    async def run() -> None:
+        await kv.set("s", "k", value)
+        assert await kv.get("s", "k") == value
+        assert type(await kv.get("s", "k")) is type(value)
+
+    asyncio.run(run())
+
+
+def test_what_is_not_there_is_none_and_deleting_says_so(kv: Kv) -> None:
+    async def run() -> None:
+        assert await kv.get("s", "k") is None
+        assert await kv.delete("s", "k") is False
+        await kv.set("s", "k", 1)
+        await kv.set("s", "k", 2)
+        assert await kv.get("s", "k") == 2
+        assert await kv.delete("s", "k") is True
+        assert await kv.get("s", "k") is None
+        assert await kv.list("s") == []
+
+    asyncio.run(run())
+
+
+def test_scopes_do_not_see_each_other(kv: Kv) -> None:
+    async def run() -> None:
+        for scope in ("session:a", "session:ab", "session:A"):
+            await kv.set(scope, "k", scope)
+        assert [await kv.get(scope, "k") for scope in ("session:a", "session:ab", "session:A", "session")] == [
+            "session:a",
+            "session:ab",
+            "session:A",
+            None,
+        ]
+        await kv.clear("session:a")
+        assert await kv.list("session:a") == []
+        assert await kv.list("session:ab") == ["k"]
+
+    asyncio.run(run())
+
+
+KEYS = [
+    "a",
+    "A",
+    "a_b",
+    "axb",
+    "a%b",
+    "a%",
+    "a\0b",
+    "a/b",
+    "aé",
+    "a\ud7ff",
+    "a\U0010ffff",
+    "b",
+    "[a-b]",
+    "a*",
+    "é",
+    "ab",
+]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "a", "A", "a_", "a%", "a*", "[", "a\0", "aé", "a\ud7ff", "a\U0010ffff", "\U0010ffff", "é", "zz"]
+)
+def test_a_prefix_is_exact(kv: Kv, prefix: str) -> None:
+    async def run() -> None:
+        for key in KEYS:
+            await kv.set("s", key, key)
+            await kv.set("other", key + "!", key)
+        assert await kv.list("s", prefix) == sorted(key for key in KEYS if key.startswith(prefix))
+        for key in KEYS:
+            assert await kv.get("s", key) == key
+
+    asyncio.run(run())
+
+
+def test_entries_are_forgotten_when_their_time_is_up(kv: Kv, clock: Clock) -> None:
+    async def run() -> None:
+        await kv.set("s", "brief", 1, 10)
+        await kv.set("s", "long", 2, 20)
+        await kv.set("s", "for ever", 3)
+        clock.now += 9.9
+        assert await kv.list("s") == ["brief", "for ever", "long"]
+        clock.now += 0.1
+        assert await kv.get("s", "brief") is None
+        assert await kv.list("s") == ["for ever", "long"]
+        assert await kv.delete("s", "brief") is False
+        await kv.set("s", "long", 4)  # set again without a limit, it stays
+        clock.now += 1e9
+        assert await kv.list("s") == ["for ever", "long"]
+        await kv.set("s", "longest", 5, 2**53 - 1)
+        assert await kv.get("s", "longest") == 5
+
+    asyncio.run(run())
+
+
+WRONG: list[tuple[str, Any, Any, Any, str]] = [
+    ("no key", "", 1, None, "1 to 512 bytes"),
+    ("a long key", "x" * 513, 1, None, "1 to 512 bytes, found one of 513"),
+    ("a key of many bytes", "é" * 257, 1, None, "found one of 514"),
+    ("a broken key", "\ud800", 1, None, "lone surrogates"),
+    ("no text as key", b"k", 1, None, "expected text as a key, found bytes"),
+    ("a large value", "k", "x" * (1 << 20), None, "at most 1048576 bytes of JSON, found one of 1048578"),
+    ("no JSON", "k", {1, 2}, None, "JSON can carry"),
+    ("not a number", "k", float("nan"), None, "JSON can carry"),
+    ("no seconds", "k", 1, 0, "at least 1"),
+    ("seconds as text", "k", 1, "5", "whole number of seconds"),
+    ("yes as seconds", "k", 1, True, "whole number of seconds"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value", "ttl", "said"), WRONG, ids=[case[0] for case in WRONG])
+def test_what_does_not_fit_is_a_clear_error_and_nothing_is_kept(
+    kv: Kv, name: str, key: Any, value: Any, ttl: Any, said: str
+) -> None:
+    async def run() -> None:
+        with pytest.raises((ValueError, TypeError), match=said):
+            await kv.set("s", key, value, ttl)
+        assert await kv.list("s") == []
+
+    asyncio.run(run())
+
+
+def test_what_just_fits_is_kept(kv: Kv) -> None:
+    async def run() -> None:
+        await kv.set("s", "k" * 512, "x" * ((1 << 20) - 2))
+        assert len(await kv.get("s", "k" * 512)) == (1 << 20) - 2
+
+    asyncio.run(run())
+
+
+def test_deep_values_are_an_error_and_no_crash(kv: Kv) -> None:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        asyncio.run(kv.set("s", "k", value))
+    while value:  # or forgetting it would recurse
+        value = value.pop()
+
+
+def test_a_value_is_not_changed_by_whoever_holds_it(kv: Kv) -> None:
+    async def run() -> None:
+        value = [1]
+        await kv.set("s", "k", value)
+        value.append(2)
+        (await kv.get("s", "k")).append(3)
+        assert await kv.get("s", "k") == [1]
+
+    asyncio.run(run())
+
+
+# SQLite ---------------------------------------------------------------------------------------------------------------
+
+
+def both(path: Path, act: Callable[[SqliteKv], Any]) -> Any:
+    store = SqliteKv(path)
+    try:
+        return asyncio.run(act(store))
+    finally:
+        store.close()
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        store = SqliteKv(tmp_path / "state" / "licet" / "kv.db")
+        asyncio.run(store.set("s", "k", 1))
+    finally:
+        os.umask(old)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state" / "licet").iterdir()}
+    assert modes == {"kv.db": 0o600, "kv.db-wal": 0o600, "kv.db-shm": 0o600}
+    assert stat.S_IMODE((tmp_path / "state" / "licet").stat().st_mode) == 0o700
+    store.close()
+
+
+def test_values_outlive_the_process_and_the_store_opens_again(tmp_path: Path) -> None:
+    both(tmp_path / "kv.db", lambda store: store.set("s", "k", 1))
+    assert both(tmp_path / "kv.db", lambda store: store.get("s", "k")) == 1
+    store = SqliteKv(tmp_path / "kv.db")
+    store.close()
+    assert asyncio.run(store.get("s", "k")) == 1
+    store.close()
+
+
+def newer(path: Path) -> None:
+    both(path, lambda store: store.set("s", "k", 1))
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 9")
+    db.close()
+
+
+def foreign(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    path.chmod(0o600)
+
+
+def damaged(path: Path) -> None:
+    both(path, lambda store: store.set("s", "k", "x" * 50_000))
+    raw = bytearray(path.read_bytes())
+    raw[100:] = b"\xa5" * (len(raw) - 100)
+    path.write_bytes(raw)
+
+
+def text(path: Path) -> None:
+    path.write_text("this is no database at all, but it is long enough to be looked at" * 20)
+    path.chmod(0o600)
+
+
+def open_to_others(path: Path) -> None:
+    path.touch()
+    path.chmod(0o644)
+
+
+def link(path: Path) -> None:
+    path.with_name("other").touch(0o600)
+    path.symlink_to(path.with_name("other"))
+
+
+def open_folder(path: Path) -> None:
+    path.parent.chmod(0o777)
+
+
+TROUBLES = [
+    (newer, "written by a newer licet \\(format 9\\)"),
+    (foreign, "a database of another program"),
+    (damaged, "damaged or no database"),
+    (text, "damaged or no database"),
+    (open_to_others, "chmod 600"),
+    (link, "not a regular file"),
+    (Path.mkdir, "not a regular file"),
+    (open_folder, "chmod 700"),
+]
+
+
+@pytest.mark.parametrize(("trouble", "said"), TROUBLES)
+def test_a_file_that_cannot_be_trusted_is_a_clear_error(tmp_path: Path, trouble: Any, said: str) -> None:
+    path = tmp_path / "kv.db"
+    trouble(path)
+    before = path.read_bytes() if path.is_file() else b""
+    for act in (lambda store: store.get("s", "k"), lambda store: store.set("s", "k", 1)):
+        with pytest.raises(Unavailable, match=said) as caught:
+            both(path, act)
+        assert str(tmp_path) in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_expired_entries_leave_the_file(tmp_path: Path) -> None:
+    clock = Clock()
+    store = SqliteKv(tmp_path / "kv.db", clock)
+
+    async def run() -> None:
+        for number in range(50):
+            await store.set("s", f"k{number}", 1, 5)
+        clock.now += 10
+        await store.set("s", "new", 1)
+
+    asyncio.run(run())
+    store.close()
+    with sqlite3.connect(tmp_path / "kv.db") as db:
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    db.close()
+
+
+PROCESSES, ROUNDS = 4, 60
+
+HAMMER = f"""
+import asyncio, sys
+from licet.backends.kv_sqlite import SqliteKv
+
+async def run(number):
+    store = SqliteKv(sys.argv[1])  # the first to come makes the file, and all come at once
+    sys.stdin.readline()
+    for turn in range({ROUNDS}):
+        await store.set("s", f"p{{number}}-{{turn}}", turn)
+        await store.set("s", "shared", [number] * 100)
+        assert len(set(await store.get("s", "shared"))) == 1  # a whole value of somebody
+    for turn in range(0, {ROUNDS}, 2):
+        assert await store.delete("s", f"p{{number}}-{{turn}}")
+    store.close()
+
+asyncio.run(run(int(sys.argv[2])))
+"""
+
+
+def test_many_processes_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "kv.db"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", HAMMER, str(path), str(number)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for number in range(PROCESSES)
+    ]
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
+    said = [worker.communicate(timeout=60)[1] for worker in workers]
+    assert said == [b""] * PROCESSES
+    assert [worker.returncode for worker in workers] == [0] * PROCESSES
+    keys = both(path, lambda store: store.list("s", "p"))
+    assert keys == sorted(f"p{number}-{turn}" for number in range(PROCESSES) for turn in range(1, ROUNDS, 2))
+
+
+def test_a_write_waits_for_another_without_stopping_the_loop(tmp_path: Path) -> None:
+    store = SqliteKv(tmp_path / "kv.db")
+
+    async def run() -> None:
+        await store.set("s", "k", 1)
+        other = sqlite3.connect(tmp_path / "kv.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(store.set("s", "k", 2))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert await store.get("s", "k") == 1  # readers never wait
+        other.execute("ROLLBACK")
+        other.close()
+        await waiting
+        assert await store.get("s", "k") == 2
+
+    asyncio.run(run())
+    store.close()
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = SqliteKv(tmp_path / "kv.db")
+
+    async def write(number: int) -> None:
+        for turn in range(30):
+            await store.set("s", f"{number}-{turn}", turn)
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(write(n))) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asyncio.run(store.list("s"))) == 90
+    store.close()
+
+
+def in_child(fork: Callable[[], int], act: Callable[[], object]) -> int:
+    """The exit code of a forked child in which something is done."""
+    child = fork()
+    if child == 0:
+        try:
+            act()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests leave threads behind
+@pytest.mark.parametrize("fork", [os.fork, ctypes.CDLL(None).fork], ids=["by Python", "behind its back"])
+def test_a_forked_child_opens_the_file_for_itself(tmp_path: Path, fork: Callable[[], int]) -> None:
+    store = SqliteKv(tmp_path / "kv.db")
+    asyncio.run(store.set("s", "parent", 1))
+
+    def child() -> None:
+        assert asyncio.run(store.get("s", "parent")) == 1
+        asyncio.run(store.set("s", "child", 2))
+
+    assert in_child(fork, child) == 0
+    assert asyncio.run(store.list("s")) == ["child", "parent"]
+    asyncio.run(store.set("s", "parent", 3))
+    assert in_child(fork, lambda: json.dumps(asyncio.run(store.get("s", "parent"))) == "3" or os._exit(2)) == 0
+    with sqlite3.connect(tmp_path / "kv.db") as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+    store.close()
