@@ -502,8 +502,9 @@ def tests_of(module: str) -> list[str]:
     """The tests that concern a module, the nearest first."""
     tests = list(ALGEBRA_TESTS)
     if module not in ALGEBRA:
-        found = (path for folder in ("core", "spec") for path in (ROOT / "tests" / folder).glob("test_*.py"))
-        names = (str(path.relative_to(ROOT / "tests")) for path in found)
+        # Of the copy, which is where this runs: a test that came since is not in it.
+        found = (path for folder in ("core", "spec") for path in Path("tests", folder).glob("test_*.py"))
+        names = (str(path.relative_to("tests")) for path in found)
         tests = sorted(name for name in names if name not in ALGEBRA_TESTS)
     return sorted(tests, key=lambda test: test not in NEAREST[module])
 
@@ -666,7 +667,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
         prepare(Path(copy))
         baseline(modules, given.jobs)
-        left = survivors(tried, given.jobs, given.rounds, counts)
+        left = []
+        for module in modules:
+            own = [mutant for mutant in tried if mutant.module == module]
+            for mutant in survivors(own, given.jobs, given.rounds, counts):
+                print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n", flush=True)
+                left.append(mutant)
         # Whoever is called equivalent and is killed all the same is not; the nearest tests are enough to tell.
         quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
     stale += [
@@ -674,8 +680,6 @@ def main() -> int:
         for mutant in equivalent
         if id(mutant) not in quiet
     ]
-    for mutant in left:
-        print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n")
     for problem in stale:
         print(f"stale: {problem}\n")
     print(
