@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks import building, decisions, fetch, startup
+from benchmarks import building, decisions, fetch, files, startup
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -15,6 +15,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "building": building.measure,
     "startup": startup.measure,
     "fetch": fetch.measure,
+    "files": files.measure,
 }
 
 

@@ -53,6 +53,8 @@ INSIDE = [
     ("dir/link", "../ok", "dir/link"),
     ("dir/link", "../dir/./deep/../ok", "dir/link"),
     ("link", "dir/deep/..", "link/ok"),
+    ("link", "dir/", "link/ok"),
+    ("link", "dir/deep/../", "link/ok"),
     ("dir/up", "..", "dir/up/dir/up/ok"),
     ("link", "/".join(["dir", ".."] * 50) + "/ok", "link"),
 ]
@@ -63,6 +65,14 @@ def test_links_that_stay_inside_are_followed(files: LocalFiles, root: Path, link
     (root / link).symlink_to(to)
     assert read(files, root / path, held(root)) == b"OK"
     assert files.stat(str(root / path), held(root)).kind == "file"
+
+
+def test_a_link_to_a_file_that_ends_in_a_slash_leads_nowhere(files: LocalFiles, root: Path) -> None:
+    (root / "link").symlink_to("ok/")
+    (root / "other").symlink_to("dir/")
+    with pytest.raises(NotADirectoryError):
+        read(files, root / "link", held(root))
+    assert files.list(str(root / "other"), held(root, deny=(root / "dir" / "deep",))) == ["ok"]
 
 
 OUTSIDE = [

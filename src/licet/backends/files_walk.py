@@ -53,7 +53,7 @@ class Walk:
                 links += link.target != ".."  # going up makes the path shorter, so that ends by itself
                 parts = _resolved(parts, link)
             else:
-                return fd, "/".join([root.rstrip("/"), *parts]) or "/"
+                return fd, "/".join([root.rstrip("/"), *(part for part in parts if part != ".")]) or "/"
         raise Escaped("too many links")
 
 
@@ -70,6 +70,8 @@ def _resolved(parts: list[str], link: _Link) -> list[str]:
         if not above:
             raise Escaped("a link leads out of its root")
         del above[-1], steps[0]
+    if steps and not below and link.target[-1:] == "/":
+        below = ["."]  # what ends in a slash must be a directory: this opens only in one
     return [*above, *steps, *below]
 
 
