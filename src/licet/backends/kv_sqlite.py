@@ -1,7 +1,7 @@
 """A key-value store in one SQLite file, shared by any number of processes.
 
-Everything runs in the caller's thread: a `get` takes some microseconds, the way to a thread and back costs several times that. No wait
-for another writer blocks the event loop: a busy file is tried again, a little later, for some seconds.
+Everything runs in the caller's thread: a `get` takes some microseconds, the way to a thread and back costs several
+times that. No wait for another writer blocks the event loop: a busy file is tried again, a little later.
 """
 
 import asyncio

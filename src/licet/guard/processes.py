@@ -1,0 +1,183 @@
+"""`ctx.process`: programs that a call may start, each behind walls with the grant of the call.
+
+Which program may start is decided here; what it can do once it runs is up to the walls alone. A list of programs is no
+boundary: half of them can be talked into running any other.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from licet.core.scope import TOP
+from licet.core.use import InvalidUse, Use, use_of_path
+from licet.guard.holding import Holding
+from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
+
+OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
+
+
+class Placeholders(Protocol):
+    """Puts secrets in the place of the texts that stand for them."""
+
+    async def resolve(self, text: str) -> str:
+        """The text with values instead of placeholders."""
+
+
+class ScopedProcesses:
+    """The programs that a call holds. Names mean what they meant on the host's PATH when the gate was built."""
+
+    __slots__ = (
+        *("_binaries", "_environ", "_holding", "_output_bytes", "_placeholders", "_processes", "_sandbox"),
+        *("_seconds", "_workdir"),
+    )
+
+    def __init__(
+        self,
+        holding: Holding,
+        processes: Processes,
+        sandbox: Sandbox | None,
+        *,
+        binaries: Mapping[str, str],
+        environ: Mapping[str, str] | None = None,
+        placeholders: Placeholders | None = None,
+        workdir: str = "/",
+        seconds: float = 30.0,
+        output_bytes: int = OUTPUT_BYTES,
+    ) -> None:
+        self._holding = holding
+        self._processes = processes
+        self._sandbox = sandbox
+        self._binaries = binaries
+        self._environ = {} if environ is None else environ
+        self._placeholders = placeholders
+        self._workdir = workdir
+        self._seconds = seconds
+        self._output_bytes = output_bytes
+
+    async def spawn(
+        self,
+        name: str,
+        args: Iterable[str] = (),
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> Finished:
+        """Run a program until it ends: what it wrote, and its code. Its environment is empty but for declared names."""
+        use, binary, called = self._program(name)
+        argv = (called, *_texts(args))
+        given = self._given(env)
+        directory = self._directory(cwd)
+        walls = self._walls(use)
+        environment = self._declared()
+        for variable, value in given.items():
+            # Only now: nothing is fetched for a child that will not run.
+            environment[variable] = await self._placeholders.resolve(value) if self._placeholders else value
+        command = Command(
+            binary,
+            argv,
+            environment,
+            directory,
+            stdin.encode() if isinstance(stdin, str) else bytes(stdin),
+            self._seconds if timeout is None else min(max(float(timeout), 0.0), self._seconds),
+            self._output_bytes,
+        )
+        try:
+            return await self._processes.run(command, walls)
+        except Unavailable as wrong:
+            text, fix = f"{use.target} could not be run here", str(wrong)
+        except OSError as wrong:
+            text, fix = f"{use.target} could not be started: {wrong.strerror}", ""
+        self._holding.refuse("BACKEND_MISSING", text, use, fix)
+
+    def _program(self, name: str) -> tuple[Use, str, str]:
+        """The use that was granted, the file to run, and the name it is called by."""
+        try:
+            asked = Use(f"process:exec:{name}")
+        except InvalidUse as wrong:
+            self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
+        called = asked.target
+        real = self._binaries.get(called) or self._processes.find(called)
+        uses = [asked]
+        if real is not None and real != called:
+            uses.append(Use(f"process:exec:{real}"))
+        grant = self._holding.reach.grant
+        for use in (*uses, *self._by_their_names(uses)):
+            if grant.verdict(use) is False:
+                self._holding.check(use)
+        granted = next((use for use in uses if grant.has(use)), asked)
+        self._holding.check(granted)
+        if real is None:  # told only to those who may run it
+            self._holding.refuse("BACKEND_MISSING", f"there is no program called {called} here", asked)
+        return granted, real, called
+
+    def _by_their_names(self, uses: list[Use]) -> list[Use]:
+        # A program that is denied by name is denied by path too, and under the other names it has.
+        names = {os.path.basename(use.target) for use in uses if "/" in use.target}
+        return [Use(f"process:exec:{name}") for name in sorted(names)]
+
+    def _given(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        """What the caller wants in the child's environment: names that rules name, as LD_PRELOAD could be any name."""
+        given = {}
+        named = self._named()
+        for name, value in dict(env or {}).items():
+            try:
+                use = Use(f"env:read:{name}")
+            except InvalidUse as wrong:
+                self._holding.invalid("ENV_NOT_ALLOWED", wrong)
+            self._holding.check(use)
+            if use.target not in named:
+                self._holding.refuse(
+                    "ENV_NOT_ALLOWED", f"{use.target} is not named: `*` sets no variable of a child", use,
+                    f"name `{use.target}` in the tool's `env` and under `capabilities.env`",
+                )  # fmt: skip
+            (given[use.target],) = _texts((value,))
+        return given
+
+    def _declared(self) -> dict[str, str]:
+        declared = {}
+        for name in sorted(self._named()):
+            if name in self._environ:
+                self._holding.check(Use(f"env:read:{name}"))
+                declared[name] = self._environ[name]
+        return declared
+
+    def _named(self) -> set[str]:
+        return {rule.key for rule in self._holding.reach.grant.allow if rule.domain == "env" and rule.key != TOP}
+
+    def _directory(self, cwd: Any) -> str:
+        """Where the child starts: inside what the call may read, and what it really is."""
+        if cwd is None:
+            home = use_of_path("read", os.path.realpath(self._workdir))
+            return home.target if self._holding.reach.grant.has(home) else "/"
+        try:
+            use = use_of_path("read", cwd, self._workdir)
+            self._holding.check(use)
+            real = use_of_path("read", os.path.realpath(use.target))
+        except InvalidUse as wrong:
+            self._holding.invalid("PATH_NOT_REACHABLE", wrong)
+        if real != use:
+            self._holding.check(real)
+        return real.target
+
+    def _walls(self, use: Use) -> Walls:
+        text = "no sandbox is configured"
+        if self._sandbox is not None:
+            try:
+                return self._sandbox.walls(self._holding)
+            except SandboxUnavailable as missing:
+                text = str(missing)
+        self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    """True texts, without what a system call would cut them at; placeholders in them stay what they are."""
+    found = []
+    for value in values:
+        if not issubclass(type(value), str):
+            raise TypeError(f"expected text, found {type(value).__name__}")
+        text = str.__str__(value)
+        if "\0" in text:
+            raise ValueError("expected text without NUL")
+        found.append(text)
+    return found

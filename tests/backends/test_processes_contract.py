@@ -1,0 +1,270 @@
+"""The contract of process backends, on the memory twin and on this machine; and what real processes add to it."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from licet.backends.memory_processes import MemoryProcesses
+from licet.backends.processes import LocalProcesses
+from licet.guard.ports import Command, Finished, Processes, Unavailable
+
+SHELL = "/bin/sh"
+
+
+class NoWalls:
+    def around(self, command: Command) -> Command:
+        return command
+
+
+class Swapped:
+    """Walls that start the program through another."""
+
+    def around(self, command: Command) -> Command:
+        return replace(command, argv=("sh", "-c", "echo walled"))
+
+
+def shell(script: str, **given: object) -> Command:
+    command = Command(SHELL, ("sh", "-c", script), {}, "/", b"", 10.0, 1 << 16)
+    return replace(command, **given)  # type: ignore[arg-type]
+
+
+async def twin(command: Command) -> Finished:
+    """A shell that knows the few scripts of the contract."""
+    script = command.argv[-1]
+    if script == "sleep 60":
+        await asyncio.sleep(60)
+    said: dict[str, Callable[[], Finished]] = {
+        "echo out; echo err >&2; exit 3": lambda: Finished(3, b"out\n", b"err\n"),
+        "cat": lambda: Finished(0, command.stdin, b""),
+        "env": lambda: Finished(0, os.fsencode("".join(f"{k}={v}\n" for k, v in command.environment.items())), b""),
+        "pwd": lambda: Finished(0, command.directory.encode() + b"\n", b""),
+        "echo $0": lambda: Finished(0, command.argv[0].encode() + b"\n", b""),
+        "kill -15 $$": lambda: Finished(-15, b"", b""),
+        "echo walled": lambda: Finished(0, b"walled\n", b""),
+        "head -c 100000 /dev/zero": lambda: Finished(0, bytes(100000), b""),
+        "head -c 100000 /dev/zero >&2": lambda: Finished(0, b"", bytes(100000)),
+    }
+    return said[script]()
+
+
+@pytest.fixture(params=["memory", "local"])
+def processes(request: pytest.FixtureRequest) -> Processes:
+    return MemoryProcesses({SHELL: twin}, {"sh": SHELL}) if request.param == "memory" else LocalProcesses("/bin")
+
+
+def run(processes: Processes, command: Command) -> Finished:
+    return asyncio.run(processes.run(command, NoWalls()))
+
+
+def test_output_errors_and_code_come_back(processes: Processes) -> None:
+    assert run(processes, shell("echo out; echo err >&2; exit 3")) == Finished(3, b"out\n", b"err\n")
+
+
+def test_input_goes_in_and_large_input_too(processes: Processes) -> None:
+    for data in (b"", b"a\0b\xff", bytes(range(256)) * 4000):
+        finished = run(processes, shell("cat", stdin=data, output_bytes=1 << 21))
+        assert finished == Finished(0, data, b"")
+
+
+def test_the_environment_is_what_was_given(processes: Processes) -> None:
+    os.environ["LICET_TEST_LEAK"] = "leak"
+    try:
+        finished = run(processes, shell("env", environment={"A": "b=c", "B": "\udcff"}))
+    finally:
+        del os.environ["LICET_TEST_LEAK"]
+    own = (b"PWD=", b"_=", b"OLDPWD=", b"SHLVL=")  # what a shell adds
+    assert {line for line in finished.stdout.splitlines() if not line.startswith(own)} == {b"A=b=c", b"B=\xff"}
+
+
+def test_it_starts_in_its_directory_under_its_name(processes: Processes) -> None:
+    assert run(processes, shell("pwd", directory="/usr")).stdout == b"/usr\n"
+    assert run(processes, shell("echo $0", argv=("my-name", "-c", "echo $0"))).stdout == b"my-name\n"
+
+
+def test_a_program_that_was_killed_says_by_what(processes: Processes) -> None:
+    assert run(processes, shell("kill -15 $$")).returncode == -15
+
+
+def test_walls_have_the_last_word_on_what_is_started(processes: Processes) -> None:
+    assert asyncio.run(processes.run(shell("cat"), Swapped())).stdout == b"walled\n"
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_output_beyond_the_cap_is_cut(processes: Processes, stream: str) -> None:
+    finished = run(processes, shell(f"head -c 100000 /dev/zero{stream}", output_bytes=1000))
+    assert finished.truncated
+    assert not finished.timed_out
+    assert finished.returncode == 0
+    assert len(finished.stderr if stream else finished.stdout) == 1000
+    whole = run(processes, shell(f"head -c 100000 /dev/zero{stream}", output_bytes=100000))
+    assert not whole.truncated
+
+
+def test_a_program_that_takes_too_long_is_ended(processes: Processes) -> None:
+    finished = run(processes, shell("sleep 60", seconds=0.2))
+    assert finished.timed_out
+    assert finished.returncode == -9
+
+
+def test_what_is_not_there_is_the_system_s_error(processes: Processes) -> None:
+    with pytest.raises(FileNotFoundError):
+        run(processes, replace(shell("x"), binary="/nowhere/at/all"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"binary": "sh"},
+        {"argv": ("sh", "a\0b")},
+        {"environment": {"A": "a\0b"}},
+    ],
+)
+def test_what_is_no_command_is_refused(processes: Processes, broken: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        run(processes, shell("cat", **broken))
+
+
+def test_programs_are_found_by_name_and_by_path(processes: Processes) -> None:
+    found = processes.find("sh")
+    assert found in (SHELL, os.path.realpath(SHELL))
+    assert processes.find(found) == found
+    for name in ("no-such-program", "", "./sh", "bin/sh", "/nowhere/at/all"):
+        assert processes.find(name) is None
+
+
+# This machine ---------------------------------------------------------------------------------------------------------
+
+LOCAL = LocalProcesses("/usr/bin:/bin")
+
+
+def test_only_absolute_directories_of_the_path_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "tool"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho tool\n")
+    monkeypatch.chdir(program.parent)
+    for path in ("", ".", ":", "bin", f"{tmp_path}/bin"):
+        assert LocalProcesses(path).find("tool") is None  # it is not executable yet
+    program.chmod(0o755)
+    for path in ("", ".", ":", "bin", "/usr/bin:"):
+        assert LocalProcesses(path).find("tool") is None
+    assert LocalProcesses(f".:{tmp_path}/bin").find("tool") == str(program)
+    (tmp_path / "link").symlink_to(program)
+    assert LocalProcesses(str(tmp_path)).find("link") == str(program)
+    assert LocalProcesses(str(tmp_path)).find("bin") is None  # a directory
+    assert run(LOCAL, Command(str(program), ("tool",), {}, "/", b"", 10, 100)).stdout == b"tool\n"
+
+
+def test_the_child_inherits_nothing_open(tmp_path: Path) -> None:
+    with (tmp_path / "open").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        listed = run(LOCAL, shell("ls /proc/self/fd; ls -l /proc/self/fd"))
+    assert listed.stdout.split()[:4] == [b"0", b"1", b"2", b"3"]  # the last is the directory that `ls` reads
+    assert str(tmp_path).encode() not in listed.stdout
+
+
+def test_the_child_has_a_session_of_its_own_and_plain_signals() -> None:
+    finished = run(LOCAL, shell("cat /proc/self/stat; grep -E 'Sig(Blk|Ign)|NoNewPrivs' /proc/self/status"))
+    stat = finished.stdout.split()
+    assert int(stat[5]) not in (os.getsid(0), 0)
+    told = dict(line.split(b":\t") for line in finished.stdout.splitlines()[1:])
+    assert told == {b"SigBlk": b"0" * 16, b"SigIgn": b"0" * 16, b"NoNewPrivs": b"1"}
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def test_nothing_is_left_behind_whatever_happens() -> None:
+    async def many() -> None:
+        before = descriptors()
+        commands = [shell("exit 0"), shell("sleep 60", seconds=0.1), shell("yes", seconds=0.1)] * 3
+        commands += [replace(shell("x"), binary="/nowhere"), shell("cat", stdin=bytes(1 << 20), output_bytes=10)]
+        await asyncio.gather(*(LOCAL.run(command, NoWalls()) for command in commands), return_exceptions=True)
+        with pytest.raises(ValueError, match="expected"):
+            await LOCAL.run(replace(shell("x"), binary="x"), NoWalls())
+        assert descriptors() == before
+
+    asyncio.run(many())
+    assert children() == []
+
+
+def test_input_that_is_not_read_blocks_nobody() -> None:
+    assert run(LOCAL, shell("exit 4", stdin=bytes(1 << 22))).returncode == 4
+
+
+def test_the_host_dies_and_so_does_the_program(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    host = f"""
+import asyncio, os
+from licet.backends.processes import LocalProcesses
+from licet.guard.ports import Command
+
+class NoWalls:
+    def around(self, command): return command
+
+script = "trap '' TERM HUP INT; echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60; sleep 60"
+command = Command("/bin/sh", ("sh", "-c", script), {{"PATH": "/usr/bin:/bin"}}, "/", b"", 50, 100)
+asyncio.run(LocalProcesses().run(command, NoWalls()))
+"""
+
+    async def scene() -> int:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", host)
+        await until(mark.exists)
+        program = int(mark.read_text())
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        await until(lambda: not alive(program))
+        return program
+
+    assert not alive(asyncio.run(scene()))
+
+
+def test_a_supervisor_that_is_killed_is_no_success() -> None:
+    with pytest.raises(Unavailable, match="supervisor"):
+        run(LOCAL, shell("kill -9 $PPID; sleep 60"))
+
+
+async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never happened"
+        await asyncio.sleep(0.01)
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_cancelling_ends_the_program_however_often(tmp_path: Path, times: int) -> None:
+    mark = tmp_path / "pid"
+
+    async def scene() -> None:
+        before = descriptors()
+        script = f"trap '' TERM HUP INT; echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60; sleep 60"
+        task = asyncio.ensure_future(LOCAL.run(shell(script), NoWalls()))
+        await until(mark.exists)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not alive(int(mark.read_text()))
+        assert descriptors() == before
+
+    asyncio.run(scene())
+    assert children() == []
