@@ -42,7 +42,7 @@ class Server:
 
 @contextmanager
 def serving(
-    site: Site, host: str = "127.0.0.1", *, names: tuple[str, ...] = (), http2: bool = False
+    site: Site, host: str = "127.0.0.1", *, port: int = 0, names: tuple[str, ...] = (), http2: bool = False
 ) -> Iterator[Server]:
     """A server for a site; with names it speaks TLS, with a certificate for them."""
 
@@ -54,19 +54,21 @@ def serving(
 
         return talks
 
-    with _listening(talk, host, _context(names, http2) if names else None) as server:
+    with _listening(talk, host, port, _context(names, http2) if names else None) as server:
         yield server
 
 
 @contextmanager
 def talking(talk: Talk, host: str = "127.0.0.1") -> Iterator[Server]:
     """A server that does not care for HTTP."""
-    with _listening(lambda _: talk, host, None) as server:
+    with _listening(lambda _: talk, host, 0, None) as server:
         yield server
 
 
 @contextmanager
-def _listening(talk: Callable[[Server], Talk], host: str, context: ssl.SSLContext | None) -> Iterator[Server]:
+def _listening(
+    talk: Callable[[Server], Talk], host: str, port: int, context: ssl.SSLContext | None
+) -> Iterator[Server]:
     loop = asyncio.new_event_loop()
     server = Server(host, 0)
     tasks: set[asyncio.Task[None]] = set()
@@ -85,14 +87,14 @@ def _listening(talk: Callable[[Server], Talk], host: str, context: ssl.SSLContex
             writer.transport.abort()
 
     async def start() -> asyncio.Server:
-        return await asyncio.start_server(accept, host, 0, ssl=context)
+        return await asyncio.start_server(accept, host, port, ssl=context)
 
     async def stop() -> None:
         listener.close()
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # for transports to close
         await loop.shutdown_asyncgens()
 
     listener = loop.run_until_complete(start())
