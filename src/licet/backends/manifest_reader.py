@@ -25,6 +25,7 @@ from licet.backends.manifest_values import (
 from licet.backends.shape_parts import nearest
 from licet.backends.workspace_reader import declarations, read_connectors, workspace_layer
 from licet.core.capability import Capability
+from licet.core.keys import LISTS
 from licet.core.manifest import (
     ALL_BUT_NETWORK,
     Approvals,
@@ -127,12 +128,7 @@ def _own_layer(ceiling: Lists, kind: Any, seats: Mapping[str, tuple[Seat, ...]])
     hosts = ("safety", "network") if "safety" in ceiling.keys else ("destinations",)
     allows = (
         *ceiling.whole_rules(*hosts, "allow"),
-        *ceiling.rules("fs", "read", "fs_reach", "read"),
-        *ceiling.rules("fs", "write", "fs_reach", "write"),
-        *ceiling.rules("fs", "delete", "fs_reach", "write"),
-        *ceiling.rules("env", "read", "env"),
-        *ceiling.rules("secret", "read", "secrets"),
-        *ceiling.rules("process", "exec", "process", "allowed_binaries"),
+        *(rule for key, kinds in LISTS.items() for kind in kinds for rule in ceiling.rules(kind, key)),
         *(
             Rule(Capability(f"storage:*:{item.value}"), item.origin, f"{ceiling.prefix}storage")
             for item in ceiling.listed("storage")

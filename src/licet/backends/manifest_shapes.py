@@ -54,11 +54,11 @@ LEVEL = OneOf(
 
 
 def _several(shape: Shape, description: str = "") -> Field:
-    return Field(Listed(shape, unique=False), description=description)
+    return Field(Listed(shape), description=description)
 
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
-CONNECTOR_LIST = Listed(Either(NAME, CONNECTOR_LINE), unique=False)
+CONNECTOR_LIST = Listed(Either(NAME, CONNECTOR_LINE))
 LIMITS = Record(
     {
         "wall_seconds": Field(Whole(1)),
@@ -90,7 +90,7 @@ DECLARATION = Record(
 )
 SERVER = Record(
     {
-        "command": Field(Listed(Text(expected="a command word"), unique=False, least=1), required=True),
+        "command": Field(Listed(Text(expected="a command word"), least=1), required=True),
         "grants": _several(RULE, "what the server process may touch"),
         "env": _several(VARIABLE, "variables passed on to it"),
         "secrets": Field(
@@ -108,9 +108,7 @@ SERVER = Record(
 )
 BUNDLE = Record(
     {
-        "tools": Field(
-            Listed(NAME, unique=False), required=True, description="closed: what is not listed is not in it"
-        ),
+        "tools": Field(Listed(NAME), required=True, description="closed: what is not listed is not in it"),
         "sandbox": Field(LEVEL, description="the loosest level its tools may have"),
         "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
         "destinations": _several(HOST, "narrows where its tools may connect; leave it out to not narrow"),
@@ -155,7 +153,7 @@ TOOL_ENTRY = Record(
 CAPABILITY_FIELDS = {
     "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
     "tools": Field(
-        Either(Listed(NAME, unique=False), Keyed(NAME, TOOL_ENTRY)),
+        Either(Listed(NAME), Keyed(NAME, TOOL_ENTRY)),
         description="tools without a bundle, or more about single tools",
     ),
     "max_side_effect_class": Field(EFFECT, description="read_only if left out"),
@@ -168,7 +166,7 @@ CAPABILITY_FIELDS = {
     ),
     "env": _several(VARIABLE, "environment variables that tools may read"),
     "secrets": _several(SECRET, "secrets that tools may read"),
-    "process": Field(Record({"allowed_binaries": Field(Listed(BINARY, unique=False), aliases=("allowedBinaries",))})),
+    "process": Field(Record({"allowed_binaries": Field(Listed(BINARY), aliases=("allowedBinaries",))})),
     "storage": _several(OneOf(*STORAGE_KINDS), "`tool-private` and `session` are always there"),
     "connectors": Field(CONNECTOR_LIST),
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),

@@ -30,12 +30,13 @@ class Lists:
         found = at(self.keys, *path)
         return found.value if found is not None else ()
 
-    def rules(self, domain: str, action: str, *path: str) -> Iterator[Rule]:
-        """The rules that a list of bare scopes (paths, names) stands for."""
-        atoms, key = DOMAINS[domain].actions[action], self.prefix + ".".join(path)
-        for item in self.listed(*path):
+    def rules(self, kind: str, key: str) -> Iterator[Rule]:
+        """The rules of one kind, such as `fs:read`, that a list of bare scopes (paths, names) stands for."""
+        domain, action = kind.split(":")
+        atoms = DOMAINS[domain].actions[action]
+        for item in self.listed(*key.split(".")):
             scope = "" if item.value == "*" else item.value
-            yield Rule(capability(domain, atoms, scope, None), item.origin, key)
+            yield Rule(capability(domain, atoms, scope, None), item.origin, self.prefix + key)
 
     def whole_rules(self, *path: str) -> Iterator[Rule]:
         """The rules of a list that holds whole capabilities (hosts are read as such too)."""

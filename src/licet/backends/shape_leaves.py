@@ -20,7 +20,9 @@ from licet.backends.shape_parts import (
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_scalars import LARGEST_INT
 from licet.backends.yaml_text import shown, visible
+from licet.core.needs import LARGEST_AMOUNT, amount
 from licet.core.origin import Origin, Problem
+from licet.core.scope import Malformed
 
 __all__ = ["Flag", "Free", "Money", "OneOf", "Text", "Whole"]
 
@@ -148,27 +150,20 @@ class Money:
 
     description: str = ""
 
-    # 10 digits before the point and 15 after it leave room, in Python's 28, for a thousand of them added up.
-    _LARGEST = 10**9
-    _PLACES = 15
-
-    expected = f"an amount from 0 to {_LARGEST} with at most {_PLACES} decimals"
+    expected = f"an amount from 0 to {LARGEST_AMOUNT} with at most 15 decimals"
 
     def fits(self, node: Node) -> bool:
         return number_of(node) is not None
 
     def read(self, node: Node, problems: Problems) -> Value | None:
         number = number_of(node)
-        if number is None or not 0 <= number <= self._LARGEST:
+        try:
+            return misfit(self, node, problems) if number is None else Located(amount(number), node.origin)
+        except Malformed:
             return misfit(self, node, problems)
-        whole, _, places = f"{Decimal(number):f}".partition(".")
-        places = places.rstrip("0")
-        if len(places) > self._PLACES:
-            return misfit(self, node, problems)
-        return Located(Decimal(f"{whole}.{places}" if places else whole), node.origin)
 
     def schema(self) -> dict[str, Any]:
-        return described({"type": "number", "minimum": 0, "maximum": self._LARGEST}, self.description)
+        return described({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
 
 
 @dataclass(frozen=True, slots=True)

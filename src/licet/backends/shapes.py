@@ -54,10 +54,9 @@ def json_schema(shape: Shape, title: str, description: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of one shape, each entry once unless `unique` is false; its value is a tuple of values."""
+    """A list of one shape; its value is a tuple of values. Saying something twice is no mistake."""
 
     shape: Shape
-    unique: bool = True
     least: int = 0
     description: str = ""
 
@@ -75,14 +74,10 @@ class Listed:
             problems.append(Problem(node.origin, f"{len(node.items)} entries", f"at least {self.least}"))
         read = self.shape.read
         values = [value for item in node.items if (value := read(item, problems)) is not None]
-        if self.unique:
-            _each_once(values, problems)
         return Located(tuple(values), node.origin)
 
     def schema(self) -> dict[str, Any]:
         demands: dict[str, Any] = {"type": "array", "items": self.shape.schema()}
-        if self.unique:
-            demands["uniqueItems"] = True
         if self.least:
             demands["minItems"] = self.least
         return described(demands, self.description)
@@ -255,30 +250,7 @@ class Either:
         return described({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)
 
 
-def _each_once(values: list[Value], problems: Problems) -> None:
-    seen: dict[Any, Value] = {}
-    for value in values:
-        said = value.value
-        first = seen.setdefault(said if type(said) is str else _identity(said), value)
-        if first is not value:
-            problems.append(_again(value, first.origin))
-
-
-def _again(value: Value, first: Origin) -> Problem:
-    what = shown(value.value) if isinstance(value.value, str) else "the same entry"
-    return Problem(value.origin, f"{what} a second time", "each entry once", f"it first stands at {first.full}")
-
-
-def _identity(value: Any) -> Any:
-    """What two entries have in common when they say the same; `true` and `1` do not."""
-    match value:
-        case Located():
-            return _identity(value.value)
-        case bool():
-            return bool, value
-        case ReadOnly():
-            return frozenset((key, _identity(child)) for key, child in value.items())
-        case list() | tuple():
-            return tuple(map(_identity, value))
-        case _:
-            return value
+def _again(value: Located[str], first: Origin) -> Problem:
+    return Problem(
+        value.origin, f"{shown(value.value)} a second time", "each entry once", f"it first stands at {first.full}"
+    )

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record
-from licet.core.capability import Capability
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
+from licet.core.needs import spec_of
 from licet.core.origin import Origin, Problem
-from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
 
@@ -25,18 +24,9 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
             if (source := given.get("from")) is not None:
                 sources[name] = source.value, source.origin
         else:
-            connector = plain(given, "connector", None)
+            stated = {key: value.value for key, value in given.items() if key != "needs"}
             needs = [rule.value for rule in plain(given, "needs", ())]
-            linked = [Capability(f"connector:use:{connector.name}")] if connector else []
-            tools[name] = ToolSpec(
-                name,
-                CapabilitySet([*needs, *linked]),
-                effect=plain(given, "effect", None),
-                sandbox=plain(given, "sandbox", None),
-                connector=connector,
-                cost_usd=plain(given, "cost_usd", None),
-                origin=key_origin(held),
-            )
+            tools[name] = spec_of(name=name, needs=needs, **stated, origin=key_origin(held))
     return tools, sources
 
 

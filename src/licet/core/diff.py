@@ -13,7 +13,7 @@ from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is
 from licet.core.diff_servers import server_changes
 from licet.core.effects import CLASSES, LEVELS
 from licet.core.entries import Written, piece_text, target_of
-from licet.core.manifest import WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
+from licet.core.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
 from licet.core.origin import Origin
 from licet.core.ranges import beyond
 from licet.core.set import CapabilitySet
@@ -157,7 +157,7 @@ def _scales(old: _Version, new: _Version) -> Found:
     yield from _asks(spot, asked.write, asks.write)
     yield from spot.moved("approval", "expires_seconds", asked.expires_seconds, asks.expires_seconds, int)
     yield from spot.moved("approval", "quorum", asked.quorum, asks.quorum, lambda quorum: -quorum)
-    for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
+    for key in BUDGET_KEYS:
         before, after = getattr(was.budget, key), getattr(now.budget, key)
         yield from _spot(old, new, key).moved("budget", key, before, after, no_limit_is_most)
     for key, limit, other in _keyed(was.limits, now.limits):

@@ -6,9 +6,9 @@ Hosts are not here: `destinations` and `allowed_hosts` hold whole rules, see `de
 LISTS = {
     "fs_reach.read": ("fs:read",),
     "fs_reach.write": ("fs:write", "fs:delete"),  # the class of a tool decides on deletes
-    "process.allowed_binaries": ("process:exec",),
     "env": ("env:read",),
     "secrets": ("secret:read",),
+    "process.allowed_binaries": ("process:exec",),
 }
 KEY_OF = {kind: key for key, kinds in LISTS.items() for kind in kinds}
 EXACT_KEY_OF = {kinds[0]: key for key, kinds in LISTS.items() if len(kinds) == 1}  # by keys that allow nothing else

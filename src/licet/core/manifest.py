@@ -4,7 +4,7 @@ Reading files is not done here, and neither is judging: see `reach` for what one
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -142,6 +142,9 @@ class Budget:
         return self != Budget()
 
 
+BUDGET_KEYS = tuple(key.name for key in fields(Budget))
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A tool and a use that the manifest says must match, or must not."""
@@ -270,11 +273,7 @@ class Manifest:
                 max(self.approvals.quorum, other.approvals.quorum),
                 _both_keys(self.approvals.keys, other.approvals.keys),
             ),
-            budget=Budget(
-                least(self.budget.max_calls_per_session, other.budget.max_calls_per_session),
-                least(self.budget.max_cost_usd, other.budget.max_cost_usd),
-                least(self.budget.max_cost_usd_per_day, other.budget.max_cost_usd_per_day),
-            ),
+            budget=Budget(**{key: least(getattr(self.budget, key), getattr(other.budget, key)) for key in BUDGET_KEYS}),
             limits=least_limits(self.limits, other.limits),
             allow_degraded=self.allow_degraded and other.allow_degraded,
             record="full" if "full" == self.record == other.record else "digests",
@@ -297,7 +296,7 @@ def _both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tupl
 def _tighter_places(one: Manifest, two: Manifest) -> Mapping[str, Origin]:
     """Where the tighter of two budgets stands, key by key."""
     found = {}
-    for key in ("max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"):
+    for key in BUDGET_KEYS:
         limits = [
             (limit, place)
             for each in (one, two)

@@ -9,10 +9,11 @@ from decimal import Context, Decimal
 from typing import Any, TypeVar
 
 from licet.core.canonical import money_text
-from licet.core.capability import Capability
+from licet.core.capability import Capability, destination
 from licet.core.connector import ConnectorRef
 from licet.core.domain import STORAGE_KINDS, nearest
 from licet.core.effects import CLASSES, LEVELS
+from licet.core.keys import LISTS
 from licet.core.origin import Origin
 from licet.core.scope import Malformed
 from licet.core.scope import name as checked_name
@@ -37,18 +38,11 @@ _CAMEL_CASE = {
     "allowedBinaries": "allowed_binaries",
     "ttlSecondsDefault": "ttl_seconds_default",
 }
-_RULES = {  # what each entry of a list stands for; `write` means delete too, and the effect class decides on deletes
-    "network.allowed_hosts": ("network:*:*@",),  # `*@`, or a host called `get` would be a method
-    "secrets": ("secret:read:",),
-    "fs_reach.read": ("fs:read:",),
-    "fs_reach.write": ("fs:write:", "fs:delete:"),
-    "process.allowed_binaries": ("process:exec:",),
-    "env": ("env:read:",),
-}
+_HOSTS = "network.allowed_hosts"
 
-# The same bounds as for money in a manifest: a thousand such amounts add up exactly.
+# 10 digits before the point and 15 after it leave room, in Python's 28, for a thousand such amounts added up.
 _AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
-_LARGEST_AMOUNT = 10**9
+LARGEST_AMOUNT = 10**9
 _FINEST = Decimal("1e-15")
 _LARGEST_TTL = 2**53 - 1  # the largest whole number that JSON carries everywhere
 
@@ -138,33 +132,36 @@ def amount(value: Decimal | str | float) -> Decimal:
         number = Decimal(value)
     elif isinstance(value, float) or (isinstance(value, str) and _AMOUNT.fullmatch(value)):
         number = Decimal(value if isinstance(value, str) else repr(value))
-    if number.is_finite() and 0 <= number <= _LARGEST_AMOUNT:
+    if number.is_finite() and 0 <= number <= LARGEST_AMOUNT:
         exact = number.quantize(_FINEST, context=Context(prec=28))
         if exact == number:
             return Decimal(money_text(exact.copy_abs()))
     hint = 'write it as text, such as `"0.25"`' if isinstance(value, float) else ""
-    raise Malformed(_shown(value), f"an amount from 0 to {_LARGEST_AMOUNT}, to 15 decimals, as `cost_usd`", hint)
+    raise Malformed(_shown(value), f"an amount from 0 to {LARGEST_AMOUNT}, to 15 decimals, as `cost_usd`", hint)
 
 
 def _needs(declared: dict[str, Any]) -> CapabilitySet:
-    rules: list[Capability] = []
-    for where, prefixes in _RULES.items():
+    hosts = declared.get("network", {}).get("allowed_hosts", ())
+    rules = [_rule("network:*", host, _HOSTS) for host in hosts]
+    for where, kinds in LISTS.items():
         outer, _, inner = where.partition(".")
         entries = declared.get(outer, ())
         if inner and entries:
             entries = entries.get(inner, ())
         for entry in ("*",) if entries == FROM_PERSONALITY else entries:
-            rules += [_rule(prefix, entry, where) for prefix in prefixes]
+            rules += [_rule(kind, entry, where) for kind in kinds]
     if "storage" in declared:
         rules.append(Capability(f"storage:*:{declared['storage']['scope']}"))
     return CapabilitySet(rules)
 
 
-def _rule(prefix: str, entry: str, where: str) -> Capability:
+def _rule(kind: str, entry: str, where: str) -> Capability:
     try:
-        if where == "network.allowed_hosts" and ("/" in entry or "@" in entry):
+        if where != _HOSTS:
+            return Capability(f"{kind}:{entry}")
+        if "/" in entry or "@" in entry:
             raise _not_a_host(entry)
-        return Capability(prefix + entry)
+        return destination(entry)
     except Malformed as error:
         hint = error.hint
         if entry == FROM_PERSONALITY and where.startswith("fs_reach"):

@@ -11,6 +11,7 @@ from licet.core.capability import Capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, WRITES, EffectClass, permits
 from licet.core.entries import target_of
+from licet.core.keys import KEY_OF
 from licet.core.scope import TOP, path_ancestors
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -18,7 +19,7 @@ from licet.core.tool import ToolSpec
 _FS = DOMAINS["fs"].actions
 _PERSONALITY = Capability("storage:*:personality")
 _IN_EVERY_CEILING = CapabilitySet(("storage:*:tool-private", "storage:*:session"))
-_KEYS = {"process": "binaries", "env": "env", "secret": "secrets"}
+_HOSTS = "destinations.allow"
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
                 case "connector":
                     _put_connector(fit, rule, spec)
                 case domain:
-                    _put_named(fit, _KEYS[domain], rule, spec.name)
+                    _put_named(fit, KEY_OF[f"{domain}:{rule.action}"], rule, spec.name)
         _put_paths(fit, spec)
     return fit
 
@@ -80,9 +81,9 @@ def may_write(spec: ToolSpec) -> bool:
 
 def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
     if rule.defers:
-        fit.defer("hosts", tool)
+        fit.defer(_HOSTS, tool)
     elif rule.atoms == network.EVERYTHING:
-        fit.put("hosts", target_of(rule), tool)
+        fit.put(_HOSTS, target_of(rule), tool)
     else:
         fit.put("grants", str(rule), tool)
 
@@ -96,16 +97,16 @@ def _put_paths(fit: Fit, spec: ToolSpec) -> None:
     for path, atoms in held.items():
         if path == TOP:
             if atoms & _FS["read"]:
-                fit.defer("read", spec.name)
+                fit.defer("fs_reach.read", spec.name)
             if atoms & change:
-                fit.defer("write", spec.name)
+                fit.defer("fs_reach.write", spec.name)
             continue
         for above in path_ancestors(path)[1:-1]:  # a directory above it says that already
             atoms &= ~held.get(above, 0)
         if atoms & _FS["read"]:
-            fit.put("read", path, spec.name)
+            fit.put("fs_reach.read", path, spec.name)
         if atoms & change == change:
-            fit.put("write", path, spec.name)
+            fit.put("fs_reach.write", path, spec.name)
         elif atoms & change:
             action = "write" if atoms & _FS["write"] else "delete"
             fit.put("grants", f"fs:{action}:{path}", spec.name)

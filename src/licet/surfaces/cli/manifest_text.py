@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from licet.backends.yaml_scalars import plain_value
+from licet.core.effects import ELEVATED
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
 from licet.surfaces.cli.exact_fit import Fit, exact_fit, may_write, strongest_class
@@ -24,36 +25,33 @@ class Sourced(NamedTuple):
 
 
 class _Section(NamedTuple):
-    """One list of a manifest: its place, what it is for, and how to fill it if a tool takes whatever is there."""
+    """One list of a manifest: its key, what it is for, and how to fill it if a tool takes whatever is there."""
 
     key: str
-    name: str
     about: str
     example: str
 
+    @property
+    def outer(self) -> str:
+        """The key that it stands under, if any."""
+        return self.key.rpartition(".")[0]
 
-_SECTIONS = {
-    "destinations": (
-        _Section(
-            "hosts",
-            "allow",
-            "Hosts that may be connected to. `*.example.com` means every name below it, not example.com itself.",
-            '"api.example.com"',
-        ),
+
+_SECTIONS = (
+    _Section(
+        "destinations.allow",
+        "Hosts that may be connected to. `*.example.com` means every name below it, not example.com itself.",
+        '"api.example.com"',
     ),
-    "fs_reach": (
-        _Section("read", "read", "A path covers everything below it.", '"${workdir}/data"'),
-        _Section("write", "write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
-    ),
-    "process": (_Section("binaries", "allowed_binaries", "Programs that may be started.", "git"),),
-    "": (
-        _Section("env", "env", "Environment variables that may be read.", "LANG"),
-        _Section("secrets", "secrets", "Secrets that may be read. Only their names stand here.", "API_KEY"),
-        _Section("storage", "storage", "Storage beyond a tool's own and the session's.", "personality"),
-        _Section("connectors", "connectors", "Connectors that may be spoken through.", "github"),
-        _Section("grants", "grants", "What no key above can say: one action, one method, one protocol.", ""),
-    ),
-}
+    _Section("fs_reach.read", "A path covers everything below it.", '"${workdir}/data"'),
+    _Section("fs_reach.write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
+    _Section("process.allowed_binaries", "Programs that may be started.", "git"),
+    _Section("env", "Environment variables that may be read.", "LANG"),
+    _Section("secrets", "Secrets that may be read. Only their names stand here.", "API_KEY"),
+    _Section("storage", "Storage beyond a tool's own and the session's.", "personality"),
+    _Section("connectors", "Connectors that may be spoken through.", "github"),
+    _Section("grants", "What no key above can say: one action, one method, one protocol.", ""),
+)
 
 
 def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str]) -> str:
@@ -125,30 +123,30 @@ def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
 
 
 def _lists(fit: Fit) -> Iterator[str]:
-    for outer, sections in _SECTIONS.items():
-        used = [section for section in sections if section.key in fit.items or section.key in fit.deferring]
-        if outer and used:
+    above = ""
+    for section in _SECTIONS:
+        if section.key not in fit.items and section.key not in fit.deferring:
+            continue
+        if not section.outer or section.outer != above:
             yield ""
-            yield f"{outer}:"
-            for section in used:
-                yield from _indented(_list(fit, section))
-        elif used:
-            for section in used:
-                yield ""
-                yield from _list(fit, section)
+        if section.outer and section.outer != above:
+            yield f"{section.outer}:"
+        above = section.outer
+        yield from _indented(_list(fit, section)) if above else _list(fit, section)
 
 
 def _list(fit: Fit, section: _Section) -> Iterator[str]:
     items, deferring = fit.items.get(section.key, {}), fit.deferring.get(section.key, [])
+    name = section.key.removeprefix(f"{section.outer}.")
     yield f"# {section.about}"
     if deferring:
         verb = "takes" if len(deferring) == 1 else "take"
         yield f"# {_named(deferring)} {verb} whatever is listed here, and nothing while nothing is."
         yield f"# Add what it needs, such as `- {section.example}`."
     if not items:
-        yield f"{section.name}: []"
+        yield f"{name}: []"
         return
-    yield f"{section.name}:"
+    yield f"{name}:"
     for item, tools in sorted(items.items()):
         yield f"  - {_quoted(item)}  # {', '.join(tools)}"
 
@@ -160,10 +158,10 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
         yield ""
         yield f"# {_named(writing)} can write. This line approves that, here in the file, for every call."
         yield "# To be asked instead: `session` asks once a session, `call` before each call."
-        if strongest in ("full", "destructive"):
+        if strongest in ELEVATED:
             yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
         yield "approvals: {write: manifest}"
-    if strongest in ("full", "destructive"):
+    if strongest in ELEVATED:
         yield ""
         yield f"# A tool of class {strongest} needs a limit. Set it to what a session really takes."
         yield "budget: {max_calls_per_session: 100}"
