@@ -1,0 +1,70 @@
+"""A tool reads or changes what another session, another agent or another tool has kept, by a key or name it chooses."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.holdings import holding
+from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.memory_kv import MemoryKv
+from licet.guard.kv import ScopedKv
+
+SECRET = "what s-1 keeps"
+# Keys that would lead elsewhere if the scope and the key were put together as text.
+KEYS = ["note", "session:s-1@clerk/note", "../session:s-1@clerk/note", "@clerk\0note", "s-1:note", "session:s-1@clerk"]
+
+
+def test_a_store_that_puts_scope_and_key_together_can_be_talked_into_another() -> None:
+    store = {"s-1:note": SECRET}
+    session, key = "s", "-1:note"
+    assert store.get(f"{session}{key}") == SECRET
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return MemoryKv() if request.param == "memory" else SqliteKv(tmp_path / "kv.db")
+
+
+OTHERS: list[dict[str, str]] = [
+    {"session": "s-2"},
+    {"session": "S-1"},
+    {"session": "s-1/note"},
+    {"session": "s"},
+    {"agent": "cook"},
+    {"session": "s-2", "name": "s-1"},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_nobody_else_sees_or_changes_a_session_s_values(backend: Any, other: dict[str, str]) -> None:
+    async def scene() -> None:
+        own = ScopedKv(holding(["storage:*:session"]), backend)
+        await own.set("note", SECRET)
+        for kind in ("session", "tool-private", "personality"):
+            given: dict[str, Any] = {"personality": "s-1", **other}
+            thief = ScopedKv(holding([f"storage:*:{kind}"], **given), backend)
+            assert await thief.list() == []
+            for key in KEYS:
+                assert await thief.get(key) is None
+                assert await thief.delete(key) is False
+                await thief.set(key, "changed")
+            for key in KEYS:
+                await thief.delete(key)
+        assert await own.list() == ["note"]
+        assert await own.get("note") == SECRET
+
+    asyncio.run(scene())
+
+
+def test_the_tools_of_a_session_share_its_store_and_no_other(backend: Any) -> None:
+    async def scene() -> None:
+        await ScopedKv(holding(["storage:*:session"], name="one"), backend).set("note", SECRET)
+        await ScopedKv(holding(["storage:*:tool-private"], name="one"), backend).set("note", "private")
+        assert await ScopedKv(holding(["storage:*:session"], name="two"), backend).get("note") == SECRET
+        assert await ScopedKv(holding(["storage:*:tool-private"], name="two"), backend).get("note") is None
+        later = holding(["storage:*:tool-private"], name="one", session="s-2")
+        assert await ScopedKv(later, backend).get("note") == "private"  # a tool's own store outlives the session
+
+    asyncio.run(scene())

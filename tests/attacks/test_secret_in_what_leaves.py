@@ -1,0 +1,126 @@
+"""A secret that a tool has seen leaves in its result, its error or an event, as it is or encoded."""
+
+import ast
+import asyncio
+import base64
+import html
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+import pytest
+
+from guard.holdings import holding
+from licet.backends.memory_secrets import MemorySecrets
+from licet.core.use import use_of_path
+from licet.errors import Refused
+from licet.guard.redact import Redactor
+from licet.guard.secrets import ScopedSecrets
+
+SECRET = 'sk_live/4eC39H+qLyj "W" <ö>&'
+TOOLS_RULES = ("secret:read:STRIPE_KEY", "fs:read:/srv")
+
+Way = tuple[Callable[[str], str], Callable[[str], str]]
+
+
+def base64_of(before: str, after: str, encode: Any = base64.b64encode, decode: Any = base64.b64decode) -> Way:
+    return lambda text: encode(f"{before}{text}{after}".encode()).decode(), lambda text: decode(text).decode()
+
+
+# How a tool would encode it, and how whoever gets it would read it.
+ENCODINGS: dict[str, Way] = {
+    "as it is": (str, str),
+    "base64": base64_of("", ""),
+    "base64 of more, by one": base64_of("a", "b"),
+    "base64 of more, by two": base64_of("ab", ""),
+    "base64 of a header": base64_of("user:", ""),
+    "URL-safe base64": base64_of("id:", "", base64.urlsafe_b64encode, base64.urlsafe_b64decode),
+    "hex": (lambda text: text.encode().hex(), lambda text: bytes.fromhex(text).decode()),
+    "upper hex": (lambda text: text.encode().hex().upper(), lambda text: bytes.fromhex(text).decode()),
+    "percent": (lambda text: quote(text, safe=""), unquote),
+    "a form": (quote_plus, unquote_plus),
+    "JSON": (json.dumps, json.loads),
+    "JSON in JSON": (lambda text: json.dumps(json.dumps(text)), lambda text: json.loads(json.loads(text))),
+    "repr": (repr, ast.literal_eval),
+    "HTML": (html.escape, html.unescape),
+}
+
+
+def read(decode: Callable[[str], str], text: str) -> str:
+    """What somebody can read who gets a text."""
+    try:
+        return decode(text)
+    except (ValueError, SyntaxError):
+        return ""
+
+
+def call(act: Callable[[str], Any], seen: list[Any] | None = None) -> tuple[Any, str, Redactor]:
+    """A tool that gets the secret and does something with it: its result, its error, and the call's redactor."""
+    redactor = Redactor()
+    held = holding(TOOLS_RULES, seen=seen)
+    secrets = ScopedSecrets(held, MemorySecrets({"STRIPE_KEY": SECRET}), redactor)
+
+    async def tool() -> Any:
+        value = await secrets.get("STRIPE_KEY")
+        return act(value) if act is not ASK else held.check(use_of_path("read", f"/etc/{value}"))
+
+    try:
+        return asyncio.run(tool()), "", redactor
+    except Exception as error:
+        return None, str(error), redactor
+
+
+def ASK(value: str) -> None:  # noqa: N802 - a mark, not a function
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_result_does_not_carry_it_out(encoding: str) -> None:
+    encode, decode = ENCODINGS[encoding]
+    result, _, redactor = call(lambda value: encode(value))
+    assert SECRET in read(decode, result)
+
+    clean = redactor.text(result)
+    assert "[redacted STRIPE_KEY]" in clean
+    assert SECRET not in read(decode, clean)
+    assert redactor.data({"a": [{"b": result}], result: 1}) == {"a": [{"b": clean}], clean: 1}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_error_does_not_carry_it_out(encoding: str) -> None:
+    encode, decode = ENCODINGS[encoding]
+
+    def fail(value: str) -> None:
+        raise RuntimeError(encode(value))
+
+    _, error, redactor = call(fail)
+    assert SECRET in read(decode, error)
+    assert "[redacted STRIPE_KEY]" in redactor.text(error)
+    assert SECRET not in read(decode, redactor.text(error))
+
+
+def test_a_refusal_and_its_event_do_not_carry_it_out() -> None:
+    # The tool asks for a path that is made of the secret: the refusal repeats what it asked for.
+    seen: list[Any] = []
+    _, error, redactor = call(ASK, seen)
+    assert SECRET in error
+    assert SECRET in seen[-1].capability
+
+    assert redactor.text(error) == "PATH_NOT_REACHABLE: read not permitted for /etc/[redacted STRIPE_KEY]"
+    assert redactor.text(seen[-1].capability) == "fs:read:/etc/[redacted STRIPE_KEY]"
+    assert SECRET not in redactor.text(seen[-1].rule)
+
+
+def test_a_backend_that_fails_with_the_value_in_its_error_does_not_carry_it_out() -> None:
+    async def backend(reference: str) -> str:
+        raise RuntimeError(f"could not decrypt {SECRET}")
+
+    with pytest.raises(RuntimeError, match="sk_live"):
+        asyncio.run(backend("STRIPE_KEY"))
+
+    handle = ScopedSecrets(holding(TOOLS_RULES), backend, Redactor())
+    with pytest.raises(Refused) as caught:
+        asyncio.run(handle.get("STRIPE_KEY"))
+    assert "sk_live" not in f"{caught.value} {caught.value.explain()}"
+    assert caught.value.__context__ is None
