@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from licet.assemble.running import Backends, Gate, run
     from licet.backends.manifest_yaml import load_manifest
     from licet.core.capability import Capability
     from licet.core.decide import decide
@@ -16,19 +17,23 @@ if TYPE_CHECKING:
     from licet.core.tool import ToolSpec
     from licet.core.use import Use, use_of_path, use_of_url
     from licet.core.validate import Misfit, validate_registration, validate_tools
-    from licet.declare import Context, Tool, ToolCapabilities, tool
+    from licet.declare import Context, SyncContext, Tool, ToolCapabilities, tool
     from licet.errors import InvalidUse, LicetError, Malformed, ManifestError, Refused, RegistrationRefused
+    from licet.guard.result import Result
+    from licet.guard.session import Session
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Allow",
     "Ask",
+    "Backends",
     "Capability",
     "CapabilitySet",
     "Context",
     "Decision",
     "Deny",
+    "Gate",
     "InvalidUse",
     "LicetError",
     "Malformed",
@@ -38,6 +43,9 @@ __all__ = [
     "Refused",
     "RegistrationRefused",
     "Request",
+    "Result",
+    "Session",
+    "SyncContext",
     "Tool",
     "ToolCapabilities",
     "ToolSpec",
@@ -45,6 +53,7 @@ __all__ = [
     "Use",
     "decide",
     "load_manifest",
+    "run",
     "tool",
     "use_of_path",
     "use_of_url",
@@ -54,6 +63,7 @@ __all__ = [
 
 # Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
 _HOMES = {
+    "licet.assemble.running": ("Backends", "Gate", "run"),
     "licet.backends.manifest_yaml": ("load_manifest",),
     "licet.core.capability": ("Capability",),
     "licet.core.decide": ("decide",),
@@ -63,8 +73,10 @@ _HOMES = {
     "licet.core.tool": ("ToolSpec",),
     "licet.core.use": ("Use", "use_of_path", "use_of_url"),
     "licet.core.validate": ("Misfit", "validate_registration", "validate_tools"),
-    "licet.declare": ("Context", "Tool", "ToolCapabilities", "tool"),
+    "licet.declare": ("Context", "SyncContext", "Tool", "ToolCapabilities", "tool"),
     "licet.errors": ("InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"),
+    "licet.guard.result": ("Result",),
+    "licet.guard.session": ("Session",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

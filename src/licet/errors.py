@@ -59,9 +59,22 @@ def refused(decision: Deny | Ask) -> Refused:
     return Refused(decision)
 
 
+# Their grounds are written where they are raised, for the model to read; those of a policy are for the operator.
+_SPOKEN: frozenset[Reason] = frozenset(
+    {
+        *("INPUT_INVALID", "ARGUMENT_NOT_ALLOWED", "APPROVAL_DENIED", "APPROVAL_EXPIRED", "LEDGER_UNAVAILABLE"),
+        *("BACKEND_MISSING", "TOOL_NOT_AVAILABLE", "ADDRESS_NOT_ALLOWED", "RESOLVE_FAILED", "CONNECT_FAILED"),
+        *("LIMIT_TIME", "LIMIT_SIZE", "LIMIT_REDIRECTS", "TOOL_FAILED", "FROZEN", "SESSION_ENDED", "MANIFEST_CHANGED"),
+        "SANDBOX_UNAVAILABLE",
+    }
+)
+
+
 def _sentence(code: Reason, decision: Deny | Ask) -> str:
     """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
     use, tool = decision.use, visible(decision.request.tool)
+    if code in _SPOKEN:
+        return visible(decision.rules[0].text)
     if code == "APPROVAL_REQUIRED":
         return f"{visible(_asked(use)) if use else f'this call of {tool}'} needs the approval of a person"
     if use is None:

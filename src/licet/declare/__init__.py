@@ -1,7 +1,7 @@
 """Declaring a tool: `@tool`, `ToolCapabilities`, and the `Context` that a call hands over. Nothing is enforced here."""
 
 from licet.core.tool_capabilities import ToolCapabilities
-from licet.declare.arguments import Context
+from licet.declare.context import Context, SyncContext
 from licet.declare.decorator import Tool, tool
 
-__all__ = ["Context", "Tool", "ToolCapabilities", "tool"]
+__all__ = ["Context", "SyncContext", "Tool", "ToolCapabilities", "tool"]

@@ -1,6 +1,6 @@
 """The arguments of a tool: which parameter is the context, and the JSON Schema of all others from their type hints.
 
-pydantic is loaded when a schema is first asked for, not when a tool is declared. Values are not validated here.
+pydantic is loaded when a schema or a validator is first asked for, not when a tool is declared.
 """
 
 import ast
@@ -10,30 +10,18 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from licet.core.canonical import canonical_json
+from licet.declare.context import Context, SyncContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
 _DEFINITIONS = "#/$defs/"
 _HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
+MOST_ARGUMENTS = 1 << 20
+MOST_COMPLAINTS = 8
 _HOLD_VALUES = ("const", "default", "enum", "examples")
-
-
-class Context(Protocol):
-    """What a call hands to its tool: annotate a parameter with it, and models never see that parameter."""
-
-    @property
-    def session_id(self) -> str:
-        """The session this call belongs to."""
-
-    @property
-    def agent(self) -> str:
-        """The agent on whose behalf the tool runs."""
-
-    @property
-    def workdir(self) -> str:
-        """The directory that relative paths start from."""
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
@@ -83,6 +71,65 @@ class ArgumentSchema(Mapping[str, Any]):
         return dict, (self._read(),)
 
 
+class InvalidArguments(ValueError):
+    """Arguments that do not fit a tool's type hints: each with its name and what was expected, never its value."""
+
+
+def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
+    """A function that turns what a caller sent into a tool's arguments, or raises `InvalidArguments`."""
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import PydanticSerializationError
+
+    # Through JSON and strictly: a text that only looks like a number stays a text, so a rule on the one is a rule on
+    # the other, and what the caller keeps a reference to is not what the tool gets.
+    stand_in: Any = _stand_in(fn, context)
+    parse = TypeAdapter(stand_in).validator.validate_json
+
+    def validate(given: object) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
+        try:
+            text = plain_json(dict(given))
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise InvalidArguments("expected arguments that JSON can carry") from error
+        if len(text) > MOST_ARGUMENTS:
+            raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
+        try:
+            arguments: dict[str, Any] = parse(text, strict=True)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False, include_context=False)
+            raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
+        return arguments
+
+    return validate
+
+
+def plain_json(value: object) -> bytes:
+    """Data as JSON: what a tool is given, and what it gives back, is only ever data."""
+    from pydantic_core import to_json
+
+    return to_json(value, inf_nan_mode="strings")
+
+
+def plain_data(text: bytes) -> Any:
+    """The data that a JSON text says."""
+    from pydantic_core import from_json
+
+    return from_json(text)
+
+
+def _complaint(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    match error["type"]:
+        case "missing_keyword_only_argument":
+            said = "is required"
+        case "unexpected_keyword_argument":
+            said = "is not an argument of this tool"
+        case _:
+            said = error["msg"][:1].lower() + error["msg"][1:]
+    return f"`{where}` {said}" if where else said
+
+
 def _resolved(fn: Callable[..., Any], annotation: Any) -> Any:
     """An annotation as a type; what names nothing known yet, as a syntax tree."""
     try:
@@ -109,7 +156,7 @@ def _is_context(annotation: Any) -> bool:
     match annotation:
         # Behind `if TYPE_CHECKING:` the name is all there is.
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name == "Context"
+            return name in _CONTEXTS
         case ast.BinOp(left=left, right=right, op=ast.BitOr()):
             return _is_context(left) or _is_context(right)
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
@@ -123,7 +170,7 @@ def _is_context(annotation: Any) -> bool:
         return _is_context(held[0])
     if origin in (typing.Union, types.UnionType):
         return any(map(_is_context, held))
-    return Context in getattr(annotation, "__mro__", ())
+    return any(kind in getattr(annotation, "__mro__", ()) for kind in _CONTEXTS.values())
 
 
 def _schema_text(fn: Callable[..., Any], context: str | None) -> str:

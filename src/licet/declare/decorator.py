@@ -5,7 +5,7 @@ Nothing is enforced here: calling a `Tool` directly is calling its function.
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -18,8 +18,20 @@ from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
 from licet.declare.arguments import ArgumentSchema, context_parameter
 
+# Asked before a tool is offered or called. It sees the environment and the programs that the tool declares, no more.
+Available = Callable[["Surroundings"], bool | Awaitable[bool]]
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Surroundings(Protocol):
+    """What an availability check can see: declared variables and declared programs."""
+
+    def env(self, name: str) -> str | None:
+        """The value of a declared environment variable, or None if it is not set."""
+
+    def program(self, name: str) -> str | None:
+        """The path of a declared program, or None if it is not installed."""
 
 
 class Tool:
@@ -29,12 +41,14 @@ class Tool:
     spec: ToolSpec
     is_async: bool
     context_parameter: str | None
+    available: "Available | None"
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, fn: Callable[..., Any], spec: ToolSpec) -> None:
+    def __init__(self, fn: Callable[..., Any], spec: ToolSpec, available: "Available | None" = None) -> None:
         own = {
+            "available": available,
             "fn": fn,
             "spec": spec,
             "is_async": inspect.iscoroutinefunction(fn),
@@ -130,6 +144,7 @@ def tool(
     sandbox: Level | None = None,
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
+    available: Available | None = None,
 ) -> Declares: ...
 
 
@@ -147,12 +162,15 @@ def tool(
     sandbox: Level | None = None,
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
+    available: Available | None = None,
 ) -> Declares:
     """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`."""
     if misplaced:
         raise TypeError(_misplaced(misplaced[0]))
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
+    if available is not None and not callable(available):
+        raise TypeError("`available` is a function that takes the surroundings and says whether the tool can run")
 
     def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
         _check_function(fn)
@@ -173,7 +191,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return cast("Typed[P, R]", Tool(fn, spec))
+        return cast("Typed[P, R]", Tool(fn, spec, available))
 
     return declare
 

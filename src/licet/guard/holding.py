@@ -15,6 +15,7 @@ from licet.core.decision import (
     Reason,
     Request,
 )
+from licet.core.decision import Ask as Asked
 from licet.core.effects import delete_asks
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
@@ -39,7 +40,11 @@ class Holding:
         self.over = False
         self._observers = observers
         self._ask = ask
-        self._checks: list[tuple[Use | None, Deny | None]] = []
+        self._checks: list[tuple[Use | None, Deny | Asked | None]] = []
+
+    def begin(self) -> None:
+        """Record that the call itself is granted."""
+        self._note(None, None)
 
     def check(self, use: Use) -> None:
         """Let a use pass, or raise `Refused`; either way it is recorded."""
@@ -67,12 +72,12 @@ class Holding:
         """Refuse what is no concrete use at all."""
         self.refuse(reason, str(wrong))
 
-    def deny(self, decision: Deny) -> NoReturn:
+    def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
         self._note(decision.use, decision)
         raise Refused(decision)
 
-    def _note(self, use: Use | None, refusal: Deny | None) -> None:
+    def _note(self, use: Use | None, refusal: Deny | Asked | None) -> None:
         self._checks.append((use, refusal))
         if self._observers:
             event = self._event(use, refusal)
@@ -88,9 +93,10 @@ class Holding:
         """Every check so far, in order, with the rules that decided it."""
         return tuple(self._event(use, refusal) for use, refusal in self._checks)
 
-    def _event(self, use: Use | None, refusal: Deny | None) -> Event:
+    def _event(self, use: Use | None, refusal: Deny | Asked | None) -> Event:
         asked = str(use) if use is not None else f"tool:call:{self.request.tool}"
         if refusal is None:
             rules = self.reach.grounds_of(use) if use is not None else ()
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
-        return CapabilityDenied(asked, self.request.tool, refusal.reason, "; ".join(map(str, refusal.rules)))
+        reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
+        return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))

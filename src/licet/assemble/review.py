@@ -1,4 +1,4 @@
-"""The composition root: the only place that picks backends and looks at this machine's directories."""
+"""Policies as a reviewer sees them: read from files, declarations from source, nothing imported and nothing run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,0 +1,157 @@
+"""The running half of the composition root: which backends stand behind a gate, and where they keep their state."""
+
+import asyncio
+import hashlib
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from licet.assemble.review import Places
+from licet.backends.files import LocalFiles
+from licet.backends.http import HttpClient
+from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.memory_files import MemoryFiles
+from licet.backends.memory_http import MemoryHttp
+from licet.backends.memory_kv import MemoryKv
+from licet.backends.memory_processes import MemoryProcesses
+from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClock
+from licet.backends.memory_secrets import MemorySecrets
+from licet.backends.native import InProcess
+from licet.backends.processes import LocalProcesses
+from licet.backends.secrets_environment import EnvironmentSecrets
+from licet.core.manifest import Manifest
+from licet.core.origin import Problem
+from licet.declare import Tool
+from licet.errors import ManifestError
+from licet.guard.gate import Gate as BareGate
+from licet.guard.holding import Observer
+from licet.guard.ports import Budgets, Clock, Ledger, Ports, Sandbox
+from licet.guard.registration import OnMisfit
+from licet.guard.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends(Ports):
+    """The parts of the world that tools may be given; each can be replaced by name, and one that is None refuses.
+
+    `Backends.local()` is the embedded default, `Backends.memory()` its twin for tests. `Backends()` stands behind no
+    capability at all; calls still pass a ledger, budgets and a clock in memory.
+    """
+
+    ledger: Ledger | None = field(default_factory=MemoryLedger)
+    budgets: Budgets | None = field(default_factory=MemoryBudgets)
+    sandbox: Sandbox | None = field(default_factory=InProcess)
+    clock: Clock | None = field(default_factory=SystemClock)
+
+    @classmethod
+    def local(cls, path: str | Path | None = None, **parts: Any) -> "Backends":
+        """Files, network, environment, programs and storage of this machine; state is kept in `path`."""
+        state = Path(path) if path is not None else state_directory(Path.cwd())
+        own = {
+            "files": LocalFiles(),
+            "http": HttpClient(),
+            "secrets": EnvironmentSecrets(os.environ),
+            "kv": SqliteKv(state / "kv.sqlite"),
+            "processes": LocalProcesses(),
+            "environ": os.environ,
+            "state": (str(state.absolute()),),
+        }
+        return cls(**{**own, **parts})
+
+    @classmethod
+    def memory(cls, **parts: Any) -> "Backends":
+        """The same parts without a machine: for tests."""
+        own = {
+            "files": MemoryFiles(),
+            "http": MemoryHttp({}),
+            "secrets": MemorySecrets(),
+            "kv": MemoryKv(),
+            "processes": MemoryProcesses({}),
+            "environ": {},
+        }
+        return cls(**{**own, **parts})
+
+
+class Gate(BareGate):
+    """Where calls come in: a manifest, the tools under it, and the backends that stand behind them."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        tools: Iterable[Tool] = (),
+        backends: Ports | None = None,
+        *,
+        workdir: str | Path | None = None,
+        pin: str | None = None,
+        on_misfit: OnMisfit = "refuse",
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits."""
+        places = Places.here(workdir)
+        super().__init__(
+            manifest,
+            tools,
+            Backends() if backends is None else backends,
+            workdir=places.workdir,
+            home=places.home,
+            pin=pin,
+            on_misfit=on_misfit,
+            observers=observers,
+        )
+
+
+def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:
+    """Call one tool and wait for it: for scripts, where no event loop runs."""
+
+    async def call() -> Result:
+        async with gate.session(session) as opened:
+            return await opened.call(tool, arguments)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(call())
+    raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
+
+
+def state_directory(workspace: Path) -> Path:
+    """Where the embedded backends keep what they must remember about a workspace."""
+    base = os.environ.get("XDG_STATE_HOME") or ""
+    home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return home / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
+
+
+def imported_tools(manifest: Manifest) -> list[Tool]:
+    """The tools that a manifest names with `from:`, imported from beside its files: their code runs."""
+    roots = list(dict.fromkeys(str(Path(file).absolute().parent) for file in manifest.files))
+    tools = []
+    for name, (reference, origin) in manifest.sources.items():
+        if name not in manifest.seats:
+            continue
+        module, _, attribute = reference.partition(":")
+        with _importable(roots):
+            try:
+                found = getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError) as wrong:
+                raise ManifestError(
+                    [Problem(origin, f"`{reference}`", f"a tool that can be imported ({wrong})")]
+                ) from wrong
+        if not isinstance(found, Tool):
+            raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
+        tools.append(found)
+    return tools
+
+
+@contextmanager
+def _importable(roots: list[str]) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:0] = roots
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,99 @@
+"""The level `native`: trusted tools of the operator, in this process. Every other level is refused here.
+
+An async tool runs in the caller's task. A function runs in a thread of its own, where its handles block; a thread
+cannot be ended from outside, so past its deadline only its call ends, and its handles refuse.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from licet.core.effects import Level
+from licet.guard.ports import SandboxUnavailable, ToolCall, Walls
+
+_LAYERS = ("handles",)
+
+
+class InProcess:
+    """Runs tools at level `native`, and nothing at any other."""
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """What will be in force at a level."""
+        if level != "native":
+            raise SandboxUnavailable(
+                f"the level `{level}` cannot be kept here: no sandbox is installed; "
+                "name the tool under `native` if it is trusted code of yours"
+            )
+        return _LAYERS
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process."""
+        raise SandboxUnavailable("no walls can be put around a program here: no sandbox is installed")
+
+    async def run(self, level: Level, call: ToolCall, context: Any) -> Any:
+        """Run a tool in this process."""
+        self.layers(level)
+        tool, arguments = call.tool, call.arguments
+        if tool.is_async:
+            if tool.context_parameter is not None:
+                return await tool.fn(**{tool.context_parameter: context}, **arguments)
+            return await tool.fn(**arguments)
+        if tool.context_parameter is not None:
+            arguments = {**arguments, tool.context_parameter: Blocking(context, asyncio.get_running_loop())}
+        return await _in_a_thread(lambda: tool.fn(**arguments))
+
+
+class Blocking:
+    """An object whose async methods can be called from another thread: each waits for the loop to answer."""
+
+    __slots__ = ("_loop", "_target")
+
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._target, self._loop = target, loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        return found if isinstance(found, str | int | None) else Blocking(found, self._loop)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        answer = self._target(*args, **kwargs)
+        if not inspect.isawaitable(answer):
+            return answer
+        return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+async def _in_a_thread(work: Callable[[], Any]) -> Any:
+    # Not from a pool: a tool that never returns would keep its place in it for ever.
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def tell(answer: Any, error: BaseException | None) -> None:
+        if not done.done():
+            if error is None:
+                done.set_result(answer)
+            else:
+                done.set_exception(error)
+
+    def body() -> None:
+        answer, wrong = None, None
+        try:
+            answer = context.run(work)
+        except BaseException as error:
+            wrong = error
+        if isinstance(wrong, StopIteration):  # a future cannot carry it
+            wrong = RuntimeError("the tool raised StopIteration")
+        try:
+            loop.call_soon_threadsafe(tell, answer, wrong)
+        except RuntimeError:
+            return  # the loop is gone, and the call with it
+
+    threading.Thread(target=body, name="licet-tool", daemon=True).start()
+    return await done

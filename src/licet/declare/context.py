@@ -1,0 +1,288 @@
+"""The context: what a call hands to its tool, as the tool's author sees it. Nothing is enforced here."""
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from decimal import Decimal
+from typing import IO, Any, Literal, Protocol
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+class Answer(Protocol):
+    """What a request brought back."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded, as far as the status says."""
+
+    @property
+    def url(self) -> str:
+        """The URL that answered, after redirects."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header lines; names are looked up in any case."""
+
+    @property
+    def content(self) -> bytes:
+        """The body."""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+
+    def json(self) -> Any:
+        """The body as JSON."""
+
+    def raise_for_status(self) -> Any:
+        """Raise unless the request succeeded."""
+
+
+class AnswerStream(Protocol):
+    """An answer whose body is still coming."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header lines; names are looked up in any case."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def read(self) -> bytes:
+        """The rest of the body."""
+
+
+class Fetch(Protocol):
+    """`ctx.fetch`: requests to the hosts that the call holds."""
+
+    async def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> Answer:
+        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+
+    def stream(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> AbstractAsyncContextManager[AnswerStream]:
+        """Send a request, and read the answer as it comes."""
+
+
+class Status(Protocol):
+    """What is known about a file or directory."""
+
+    @property
+    def kind(self) -> Literal["file", "directory"]:
+        """Which of the two it is."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+
+    @property
+    def modified(self) -> float:
+        """When it was changed, in seconds since 1970."""
+
+    @property
+    def mode(self) -> int:
+        """Its permission bits."""
+
+
+class FileSystem(Protocol):
+    """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`."""
+
+    async def read(self, path: Path, limit: int | None = None) -> str:
+        """The text of a file, in UTF-8."""
+
+    async def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
+        """The bytes of a file."""
+
+    async def write(self, path: Path, data: str | bytes) -> None:
+        """Put text or bytes in the place of a file: all of it, or nothing changes."""
+
+    async def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory."""
+
+    async def stat(self, path: Path) -> Status:
+        """What a path is."""
+
+    async def list(self, path: Path = ".") -> list[str]:
+        """The names in a directory, sorted."""
+
+    async def mkdir(self, path: Path) -> None:
+        """Make a directory and its parents; one that is there is fine."""
+
+    async def delete(self, path: Path) -> None:
+        """Remove a file or an empty directory."""
+
+    async def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a directory."""
+
+    async def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> IO[Any]:
+        """A file object: `r`, `w`, `a`, `x` or `r+`, with `b` for bytes."""
+
+
+class SecretStore(Protocol):
+    """`ctx.secrets`: secrets by reference."""
+
+    async def get(self, reference: str) -> str:
+        """The value of a secret."""
+
+    def ref(self, reference: str) -> str:
+        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+
+
+class Store(Protocol):
+    """`ctx.kv`: small values under keys."""
+
+    def of(self, kind: str) -> "Store":
+        """The store of another kind that the tool declared."""
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key, or the default."""
+
+    async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry."""
+
+    async def delete(self, key: str) -> bool:
+        """Forget a key; whether it was there."""
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+
+
+class Environment(Protocol):
+    """`ctx.env`: declared variables of the host."""
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The value of a variable, or the default if it is not set."""
+
+
+class Ended(Protocol):
+    """How a program ended."""
+
+    @property
+    def returncode(self) -> int:
+        """Its exit code."""
+
+    @property
+    def stdout(self) -> bytes:
+        """What it wrote."""
+
+    @property
+    def stderr(self) -> bytes:
+        """What it complained about."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether output was cut."""
+
+
+class Programs(Protocol):
+    """`ctx.process`: programs that the call holds, each behind walls."""
+
+    async def spawn(
+        self,
+        name: str,
+        args: Iterable[str] = (),
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> Ended:
+        """Run a program until it ends."""
+
+
+class _Who(Protocol):
+    @property
+    def session_id(self) -> str:
+        """The session this call belongs to."""
+
+    @property
+    def agent(self) -> str:
+        """The agent on whose behalf the tool runs."""
+
+    @property
+    def workdir(self) -> str:
+        """The directory that relative paths start from."""
+
+    def charge(self, amount: Decimal | str | int) -> None:
+        """Report what this call has cost so far, in dollars; together at most what the tool declares."""
+
+
+class Context(_Who, Protocol):
+    """What a call hands to its tool: annotate a parameter with it, and models never see that parameter."""
+
+    @property
+    def fetch(self) -> Fetch:
+        """Requests to the hosts that this call holds."""
+
+    @property
+    def fs(self) -> FileSystem:
+        """Files below the paths that this call holds."""
+
+    @property
+    def secrets(self) -> SecretStore:
+        """Secrets that this call holds, by reference."""
+
+    @property
+    def kv(self) -> Store:
+        """The store that the tool declared."""
+
+    @property
+    def env(self) -> Environment:
+        """Variables of the host's environment that this call holds."""
+
+    @property
+    def process(self) -> Programs:
+        """Programs that this call holds."""
+
+
+class SyncContext(_Who, Protocol):
+    """The context of a tool that is not async: the same handles, and each of their methods waits for its answer."""
+
+    @property
+    def fetch(self) -> Any:
+        """Requests to the hosts that this call holds."""
+
+    @property
+    def fs(self) -> Any:
+        """Files below the paths that this call holds."""
+
+    @property
+    def secrets(self) -> Any:
+        """Secrets that this call holds, by reference."""
+
+    @property
+    def kv(self) -> Any:
+        """The store that the tool declared."""
+
+    @property
+    def env(self) -> Environment:
+        """Variables of the host's environment that this call holds."""
+
+    @property
+    def process(self) -> Any:
+        """Programs that this call holds."""

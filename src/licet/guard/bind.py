@@ -1,0 +1,147 @@
+"""Binding: a grant and the ports become the context of one call. What a tool was not given, it cannot reach."""
+
+import inspect
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from licet.core.use import InvalidUse, Use
+from licet.guard.env import ScopedEnv
+from licet.guard.fetch import ScopedFetch
+from licet.guard.files import ScopedFiles
+from licet.guard.holding import Holding
+from licet.guard.kv import ScopedKv
+from licet.guard.ports import Ports
+from licet.guard.processes import ScopedProcesses
+from licet.guard.redact import Redactor
+from licet.guard.registration import Registered
+from licet.guard.secrets import ScopedSecrets
+
+if TYPE_CHECKING:
+    from licet.guard.session import Session
+
+
+class BoundContext:
+    """What a call hands to its tool. Handles are made when they are first asked for, and check every use.
+
+    A tool whose category has no port behind it declared nothing in it: its handle refuses before it needs one.
+    """
+
+    __slots__ = (
+        *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets"),
+        *("agent", "charged", "redactor", "session_id", "workdir"),
+    )
+
+    def __init__(self, session: "Session", registered: Registered, ports: Ports, holding: Holding) -> None:
+        self.session_id = session.id
+        self.agent = session.agent
+        self.workdir: str = session.gate.workdir
+        self.charged: Decimal | None = None
+        self.redactor = Redactor()
+        self._registered = registered
+        self._ports: Any = ports
+        self._holding = holding
+        self._fetch: ScopedFetch | None = None
+        self._fs: ScopedFiles | None = None
+        self._secrets: ScopedSecrets | None = None
+        self._kv: ScopedKv | None = None
+        self._env: ScopedEnv | None = None
+        self._process: ScopedProcesses | None = None
+
+    @property
+    def fetch(self) -> ScopedFetch:
+        """Requests to the hosts that this call holds."""
+        if self._fetch is None:
+            self._fetch = ScopedFetch(self._holding, self._ports.http, self.secrets)
+        return self._fetch
+
+    @property
+    def fs(self) -> ScopedFiles:
+        """Files below the paths that this call holds."""
+        if self._fs is None:
+            self._fs = ScopedFiles(self._holding, self._ports.files, self.workdir)
+        return self._fs
+
+    @property
+    def secrets(self) -> ScopedSecrets:
+        """Secrets that this call holds, by reference."""
+        if self._secrets is None:
+            self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self.redactor)
+        return self._secrets
+
+    @property
+    def kv(self) -> ScopedKv:
+        """The store that the tool declared."""
+        if self._kv is None:
+            self._kv = ScopedKv(self._holding, self._ports.kv)
+        return self._kv
+
+    @property
+    def env(self) -> ScopedEnv:
+        """Variables of the host's environment that this call holds."""
+        if self._env is None:
+            self._env = ScopedEnv(self._holding, self._ports.environ)
+        return self._env
+
+    @property
+    def process(self) -> ScopedProcesses:
+        """Programs that this call holds."""
+        if self._process is None:
+            self._process = ScopedProcesses(
+                self._holding,
+                self._ports.processes,
+                self._ports.sandbox,
+                binaries=self._registered.binaries,
+                environ=self._ports.environ,
+                placeholders=self.secrets,
+                workdir=self.workdir,
+                seconds=self._registered.seconds,
+                output_bytes=self._registered.output_bytes,
+            )
+        return self._process
+
+    def charge(self, amount: Decimal | str | int) -> None:
+        """Report what this call has cost so far, in dollars; together at most what the tool declares."""
+        try:
+            cost = amount if isinstance(amount, Decimal) else Decimal(amount) if isinstance(amount, str | int) else None
+        except InvalidOperation:
+            cost = None
+        if cost is None or not cost.is_finite() or cost < 0:
+            raise ValueError(f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}")
+        total, most = (self.charged or Decimal(0)) + cost, self._registered.tool.spec.cost_usd or Decimal(0)
+        if total > most:
+            self._holding.refuse("BUDGET_EXCEEDED", f"{total} is more than the {most} that the tool declares")
+        self.charged = total
+
+
+class Seen:
+    """What an availability check can see: the environment and the programs that its tool may use, and no others."""
+
+    __slots__ = ("_context", "_holding", "_registered")
+
+    def __init__(self, context: BoundContext, holding: Holding, registered: Registered) -> None:
+        self._context, self._holding, self._registered = context, holding, registered
+
+    def env(self, name: str) -> str | None:
+        """The value of a declared environment variable, or None if it is not set."""
+        return self._context.env.get(name)
+
+    def program(self, name: str) -> str | None:
+        """The path of a declared program, or None if it is not installed."""
+        try:
+            self._holding.check(use := Use(f"process:exec:{name}"))
+        except InvalidUse as wrong:
+            self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
+        return self._registered.binaries.get(use.target)
+
+
+async def is_available(session: "Session", registered: Registered, holding: Holding) -> bool:
+    """Whether a tool says that it can run here; one that cannot even look says no."""
+    check = registered.tool.available
+    if check is None:
+        return True
+    context = BoundContext(session, registered, session.gate.ports, holding)
+    try:
+        answer = check(Seen(context, holding, registered))
+        return (await answer if inspect.isawaitable(answer) else answer) is True
+    except Exception:
+        return False

@@ -1,0 +1,253 @@
+"""The path of one call, read top to bottom: declare, validate, decide, ask, reserve, record, bind, run, close.
+
+There is no middleware to reorder, and nothing about a call is stored on a shared object. Whatever goes wrong before
+the tool runs refuses the call; whatever goes wrong inside it ends only that call.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from licet.core.canonical import digest
+from licet.core.decide import decide
+from licet.core.decision import UNUSED, Approval, Ask, Deny, Ground, Reason, Usage
+from licet.core.use import Use
+from licet.declare.arguments import InvalidArguments
+from licet.errors import Refused
+from licet.guard.bind import BoundContext, is_available
+from licet.guard.close import close, failed, refused, succeeded
+from licet.guard.deadline import Deadline
+from licet.guard.holding import Holding
+from licet.guard.ports import Claim, Clock, Entry, Question, Reservation, ToolCall
+from licet.guard.registration import Policy, Registered
+from licet.guard.result import Result
+
+if TYPE_CHECKING:
+    from licet.guard.session import Session
+
+
+class Call:
+    """What is known about one call so far. It belongs to that call alone."""
+
+    __slots__ = (
+        *("arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt", "registered"),
+        *("request", "reservation", "running", "session", "started", "tool"),
+    )
+
+    def __init__(self, session: "Session", tool: str) -> None:
+        gate = session.gate
+        self.session = session
+        self.tool = tool
+        self.policy: Policy = gate.policy  # taken once: what is reloaded meanwhile is for later calls
+        self.ports = gate.ports
+        self.clock: Clock = gate.clock
+        self.receipt: str = gate.next_receipt()
+        self.started = self.clock.monotonic()
+        self.request = session.request(tool)
+        self.arguments: dict[str, Any] = {}
+        self.registered: Registered | None = None
+        self.holding: Holding | None = None
+        self.reservation: Reservation | None = None
+        self.context: BoundContext | None = None
+        self.deadline: Deadline | None = None
+        self.running = False
+
+    def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
+        """One entry of the ledger about this call."""
+        session = self.session
+        return Entry(
+            kind, self.receipt, session.agent, session.id, self.tool, self.policy.digest, self.clock.now(), content
+        )
+
+    def refuse(self, reason: Reason, text: str, fix: str = "") -> NoReturn:
+        """End this call before its tool runs."""
+        decision = Deny(self.request, (Ground(reason, text, fix=fix),))
+        if self.holding is not None:
+            self.holding.deny(decision)
+        raise Refused(decision)
+
+
+async def run_call(session: "Session", tool: str, arguments: object) -> Result:
+    """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
+    call = Call(session, tool)
+    try:
+        standing(call)
+        registered = call.registered = declare(call)
+        call.arguments = validate(call, registered, arguments)
+        holding = await decide_and_ask(call, registered)  # call-time resolution
+        await reserve(call, registered)
+        await record(call, registered)
+        context = await bind(call, registered, holding)  # the fail-closed guard
+        result = succeeded(call, await run(call, registered, context))
+    except Refused as refusal:
+        result = refused(call, refusal)
+    except asyncio.CancelledError as error:
+        result = failed(call, error)
+        task = asyncio.current_task()
+        if task is None or task.cancelling():  # otherwise the tool raised it by itself
+            await close(call, result)
+            raise
+    except (Exception, SystemExit) as error:
+        result = failed(call, error)
+    return await close(call, result)
+
+
+def standing(call: Call) -> None:
+    """Always: nothing runs at a frozen gate, or in a session that is over."""
+    if call.session.gate.frozen:
+        call.refuse("FROZEN", call.session.gate.frozen)
+    if call.session.over:
+        call.refuse("SESSION_ENDED", "this session has ended")
+
+
+def declare(call: Call) -> Registered:
+    """The tool, if it is known and admitted for this agent."""
+    registered = call.policy.tools.get(call.tool) if type(call.tool) is str else None
+    if registered is None or registered.reach is None:
+        decision = decide(call.request, call.policy.manifest)
+        if isinstance(decision, Deny):
+            raise Refused(decision)
+        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} is admitted, but this gate was not given its function")
+    return registered
+
+
+def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
+    """The arguments as the tool will get them, if they fit its type hints."""
+    try:
+        return registered.validate(arguments)
+    except InvalidArguments as wrong:
+        call.refuse("INPUT_INVALID", str(wrong))
+
+
+async def decide_and_ask(call: Call, registered: Registered) -> Holding:
+    """What this call holds, from this manifest and for this session; a person is asked where the decision says so."""
+    reach, usage = registered.reach, UNUSED
+    assert reach is not None  # noqa: S101
+    if reach.answers is None:  # a budget, or a class that asks: this call has to be looked at as such
+        call.request = replace(call.request, arguments=digest(call.arguments))
+        usage = await _usage(call)
+    holding = Holding(call.request, reach, call.policy.digest, call.session.gate.observers, _asks(call))
+    call.holding = holding
+    while isinstance(decision := decide(call.request, call.policy.manifest, usage), Ask):
+        await _settled(call, decision)
+        usage = replace(usage, approved=usage.approved | {decision.approval})
+    if isinstance(decision, Deny):
+        holding.deny(decision)
+    holding.begin()
+    return holding
+
+
+async def reserve(call: Call, registered: Registered) -> None:
+    """Set calls and money aside before any effect."""
+    reach, manifest = registered.reach, call.policy.manifest
+    if reach is None or not (manifest.budget or reach.max_calls is not None):
+        return
+    if call.ports.budgets is None:
+        call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
+    agent, session = call.session.account
+    cost = reach.spec.cost_usd or UNUSED.cost_usd
+    claim = Claim(agent, session, call.tool, _day(call), cost, manifest.budget, reach.max_calls)
+    call.reservation = await call.ports.budgets.reserve(claim)
+    if call.reservation is None:
+        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")
+
+
+async def record(call: Call, registered: Registered) -> None:
+    """Keep the decision before any effect: no ledger, no call."""
+    if call.ports.ledger is None:
+        call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
+    try:
+        await call.ports.ledger.record(call.entry("decision", (call.request, registered)))
+    except Exception as error:
+        call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}")
+
+
+async def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
+    """The handles for exactly what is held; a part that is needed and not there refuses the call."""
+    if registered.missing:
+        if call.ports.empty:
+            call.refuse(
+                "BACKEND_MISSING", f"Tool {call.tool} declares capabilities but no capability backends are configured"
+            )
+        missing = ", ".join(registered.missing)
+        call.refuse("BACKEND_MISSING", f"Tool {call.tool} needs a backend that is not configured: {missing}")
+    if registered.unavailable:
+        call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
+    if not await is_available(call.session, registered, holding):
+        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
+    call.context = BoundContext(call.session, registered, call.ports, holding)
+    return call.context
+
+
+async def run(call: Call, registered: Registered, context: BoundContext) -> Any:
+    """Run the tool in its sandbox, against the clock; every handle checks every use."""
+    sandbox, reach = call.ports.sandbox, registered.reach
+    assert sandbox is not None  # noqa: S101
+    assert reach is not None  # noqa: S101
+    assert reach.level is not None  # noqa: S101
+    call.deadline = Deadline(registered.seconds)
+    call.running = True
+    try:
+        with call.deadline:
+            return await sandbox.run(
+                reach.level, ToolCall(registered.tool, call.arguments, registered.seconds), context
+            )
+    except TimeoutError:
+        if call.deadline.expired and call.holding is not None:
+            call.holding.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
+        raise
+
+
+async def _usage(call: Call) -> Usage:
+    """What this session has spent, and what has been agreed to in it."""
+    usage = UNUSED
+    if call.ports.budgets is not None:
+        agent, session = call.session.account
+        usage = await call.ports.budgets.usage(agent, session, _day(call))
+    return replace(usage, approved=frozenset(call.session.approved))
+
+
+def _day(call: Call) -> str:
+    return call.clock.now().date().isoformat()
+
+
+async def _settled(call: Call, decision: Ask) -> None:
+    """Ask a person, and return only if they agree."""
+    reach = call.registered.reach if call.registered else None
+    answer = "absent"
+    if call.ports.approver is not None and reach is not None:
+        question = Question(
+            decision.approval,
+            reach.spec,
+            call.arguments,
+            reach.grant.allow,
+            decision.rules[0].text,
+            call.policy.manifest.approvals.expires_seconds,
+        )
+        answer = await call.ports.approver.ask(question)
+    match answer:
+        case "approved":
+            if not decision.approval.arguments:  # for the session, not for one call
+                call.session.approved.add(decision.approval)
+        case "denied":
+            call.refuse("APPROVAL_DENIED", "the person who was asked said no")
+        case "expired":
+            call.refuse("APPROVAL_EXPIRED", "nobody answered in time")
+        case _ if call.holding is not None:
+            call.holding.deny(decision)
+
+
+def _asks(call: Call) -> Any:
+    async def ask(approval: Approval, use: Use) -> None:
+        """Ask about one delete inside a call; the clock stands still meanwhile."""
+        effect = call.holding.reach.effect if call.holding else None
+        ground = Ground("APPROVAL_REQUIRED", f"each delete asks at class {effect}")
+        if call.deadline is not None:
+            call.deadline.pause()
+        try:
+            await _settled(call, Ask(call.request, approval, (ground,), use))
+        finally:
+            if call.deadline is not None:
+                call.deadline.resume()
+
+    return ask

@@ -1,0 +1,97 @@
+"""The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from licet.core.decision import Deny, Ground, Reason, events
+from licet.core.scope import visible
+from licet.declare.arguments import plain_data, plain_json
+from licet.errors import Refused
+from licet.guard.result import NOTHING, Result, ResultParts, code_of
+
+if TYPE_CHECKING:
+    from licet.guard.call import Call
+
+MOST_OF_AN_ERROR = 1000  # characters
+
+
+def succeeded(call: "Call", value: Any) -> ResultParts:
+    """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
+    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+        raise TypeError("it returned a generator: return a list")
+    text = plain_json(value)
+    limit = call.registered.output_bytes if call.registered else 0
+    if len(text) <= limit:
+        return ResultParts(call.tool, plain_data(text))
+    # A text is cut as a text; of anything else the beginning of its JSON is shown.
+    whole = value.encode(errors="replace") if type(value) is str else text
+    parts = ResultParts(call.tool, whole[:limit].decode(errors="ignore"))
+    parts.truncated = True
+    return parts
+
+
+def refused(call: "Call", refusal: Refused) -> ResultParts:
+    """The result of a call that was refused, before its tool ran or by a handle inside it."""
+    code = code_of(refusal.code)
+    if call.running:
+        code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
+    return ResultParts(call.tool).refuse(code, refusal)
+
+
+def failed(call: "Call", error: BaseException) -> ResultParts:
+    """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
+    reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
+    said = type(error).__name__
+    if call.running and (line := str(error).strip().partition("\n")[0]):
+        said = f"{said}: {visible(line)}"[:MOST_OF_AN_ERROR]
+    refusal = Refused(Deny(call.request, (Ground(reason, said),)))
+    return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
+
+
+async def close(call: "Call", parts: ResultParts) -> Result:
+    """Settle, redact and record: every exit leaves a receipt, refusals too."""
+    parts.cost_usd = await _settle(call)
+    if call.holding is not None:
+        call.holding.over = True
+    elif parts._refusal is not None:
+        _tell(call, parts)
+    if call.context is not None and (redactor := call.context.redactor):
+        parts.value, parts.error = redactor.data(parts.value), redactor.text(parts.error)
+    parts.receipt = call.receipt
+    parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
+    if call.ports.ledger is not None:
+        try:
+            await call.ports.ledger.record(call.entry("receipt", parts))
+        except Exception as error:
+            text = f"the ledger could not keep the receipt: {type(error).__name__}"
+            parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text),))))
+    return parts.sealed(call.holding)
+
+
+async def _settle(call: "Call") -> Decimal:
+    """What the call cost; what was set aside for a call that never ran goes back."""
+    cost = NOTHING
+    if call.running and call.registered is not None:
+        charged = call.context.charged if call.context is not None else None
+        cost = charged if charged is not None else call.registered.tool.spec.cost_usd or NOTHING
+    if call.reservation is not None and call.ports.budgets is not None:
+        try:
+            if call.running:
+                await call.ports.budgets.settle(call.reservation, cost)
+            else:
+                await call.ports.budgets.refund(call.reservation)
+        except Exception:  # noqa: S110 - what stays reserved counts as spent: the budget can only be smaller
+            pass
+    return cost
+
+
+def _tell(call: "Call", parts: ResultParts) -> None:
+    """Let observers know of a refusal that came before anything was held."""
+    if parts._refusal is None:
+        return
+    for observer in call.session.gate.observers:
+        try:
+            observer(events(parts._refusal)[-1])
+        except Exception as error:
+            text = f"an observer failed: {type(error).__name__}"
+            parts.refuse("denied", Refused(Deny(call.request, (Ground("DECISION_FAILED", text),))))

@@ -1,0 +1,110 @@
+"""The gate: where calls come in. It holds tools, a manifest and the ports, and opens sessions."""
+
+import itertools
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from licet.core.capability import Capability
+from licet.core.decision import Deny, Ground, Request
+from licet.core.manifest import Layer, Manifest, Rule
+from licet.core.set import Rules
+from licet.declare import Tool
+from licet.errors import Refused
+from licet.guard.holding import Observer
+from licet.guard.ports import Clock, Ports
+from licet.guard.registration import OnMisfit, register
+from licet.guard.session import Session
+
+_OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
+
+
+class Gate:
+    """Tools under a manifest, with the parts of the world that they may be given."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        tools: Iterable[Tool],
+        ports: Ports,
+        *,
+        workdir: str,
+        home: str,
+        pin: str | None = None,
+        on_misfit: OnMisfit = "refuse",
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.tools = tuple(tools)
+        self.ports = ports
+        self.workdir, self.home = workdir, home
+        self.pin, self.on_misfit = pin, on_misfit
+        self.observers = tuple(observers)
+        self._frozen = ""
+        self._parent: Gate | None = None
+        self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
+        self._receipts = map(f"r-{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
+        self.reload(manifest)
+
+    def session(self, id: str) -> Session:  # noqa: A002
+        """Open a session, or continue one: `async with gate.session("s-42") as session`."""
+        return Session(self, id)
+
+    def reload(self, manifest: Manifest) -> None:
+        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void."""
+        if self.pin is not None and manifest.digest != self.pin:
+            text = f"the manifest is {manifest.digest}, but {self.pin} is pinned"
+            fix = f"review it with `licet diff`, then pin {manifest.digest}"
+            raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
+        policy = register(
+            manifest, self.tools, self.ports, workdir=self.workdir, home=self.home, on_misfit=self.on_misfit
+        )
+        self.manifest, self.policy = manifest, policy
+
+    @property
+    def frozen(self) -> str:
+        """Why this gate, or one that it was delegated from, takes no calls; empty if it does."""
+        return self._frozen or (self._parent.frozen if self._parent is not None else "")
+
+    @property
+    def clock(self) -> Clock:
+        """The time that calls are measured by."""
+        if self.ports.clock is None:
+            raise RuntimeError("a gate needs a clock: give its backends one")
+        return self.ports.clock
+
+    def freeze(self, why: str = "an operator has stopped all calls") -> None:
+        """Refuse every call from now on."""
+        self._frozen = why or "frozen"
+
+    def thaw(self) -> None:
+        """Take calls again."""
+        self._frozen = ""
+
+    def delegated(self, agent: str, allow: Rules) -> "Gate":
+        """A gate for another agent that holds what this one holds and was asked for: only ever less."""
+        rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
+        origin, calls = self.manifest.origin, [rule for rule in rules if rule.domain == "tool"]
+        layer = Layer(
+            "manifest", f"the delegation to `{agent}`", origin, tuple(Rule(rule, origin, "allow") for rule in rules)
+        )
+        seats = {
+            name: seat
+            for name, seat in self.manifest.seats.items()
+            if not calls or any(call.key in ("", name) for call in calls)
+        }
+        narrowed = replace(self.manifest, agent=agent, layers=(*self.manifest.layers, layer), seats=seats, loaded=None)
+        child = Gate(
+            narrowed,
+            [tool for tool in self.tools if tool.name in seats],
+            self.ports,
+            workdir=self.workdir,
+            home=self.home,
+            on_misfit="narrow",
+            observers=self.observers,
+        )
+        child._parent = self
+        return child
+
+    def next_receipt(self) -> str:
+        """The id of one more receipt."""
+        return next(self._receipts)

@@ -1,0 +1,124 @@
+"""Registration: tools meet a manifest, and everything a call will need is worked out before the first one.
+
+This is the first of the three enforcement points. The others are in `session`: call-time resolution, and the
+fail-closed guard, whose question (what does this tool need that nothing stands behind?) is answered here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from licet.core.manifest import Manifest, least_limits
+from licet.core.reach import Reach, reach_of
+from licet.core.set import CapabilitySet
+from licet.core.validate import validate_tools
+from licet.declare import Tool
+from licet.declare.arguments import validator
+from licet.errors import RegistrationRefused
+from licet.guard.ports import Ports, SandboxUnavailable
+
+OnMisfit = Literal["refuse", "narrow"]
+WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
+
+# What a domain of capabilities needs behind it, and what that is called in a refusal.
+_PORTS = {
+    "network": ("http", "network"),
+    "fs": ("files", "files"),
+    "secret": ("secrets", "secrets"),
+    "storage": ("kv", "storage"),
+    "process": ("processes", "processes"),
+    "env": ("environ", "environment"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One tool at one gate."""
+
+    tool: Tool
+    reach: Reach | None  # None: the manifest does not admit it
+    validate: Callable[[object], dict[str, Any]]
+    missing: tuple[str, ...]  # categories that it needs and that nothing stands behind
+    layers: tuple[str, ...]  # what is in force at its level
+    unavailable: str  # why its level cannot be kept here; empty if it can
+    binaries: Mapping[str, str]  # the programs it may start, by name, as they were found on the host's PATH
+    seconds: float
+    output_bytes: int
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing stands in the way of a call but its arguments, its budget and the people to be asked."""
+        return self.reach is not None and not (self.reach.grounds or self.missing or self.unavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A manifest and the tools under it. A call takes one and keeps it, whatever is reloaded meanwhile."""
+
+    manifest: Manifest
+    digest: str
+    tools: Mapping[str, Registered]
+
+
+def register(
+    manifest: Manifest, tools: Sequence[Tool], ports: Ports, *, workdir: str, home: str, on_misfit: OnMisfit
+) -> Policy:
+    """Registration validation: every tool fits the manifest, or all misfits are told and none is registered."""
+    narrow = on_misfit == "narrow"
+    ceiling = manifest.declare([tool.spec for tool in tools], narrow=narrow).expand(workdir, home)
+    twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
+    misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
+    if narrow:  # a call holds the overlap in any case; two tools of one name never have one
+        misfits = tuple(misfit for misfit in misfits if misfit.tool in twice)
+    if misfits:
+        raise RegistrationRefused(misfits)
+    return Policy(
+        ceiling,
+        manifest.digest,
+        MappingProxyType({tool.name: _registered(tool, ceiling, ports) for tool in tools}),
+    )
+
+
+def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
+    reach = reach_of(manifest, tool.name)
+    limits = manifest.limits
+    for seat in reach.seats if reach is not None else ():
+        limits = least_limits(limits, seat.limits)
+    layers, unavailable = _layers(reach, ports)
+    return Registered(
+        tool=tool,
+        reach=reach,
+        validate=validator(tool.fn, tool.context_parameter),
+        missing=missing_ports(tool.spec.needs, ports),
+        layers=layers,
+        unavailable=unavailable,
+        binaries=_binaries(reach, ports),
+        seconds=limits.get("wall_seconds", WALL_SECONDS),
+        output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
+    )
+
+
+def missing_ports(needs: CapabilitySet, ports: Ports) -> tuple[str, ...]:
+    """The categories that a tool needs and that nothing stands behind."""
+    wanted = sorted({rule.domain for rule in needs.allow} & _PORTS.keys())
+    return tuple(title for port, title in map(_PORTS.__getitem__, wanted) if getattr(ports, port) is None)
+
+
+def _layers(reach: Reach | None, ports: Ports) -> tuple[tuple[str, ...], str]:
+    if reach is None or reach.level is None:
+        return (), ""
+    if ports.sandbox is None:
+        return (), "no sandbox is configured"
+    try:
+        return ports.sandbox.layers(reach.level), ""
+    except SandboxUnavailable as missing:
+        return (), str(missing)
+
+
+def _binaries(reach: Reach | None, ports: Ports) -> Mapping[str, str]:
+    if reach is None or ports.processes is None:
+        return MappingProxyType({})
+    names = {rule.key for rule in reach.grant.allow if rule.domain == "process" and rule.key and "/" not in rule.key}
+    found = {name: ports.processes.find(name) for name in sorted(names)}
+    return MappingProxyType({name: path for name, path in found.items() if path})

@@ -1,0 +1,117 @@
+"""What a call gives back: a value or a refusal, with everything a caller, a model and an operator want to know."""
+
+from decimal import Decimal
+from typing import Any, Literal
+
+from licet.core.decision import Ask, Deny, Ground, Reason, Request, events
+from licet.core.explain import explain
+from licet.core.sealed import Sealed
+from licet.errors import Refused
+from licet.guard.holding import Event, Holding
+
+Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
+
+_NOT_AVAILABLE: frozenset[Reason] = frozenset(
+    {
+        *("UNKNOWN_TOOL", "BACKEND_MISSING", "LEDGER_UNAVAILABLE", "SANDBOX_UNAVAILABLE", "TOOL_NOT_AVAILABLE"),
+        *("SESSION_ENDED", "FROZEN"),
+    }
+)
+NOTHING = Decimal(0)
+
+
+def code_of(reason: Reason) -> Code:
+    """The kind of outcome that a refusal before the tool runs is."""
+    if reason == "INPUT_INVALID":
+        return "input_invalid"
+    return "not_available" if reason in _NOT_AVAILABLE else "denied"
+
+
+class ResultParts:
+    """The fields of a result while a call ends; taking the class `Result` seals it."""
+
+    __slots__ = (
+        *("_holding", "_refusal", "code", "cost_usd", "duration_ms", "error", "ok", "reason", "receipt", "tool"),
+        *("truncated", "value"),
+    )
+
+    ok: bool
+    tool: str
+    value: Any
+    code: Code
+    reason: Reason
+    error: str
+    receipt: str
+    cost_usd: Decimal
+    duration_ms: float
+    truncated: bool
+    _holding: Holding | None
+    _refusal: Deny | Ask | None
+
+    def __init__(self, tool: str, value: Any = None) -> None:
+        self.ok, self.tool, self.value = True, tool, value
+        self.code, self.reason, self.error = "ok", "ALLOWED", ""
+        self.truncated, self.receipt, self.cost_usd, self.duration_ms = False, "", NOTHING, 0.0
+        self._holding = self._refusal = None
+
+    def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
+        """Make it the result of a refusal."""
+        self.ok, self.value = False, None
+        self.code, self.reason, self.error, self._refusal = code, refusal.code, str(refusal), refusal.decision
+        return self
+
+    def sealed(self, holding: Holding | None) -> "Result":
+        """The finished result."""
+        self._holding = holding
+        self.__class__ = Result
+        return self  # type: ignore[return-value]
+
+
+class Result(Sealed, ResultParts):
+    """The outcome of one call: `value` if `ok`, otherwise a code, a reason, and one line for the model in `error`."""
+
+    __slots__ = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every check of the call, in order, with the rules that decided it."""
+        if self._holding is not None:
+            return self._holding.events
+        return events(self._refusal) if self._refusal is not None else ()
+
+    def unwrap(self) -> Any:
+        """The value, or raise `Refused`."""
+        if self.ok:
+            return self.value
+        raise Refused(self._decision)
+
+    def explain(self) -> str:
+        """Why, for the operator: what was asked, what decided and where it is written, how to allow it, the receipt."""
+        if self.ok:
+            lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
+            lines += [f"  {'held':<14}{event.capability}  {event.rule}".rstrip() for event in self.events]
+        else:
+            lines = [explain(self._decision)]
+        return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
+
+    def __repr__(self) -> str:
+        outcome = repr(self.value) if self.ok else f"{self.code}, {self.error!r}"
+        return f"Result({self.tool!r}, {outcome})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A result travels as what it says; the rules behind it stay where they were decided.
+        plain = {name: getattr(self, name) for name in ResultParts.__slots__ if name[0] != "_"}
+        return _restored, (plain,)
+
+    @property
+    def _decision(self) -> Deny | Ask:
+        if self._refusal is not None:
+            return self._refusal
+        return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def _restored(plain: dict[str, Any]) -> Result:
+    parts = ResultParts(plain["tool"])
+    for name, value in plain.items():
+        setattr(parts, name, value)
+    return parts.sealed(None)

@@ -1,0 +1,116 @@
+"""A session: one conversation of one agent. Its calls run side by side; what they share is named, never ambient."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from licet.core.decision import Approval, Request
+from licet.core.set import Rules
+from licet.core.use import Use
+from licet.guard.bind import is_available
+from licet.guard.call import run_call
+from licet.guard.holding import Holding
+from licet.guard.result import Result
+
+if TYPE_CHECKING:
+    from licet.guard.gate import Gate
+
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_ENDED = "licet:ended"  # the scope in which ended sessions are remembered; no tool can name it
+CONCURRENT_CALLS = 64
+
+
+class Session:
+    """(agent, id) names a session on its backends; opening it again continues it, until it is ended."""
+
+    def __init__(self, gate: "Gate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
+        if type(id) is not str or not _NAME.fullmatch(id):
+            raise ValueError("expected a session id of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
+        self.gate = gate
+        self.id = id
+        self.agent = gate.manifest.agent
+        self.parent = parent
+        # What a delegate spends, the first session pays: delegating makes no money.
+        self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
+        self.approved: set[Approval] = set()
+        self._closed = False
+        self._requests: dict[str, Request] = {}
+
+    async def __aenter__(self) -> "Session":
+        kv = self.gate.ports.kv
+        if kv is not None and await kv.get(_ENDED, self._key) is not None:
+            self.gate.ended.add((self.agent, self.id))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closed = True
+
+    @property
+    def over(self) -> bool:
+        """Whether this session takes no calls any more."""
+        return (
+            self._closed or (self.agent, self.id) in self.gate.ended or (self.parent is not None and self.parent.over)
+        )
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:
+        """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
+        return await run_call(self, tool, {} if arguments is None else arguments)
+
+    async def call_many(
+        self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
+    ) -> list[Result]:
+        """Run several calls side by side; results come in the order of the calls, and one failure is one failure."""
+        waiting = list(enumerate(calls))
+        results: dict[int, Result] = {}
+        numbered = iter(waiting)
+
+        async def work() -> None:
+            for number, (tool, arguments) in numbered:
+                results[number] = await self.call(tool, arguments)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, len(waiting))):
+                group.create_task(work())
+        return [results[number] for number, _ in waiting]
+
+    async def available(self) -> list[str]:
+        """The tools that could be called now: admitted, with everything they need, and able to run here."""
+        policy, found = self.gate.policy, []
+        for name, registered in sorted(policy.tools.items()):
+            if registered.ready and registered.reach is not None:
+                holding = Holding(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
+                if await is_available(self, registered, holding):
+                    found.append(name)
+        return found
+
+    def delegate(self, *, agent: str, allow: Rules) -> "Session":
+        """A session for another agent that may touch what this one may and what is listed: only ever less."""
+        return Session(self.gate.delegated(agent, allow), self.id, self)
+
+    async def end(self) -> None:
+        """Forget the session's storage and retire its id."""
+        self.gate.ended.add((self.agent, self.id))
+        kv = self.gate.ports.kv
+        if kv is not None:
+            await kv.set(_ENDED, self._key, True)
+            await kv.clear(f"session:{self.id}@{self.agent}")
+
+    def request(self, tool: str) -> Request:
+        """The request to call a tool of this gate; made once, since it never changes."""
+        if type(tool) is not str:
+            return Request(tool, (), self.id)
+        found = self._requests.get(tool)
+        if found is None:
+            found = Request(tool, (), self.id)
+            if tool in self.gate.policy.tools:  # names that models make up are not kept
+                self._requests[tool] = found
+        return found
+
+    @property
+    def _key(self) -> str:
+        return f"{self.agent}\n{self.id}"
+
+
+async def _nobody(approval: Approval, use: Use) -> None:
+    raise PermissionError(f"nobody is asked about {use} while looking around")

@@ -1,0 +1,496 @@
+"""The path of a call: what each step refuses, in which words, and what is left behind."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guard.gates import call, gate, policy
+
+from licet import Backends, Context, Gate, Refused, RegistrationRefused, Tool, tool
+from licet.backends.memory_records import MemoryApprover, MemoryLedger
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+def blocking_add(a: int, b: int = 1) -> int:
+    """Add two numbers, in a function that is not async."""
+    return a + b
+
+
+@tool(needs=["env:read:*"], effect="read_only", sandbox="native")
+async def read_env(ctx: Context, name: str) -> str | None:
+    """Read a variable."""
+    return ctx.env.get(name)
+
+
+@tool(needs=["env:read:*"], effect="read_only", sandbox="native")
+def blocking_read_env(ctx: Context, name: str) -> str | None:
+    """Read a variable, in a function that is not async."""
+    return ctx.env.get(name)
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def fail(kind: str) -> None:
+    """Fail in some way."""
+    match kind:
+        case "error":
+            raise ValueError("no such city\nand a second line")
+        case "exit":
+            raise SystemExit(3)
+        case "cancel":
+            raise asyncio.CancelledError
+        case "generator":
+            return (n for n in range(3))  # type: ignore[return-value]
+        case "object":
+            return object()  # type: ignore[return-value]
+        case "slow":
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("which", [add, blocking_add])
+def test_a_call_gives_the_value_and_a_receipt(tmp_path: Path, which: Tool) -> None:
+    result = call(gate(tmp_path, which), which.name, {"a": 2, "b": 3})
+    assert result.ok
+    assert (result.value, result.code, result.reason, result.error) == (5, "ok", "ALLOWED", "")
+    assert result.unwrap() == 5
+    assert result.receipt
+    assert result.duration_ms > 0
+    assert [event.capability for event in result.events] == [f"tool:call:{which.name}"]
+
+
+REFUSED_INPUT = {
+    "missing": ({}, "`a` is required"),
+    "unknown": ({"a": 1, "c": 2}, "`c` is not an argument of this tool"),
+    "text for a number": ({"a": "1"}, "`a` input should be a valid integer"),
+    "not by name": ([1], "expected arguments by name"),
+    "no data": ({"a": object()}, "expected arguments that JSON can carry"),
+    "huge": ({"a": 1, "b": "x" * (2 << 20)}, "expected at most"),
+}
+
+
+@pytest.mark.parametrize("given, said", REFUSED_INPUT.values(), ids=REFUSED_INPUT)
+def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path: Path, given: Any, said: str) -> None:
+    result = call(gate(tmp_path, add), "add", given)
+    assert (result.ok, result.code, result.reason) == (False, "input_invalid", "INPUT_INVALID")
+    assert said in result.error
+    assert "\n" not in result.error
+
+
+def test_the_tool_gets_what_was_validated_and_not_what_the_caller_changes(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"items": [1]}
+
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def total(items: list[int]) -> int:
+        given["items"].append(100)
+        return sum(items)
+
+    assert call(gate(tmp_path, total), "total", given).value == 1
+
+
+def test_an_unknown_tool_and_one_that_is_not_admitted_are_told_apart(tmp_path: Path) -> None:
+    at = Gate(policy(tmp_path, add), [add], Backends.memory(), workdir=tmp_path)
+    assert call(at, "nobody").reason == "UNKNOWN_TOOL"
+    assert call(at, "nobody").code == "not_available"
+    narrow = Gate(policy(tmp_path, add), [add, fail], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
+    assert call(narrow, "fail", {"kind": "error"}).reason == "TOOL_NOT_IN_BUNDLE"
+    assert call(at, 5).ok is False  # type: ignore[arg-type]
+
+
+FAILURES = {
+    "error": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: ValueError: no such city"),
+    "exit": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: SystemExit: 3"),
+    "cancel": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: CancelledError"),
+    "generator": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: TypeError: it returned a generator: return a list"),
+    "object": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: PydanticSerializationError"),
+    "slow": ("timed_out", "LIMIT_TIME", "LIMIT_TIME: fail ran for longer than 1 seconds"),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_whatever_a_tool_does_ends_in_a_result(tmp_path: Path, kind: str) -> None:
+    code, reason, error = FAILURES[kind]
+    result = call(gate(tmp_path, fail, limits={"wall_seconds": 1}), "fail", {"kind": kind})
+    assert (result.ok, result.code, result.reason) == (False, code, reason)
+    assert result.error.startswith(error)
+    assert result.receipt
+    with pytest.raises(Refused, match=reason):
+        result.unwrap()
+    assert "receipt" in result.explain()
+
+
+def test_a_refusal_inside_a_handle_reaches_the_model_in_the_seeds_words(tmp_path: Path) -> None:
+    at = gate(tmp_path, read_env, env=["PATH"])
+    result = call(at, "read_env", {"name": "HOME"})
+    assert (result.code, result.reason) == ("execution_failed", "ENV_NOT_ALLOWED")
+    assert result.error == "ENV_NOT_ALLOWED: HOME is not in the tool's declared env"
+    assert "agent.yaml" in result.explain()
+    assert [type(event).__name__ for event in result.events] == ["CapabilityGranted", "CapabilityDenied"]
+
+
+@pytest.mark.parametrize("which", [read_env, blocking_read_env])
+def test_handles_work_in_async_tools_and_in_functions(tmp_path: Path, which: Tool) -> None:
+    backends = Backends.memory(environ={"PATH": "/bin"})
+    result = call(gate(tmp_path, which, backends=backends, env=["PATH"]), which.name, {"name": "PATH"})
+    assert result.value == "/bin"
+    granted = result.events[-1]
+    assert granted.capability == "env:read:PATH"
+    assert "agent.yaml" in granted.rule
+
+
+def test_without_backends_a_tool_that_needs_any_is_refused(tmp_path: Path) -> None:
+    at = Gate(policy(tmp_path, read_env, add, env=["PATH"]), [read_env, add], workdir=tmp_path)
+    result = call(at, "read_env", {"name": "PATH"})
+    assert (result.code, result.reason) == ("not_available", "BACKEND_MISSING")
+    assert (
+        result.error == "BACKEND_MISSING: Tool read_env declares capabilities but no capability backends are configured"
+    )
+    assert call(at, "add", {"a": 1}).value == 2
+
+
+def test_a_missing_backend_is_named(tmp_path: Path) -> None:
+    result = call(
+        gate(tmp_path, read_env, backends=Backends.memory(environ=None), env=["PATH"]), "read_env", {"name": "PATH"}
+    )
+    assert result.reason == "BACKEND_MISSING"
+    assert "environment" in result.error
+
+
+def test_every_misfit_is_told_at_once(tmp_path: Path) -> None:
+    @tool(needs=["network:*:a.example", "fs:read:/srv"], effect="full", sandbox="native")
+    async def greedy() -> None: ...
+
+    with pytest.raises(RegistrationRefused) as refusal:
+        Gate(policy(tmp_path, greedy, add), [greedy, add, add], workdir=tmp_path)
+    told = {(misfit.tool, misfit.capability) for misfit in refusal.value.misfits}
+    assert {("greedy", "network:*:a.example"), ("greedy", "fs:read:/srv"), ("add", "tool:call:add")} <= told
+
+
+def test_a_tool_of_the_same_name_is_refused_even_where_misfits_narrow(tmp_path: Path) -> None:
+    with pytest.raises(RegistrationRefused, match="declared twice"):
+        Gate(policy(tmp_path, add), [add, add], workdir=tmp_path, on_misfit="narrow")
+
+
+def test_a_full_ledger_refuses_before_the_tool_runs(tmp_path: Path) -> None:
+    ran = []
+
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def note() -> None:
+        ran.append(1)
+
+    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(room=0))), "note")
+    assert (result.code, result.reason, ran) == ("not_available", "LEDGER_UNAVAILABLE", [])
+    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=None)), "note")
+    assert (result.reason, ran) == ("LEDGER_UNAVAILABLE", [])
+    # Room for the decision alone: the tool ran, and what it said is not handed out without a receipt.
+    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(room=1))), "note")
+    assert (result.reason, result.value, ran) == ("LEDGER_UNAVAILABLE", None, [1])
+
+
+def test_every_exit_leaves_a_receipt(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    at = gate(tmp_path, add, fail, backends=Backends.memory(ledger=ledger))
+    results = [call(at, "add", {"a": 1}), call(at, "add", {}), call(at, "nobody"), call(at, "fail", {"kind": "error"})]
+    receipts = [entry.id for entry in ledger.entries if entry.kind == "receipt"]
+    assert receipts == [result.receipt for result in results]
+    assert [entry.id for entry in ledger.entries if entry.kind == "decision"] == [receipts[0], receipts[3]]
+
+
+def test_a_session_that_is_closed_or_ended_takes_no_calls(tmp_path: Path) -> None:
+    at = gate(tmp_path, add)
+
+    async def scenario() -> list[str]:
+        async with at.session("one") as session:
+            assert (await session.call("add", {"a": 1})).ok
+        closed = await session.call("add", {"a": 1})
+        async with at.session("one") as again:
+            assert (await again.call("add", {"a": 1})).ok
+            await again.end()
+            ended = await again.call("add", {"a": 1})
+        async with at.session("one") as retired:
+            late = await retired.call("add", {"a": 1})
+        return [closed.reason, ended.reason, late.reason]
+
+    assert asyncio.run(scenario()) == ["SESSION_ENDED"] * 3
+
+
+def test_an_ended_session_stays_ended_for_another_gate_on_the_same_backends(tmp_path: Path) -> None:
+    backends = Backends.memory()
+
+    async def scenario() -> str:
+        async with gate(tmp_path, add, backends=backends).session("one") as session:
+            await session.end()
+        async with gate(tmp_path, add, backends=backends).session("one") as session:
+            return (await session.call("add", {"a": 1})).reason
+
+    assert asyncio.run(scenario()) == "SESSION_ENDED"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "a\n", "s:1", 5])
+def test_a_session_needs_a_name(tmp_path: Path, name: Any) -> None:
+    with pytest.raises(ValueError, match="session id"):
+        gate(tmp_path, add).session(name)
+
+
+def test_a_frozen_gate_refuses_everything_until_it_thaws(tmp_path: Path) -> None:
+    at = gate(tmp_path, add)
+    at.freeze("incident 12")
+    result = call(at, "add", {"a": 1})
+    assert (result.reason, result.error) == ("FROZEN", "FROZEN: incident 12")
+    at.thaw()
+    assert call(at, "add", {"a": 1}).ok
+
+
+def test_a_manifest_on_disk_changes_nothing_until_it_is_reloaded(tmp_path: Path) -> None:
+    at = gate(tmp_path, read_env, backends=Backends.memory(environ={"A": "1"}), env=["A"])
+    narrower = policy(tmp_path, read_env, env=["B"])
+    assert call(at, "read_env", {"name": "A"}).value == "1"
+    at.reload(narrower)
+    assert call(at, "read_env", {"name": "A"}).reason == "ENV_NOT_ALLOWED"
+
+
+def test_a_pinned_gate_takes_no_other_manifest(tmp_path: Path) -> None:
+    first = policy(tmp_path, read_env, env=["A"])
+    at = Gate(first, [read_env], Backends.memory(environ={"A": "1"}), workdir=tmp_path, pin=first.digest)
+    second = policy(tmp_path, read_env, env=["A", "B"])
+    with pytest.raises(Refused, match="MANIFEST_CHANGED") as refusal:
+        at.reload(second)
+    assert second.digest in refusal.value.explain()
+    assert call(at, "read_env", {"name": "A"}).ok
+    with pytest.raises(Refused, match="MANIFEST_CHANGED"):
+        Gate(second, [read_env], workdir=tmp_path, pin=first.digest)
+
+
+def test_results_come_in_order_and_one_failure_is_one_failure(tmp_path: Path) -> None:
+    at = gate(tmp_path, add, fail)
+
+    async def scenario() -> list[Any]:
+        async with at.session("many") as session:
+            calls: list[Any] = [("add", {"a": n}) for n in range(200)]
+            calls[50] = ("fail", {"kind": "error"})
+            calls[51] = ("add", {"a": "x"})
+            return [result.value if result.ok else result.code for result in await session.call_many(calls)]
+
+    expected: list[Any] = [n + 1 for n in range(200)]
+    expected[50], expected[51] = "execution_failed", "input_invalid"
+    assert asyncio.run(scenario()) == expected
+
+
+def test_only_so_many_calls_run_at_once(tmp_path: Path) -> None:
+    running, most = 0, 0
+
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def count() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    async def scenario() -> None:
+        async with gate(tmp_path, count).session("many") as session:
+            await session.call_many([("count", None)] * 40, at_once=7)
+
+    asyncio.run(scenario())
+    assert most == 7
+
+
+def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: Path) -> None:
+    ended: list[str] = []
+    ledger = MemoryLedger()
+
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def scenario() -> None:
+        async with gate(tmp_path, wait, backends=Backends.memory(ledger=ledger)).session("s") as session:
+            task = asyncio.create_task(session.call("wait"))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+    assert ended == ["cancelled"]
+    assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
+
+
+def test_a_tool_that_swallows_its_cancellation_is_cancelled_again(tmp_path: Path) -> None:
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def stubborn() -> str:
+        for _ in range(3):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+        return "got away"
+
+    started = time.monotonic()
+    result = call(gate(tmp_path, stubborn, limits={"wall_seconds": 1}), "stubborn")
+    assert (result.code, result.value) == ("timed_out", None)
+    assert time.monotonic() - started < 10
+
+
+def test_a_function_that_blocks_for_ever_ends_only_its_own_call(tmp_path: Path) -> None:
+    @tool(needs=[], effect="read_only", sandbox="native")
+    def stuck() -> None:
+        time.sleep(5)
+
+    at = gate(tmp_path, stuck, add, limits={"wall_seconds": 1})
+
+    async def scenario() -> tuple[str, bool, float]:
+        started = time.monotonic()
+        async with at.session("s") as session:
+            late, fine = await asyncio.gather(session.call("stuck"), session.call("add", {"a": 1}))
+        return late.code, fine.ok, time.monotonic() - started
+
+    code, fine, took = asyncio.run(scenario())
+    assert (code, fine) == ("timed_out", True)
+    assert took < 4
+
+
+def test_a_long_result_is_cut_and_keeps_its_metadata(tmp_path: Path) -> None:
+    @tool(needs=[], effect="read_only", sandbox="native", cost_usd="0.25")
+    async def talk(kind: str) -> Any:
+        return "ä" * 4000 if kind == "text" else [["x" * 10] * 1000]
+
+    at = gate(tmp_path, talk, limits={"output_kb": 1})
+    for kind in ("text", "list"):
+        result = call(at, "talk", {"kind": kind})
+        assert result.ok
+        assert result.truncated
+        assert isinstance(result.value, str)
+        assert 1000 < len(result.value.encode()) <= 1024
+        assert result.cost_usd == Decimal("0.25")
+        assert result.receipt
+
+
+def test_a_result_is_plain_data_that_nobody_changes_afterwards(tmp_path: Path) -> None:
+    shared = {"n": [1]}
+
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def give() -> Any:
+        return shared
+
+    result = call(gate(tmp_path, give), "give")
+    shared["n"].append(2)
+    assert result.value == {"n": [1]}
+    with pytest.raises(AttributeError):
+        result.value = "other"
+
+
+def test_a_handle_that_outlives_its_call_refuses(tmp_path: Path) -> None:
+    kept: list[Context] = []
+
+    @tool(needs=["env:read:*"], effect="read_only", sandbox="native")
+    async def leak(ctx: Context) -> None:
+        kept.append(ctx)
+
+    assert call(gate(tmp_path, leak, backends=Backends.memory(environ={"A": "1"}), env=["A"]), "leak").ok
+    with pytest.raises(Refused, match="SESSION_ENDED"):
+        kept[0].env.get("A")
+
+
+def test_observers_see_every_check_and_one_that_fails_denies(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    backends = Backends.memory(environ={"A": "1"})
+    allowed = policy(tmp_path, read_env, env=["A"])
+    at = Gate(allowed, [read_env], backends, workdir=tmp_path, observers=[seen.append])
+    call(at, "read_env", {"name": "A"})
+    call(at, "read_env", {"name": "B"})
+    call(at, "nobody")
+    told = [(type(event).__name__, event.capability) for event in seen]
+    assert told == [
+        ("CapabilityGranted", "tool:call:read_env"),
+        ("CapabilityGranted", "env:read:A"),
+        ("CapabilityGranted", "tool:call:read_env"),
+        ("CapabilityDenied", "env:read:B"),
+        ("CapabilityDenied", "tool:call:nobody"),
+    ]
+
+    def broken(event: Any) -> None:
+        raise RuntimeError("watching failed")
+
+    failing = Gate(allowed, [read_env], backends, workdir=tmp_path, observers=[broken])
+    result = call(failing, "read_env", {"name": "A"})
+    assert (result.ok, result.reason) == (False, "DECISION_FAILED")
+
+
+class Broken:
+    """A part that fails whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def fail(*_: object, **__: object) -> Any:
+            raise OSError("the part is broken")
+
+        return fail
+
+
+@pytest.mark.parametrize("part", ["budgets", "approver", "ledger", "sandbox"])
+def test_a_part_that_fails_refuses(tmp_path: Path, part: str) -> None:
+    ran = []
+
+    @tool(needs=["env:read:*", "fs:write:*"], effect="write_limited", sandbox="native")
+    async def act(ctx: Context) -> None:
+        ctx.env.get("A")
+        ran.append(1)
+
+    backends = Backends.memory(
+        **{"environ": {"A": "1"}, "approver": MemoryApprover(lambda _: "approved"), part: Broken()}
+    )
+    capabilities = {
+        "env": ["A"],
+        "fs_reach": {"write": [str(tmp_path)]},
+        "approvals": {"write": "call"},
+        "budget": {"max_calls_per_session": 5},
+    }
+    try:
+        at = gate(tmp_path, act, backends=backends, **capabilities)
+    except OSError:
+        return  # a sandbox that cannot say what it keeps: there is no gate at all
+    result = call(at, "act")
+    assert (result.ok, ran) == (False, [])
+    assert "the part is broken" not in result.error
+
+
+def test_availability_sees_only_what_the_tool_declares(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def look(here: Any) -> bool:
+        seen.append(here.env("A"))
+        return bool(here.env("B"))
+
+    def lucky(here: Any) -> bool:
+        return here.env("A") == "1" and here.program("git") is None
+
+    @tool(needs=["env:read:A"], effect="read_only", sandbox="native", available=look)
+    async def nosy() -> str:
+        return "ran"
+
+    @tool(needs=["env:read:A"], effect="read_only", sandbox="native", available=lucky)
+    async def modest() -> str:
+        return "ran"
+
+    at = gate(tmp_path, nosy, modest, add, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
+    assert call(at, "nosy").reason == "TOOL_NOT_AVAILABLE"
+    assert seen == ["1"]
+    assert call(at, "modest").reason == "TOOL_NOT_AVAILABLE"  # a program it did not declare is not looked for
+
+    async def offered() -> list[str]:
+        async with at.session("s") as session:
+            return await session.available()
+
+    assert asyncio.run(offered()) == ["add"]
