@@ -37,7 +37,7 @@ def kv(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Kv:
     return MemoryKv(clock) if request.param == "memory" else SqliteKv(tmp_path / "state" / "kv.db", clock)
 
 
-VALUES = [None, True, 0, -1.5, "", "text \ud800 é", [], {}, {"a": [1, {"b": None}]}, 2**80]
+VALUES: list[Any] = [None, True, 0, -1.5, "", "text \ud800 é", [], {}, {"a": [1, {"b": None}]}, 2**80]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

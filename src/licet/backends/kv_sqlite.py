@@ -46,8 +46,10 @@ _T = TypeVar("_T")
 
 
 class SqliteKv:
-    """Small values in a file that only its owner can read. Writes survive the process, and all but the last moments
-    before a power cut."""
+    """Small values in a file that only its owner can read.
+
+    Writes survive the process; a power cut may take back those of the last moments, never a part of one.
+    """
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> None:
         self._connection: sqlite3.Connection | None = None

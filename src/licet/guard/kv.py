@@ -1,6 +1,6 @@
 """`ctx.kv`: small values in the store that the tool declared, under a scope that only the framework names."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from licet.core.domain import STORAGE_KINDS
 from licet.core.tool import storage_scope_id
@@ -69,7 +69,7 @@ class ScopedKv:
         except Unavailable as wrong:
             self._unavailable(self._read, wrong)
 
-    def _unavailable(self, use: Use, wrong: Unavailable) -> Any:
+    def _unavailable(self, use: Use, wrong: Unavailable) -> NoReturn:
         self._holding.refuse("BACKEND_MISSING", f"the {self._kind} store cannot be used", use, str(wrong))
 
 
