@@ -79,7 +79,7 @@ def _fetch() -> tuple[Any, Any]:
     from licet import load_manifest
     from licet.backends.http import HttpClient
     from licet.core.decision import Request
-    from licet.core.reach import reach_of
+    from licet.core.reach import Reach, reach_of
     from licet.guard.fetch import ScopedFetch
     from licet.guard.holding import Holding
 
@@ -94,14 +94,12 @@ def _fetch() -> tuple[Any, Any]:
     async def nobody(*_: Any) -> None:
         raise AssertionError("nobody is asked about a GET")
 
-    class Fresh:
-        """A handle per request, as each call has its own."""
+    digest, network = manifest.digest, HttpClient()
 
-        def __call__(self, url: str) -> Any:
-            return ScopedFetch(Holding(Request("look"), reach, manifest.digest, (), nobody), network)(url)
+    def fetch(url: str, reach: Reach = reach) -> Any:
+        return ScopedFetch(Holding(Request("look"), reach, digest, (), nobody), network)(url)  # one per call
 
-    network = HttpClient()
-    return Fresh(), network
+    return fetch, network
 
 
 _MANIFEST = """

@@ -79,4 +79,5 @@ def test_whatever_is_written_only_the_good_host_is_reached(url: str) -> None:
         assert [(sent.host, sent.address, sent.url) for sent in net.sent] == [(GOOD, "93.184.215.14", FINE[url])]
     else:
         assert refused(fetch(url)) == "HOST_NOT_ALLOWED"
-        assert net.sent == net.resolved == []
+        assert net.sent == []
+        assert net.resolved == []

@@ -231,11 +231,11 @@ def test_localhost_resolves_to_loopback_addresses() -> None:
 def test_connections_are_kept_and_used_again(tmp_path: Path, http2: bool) -> None:
     async def work() -> None:
         for _ in range(5):
-            assert (await ask(net, net.to("echo", "POST", b"x")))[0] == 200
+            assert (await ask(there, there.to("echo", "POST", b"x")))[0] == 200
 
     with serving(site, names=(HOST,), http2=http2) as server:
         client = HttpClient(ca_file=authority_file(tmp_path))
-        net = Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "")
+        there = Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "")
         run(work())
         assert server.connections == 1
         assert {asked.url for asked in server.seen} == {f"https://{HOST}:{server.port}/echo"}
@@ -250,6 +250,21 @@ def test_a_connection_made_for_one_name_or_address_is_not_used_for_another(tmp_p
 
     with serving(site, names=(HOST, "other.test"), http2=True) as server:
         client = HttpClient(ca_file=authority_file(tmp_path))
+        run(work())
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_a_connection_whose_answer_was_left_early_is_not_used_again(tmp_path: Path, http2: bool) -> None:
+    # Over HTTP/2 the rest of the answer would go on filling the window that all streams of a connection share.
+    async def work() -> None:
+        async with there.http.send(there.to("large")):
+            assert (await ask(there, there.to("echo", "POST", b"beside")))[2] == b"beside"
+        assert (await ask(there, there.to("echo", "POST", b"after")))[2] == b"after"
+
+    with serving(site, names=(HOST,), http2=http2) as server:
+        client = HttpClient(ca_file=authority_file(tmp_path))
+        there = Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "")
         run(work())
         assert server.connections == 2
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_a_written_address_is_its_own_permission() -> None:
 # What a reach says ----------------------------------------------------------------------------------------------------
 
 
-def reach(*allows: str, needs: str = "network:*:*", **given: object) -> Reach:
+def reach(*allows: str, needs: str = "network:*:*", **given: Any) -> Reach:
     """What a tool `t` may do under a small manifest."""
     return reached(manifest(tool("t", needs), allows=allows, **given))
 

@@ -243,6 +243,13 @@ def test_placeholders_become_secrets_in_headers_and_bodies_alone() -> None:
     assert (first.body, second.body) == (b'{"key":"s\\"e"}', b'key=s"e')
 
 
+def test_a_secret_that_looks_like_a_placeholder_is_left_alone() -> None:
+    routes = {"https://a.test/": moved("/next", 307), "https://a.test/next": page()}
+    fetch, net = fetching(routes, placeholders=Vault(OTHER="hush", KEY="<OTHER>"))
+    run(fetch("https://a.test/", "POST", headers={"x": "<KEY>"}, body="<KEY>"))
+    assert [(dict(sent.headers)["x"], sent.body) for sent in net.sent] == [("<OTHER>", b"<OTHER>")] * 2
+
+
 def test_a_secret_is_not_looked_up_for_a_host_that_is_not_held() -> None:
     vault = Vault(KEY="secret")
     fetch, _ = fetching(lambda _: page(), placeholders=vault)
@@ -337,8 +344,8 @@ def test_after_its_call_a_handle_does_nothing_more() -> None:
 )  # fmt: skip
 def test_a_redirect_changes_the_method_as_browsers_do(status: int, method: str, then: str, body: bytes) -> None:
     fetch, net = fetching({"https://a.test/": moved("/next", status), "https://a.test/next": page()})
-    given = {} if method in ("GET", "HEAD") else {"body": b"body"}
-    run(fetch("https://a.test/", method, headers={"Content-Type": "text/plain", "X-Kept": "1"}, **given))
+    given = None if method in ("GET", "HEAD") else b"body"
+    run(fetch("https://a.test/", method, headers={"Content-Type": "text/plain", "X-Kept": "1"}, body=given))
     _, second = net.sent
     assert (second.method, second.url, second.body) == (then, "https://a.test/next", body)
     assert dict(second.headers)["X-Kept"] == "1"
@@ -397,6 +404,20 @@ def test_a_location_in_other_letters_is_utf_8() -> None:
 def test_a_redirect_whose_own_body_breaks_is_followed() -> None:
     routes = {"https://a.test/": Answer(302, [("Location", "/next")], breaking(b"")), "https://a.test/next": page()}
     assert fetched(routes).ok
+
+
+def test_the_body_of_a_redirect_is_not_read_to_its_end() -> None:
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        while read < 1000:
+            read += 1
+            yield bytes(1024)
+
+    routes = {"https://a.test/": Answer(302, [("Location", "/next")], endless()), "https://a.test/next": page()}
+    assert fetched(routes).ok
+    assert read == 17  # one more than 16 KiB
 
 
 def breaking(*pieces: bytes) -> Iterator[bytes]:

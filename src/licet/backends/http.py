@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from licet.core.network import DEFAULT_PORTS
@@ -39,6 +39,11 @@ class _Pool:
         self.busy = 0
         self.retired = False
 
+    async def close(self) -> None:
+        """Close the connections; one that breaks while it is closed is closed too."""
+        with suppress(Exception):
+            await self.connections.aclose()
+
 
 class _Pools:
     """All connections that belong to one event loop, least recently used first."""
@@ -61,7 +66,7 @@ class _Pools:
         pools = list(self.by_key.values())
         self.by_key.clear()
         for pool in pools:
-            await pool.connections.aclose()
+            await pool.close()
 
     async def release(self, key: Key, pool: _Pool) -> None:
         """Take one request off a pool, and close pools that are spent or one too many."""
@@ -72,7 +77,7 @@ class _Pools:
         idle = [each for each, other in self.by_key.items() if not other.busy]
         closing += [self.by_key.pop(old) for old in idle[: max(0, len(self.by_key) - self.most)]]
         for one in closing:
-            await one.connections.aclose()
+            await one.close()
 
 
 class HttpClient:
@@ -147,7 +152,8 @@ class HttpClient:
                 async with aclosing(body()) as pieces:
                     yield Reply(response.status, _plain(response.headers), pieces, version)
             finally:
-                await response.stream.aclose()
+                with suppress(Exception):  # the answer is there; a connection that breaks now is not used again
+                    await response.stream.aclose()
         finally:
             # An HTTP/2 stream that was left early goes on filling the window that its connection shares with others.
             pool.retired = pool.retired or not (whole or version.startswith("HTTP/1"))
