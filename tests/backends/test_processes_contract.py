@@ -170,11 +170,18 @@ def test_the_child_inherits_nothing_open(tmp_path: Path) -> None:
 
 
 def test_the_child_has_a_session_of_its_own_and_plain_signals() -> None:
-    finished = run(LOCAL, shell("cat /proc/self/stat; grep -E 'Sig(Blk|Ign)|NoNewPrivs' /proc/self/status"))
-    stat = finished.stdout.split()
-    assert int(stat[5]) not in (os.getsid(0), 0)
-    told = dict(line.split(b":\t") for line in finished.stdout.splitlines()[1:])
+    finished = run(LOCAL, shell("echo $$; cat /proc/$$/stat; grep -E 'Sig(Blk|Ign)|NoNewPrivs' /proc/self/status"))
+    own, stat, *rest = finished.stdout.splitlines()
+    assert stat.split()[4:6] == [own, own]  # its process group and its session
+    told = dict(line.split(b":\t") for line in rest)
     assert told == {b"SigBlk": b"0" * 16, b"SigIgn": b"0" * 16, b"NoNewPrivs": b"1"}
+
+
+def test_what_stands_between_knows_nothing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LICET_TEST_LEAK", "leak")
+    finished = run(LOCAL, shell("cat /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline; ls -l /proc/$PPID/cwd"))
+    assert b"leak" not in finished.stdout
+    assert b"process_supervisor.py" in finished.stdout
 
 
 def descriptors() -> set[str]:

@@ -107,6 +107,12 @@ CASES = [
     ("its own label", ("redacted",), "redacted!", "[…]!"),
     ("lone surrogates", ("\ud800secret",), "x\ud800secret\udfff", "x[redacted KEY0]\udfff"),
     ("hex in both cases", ("hunter2!",), "68756E7465723221", "[redacted KEY0]"),
+    (
+        "escapes of two kinds",
+        ("zz secret!",),
+        "<&#65;&#65;-&#122;&#122;%20%73ecret&#33;> %41",
+        "<&#65;&#65;-[redacted KEY0]> %41",
+    ),
     ("spoilt escapes", ("\nabcdefg",), "\\\\\\\\nabcdefg", "[redacted KEY0]"),
 ]
 

@@ -79,7 +79,6 @@ def _start(libc: ctypes.CDLL, command: list[bytes]) -> tuple[int, int]:
             if os.getppid() != supervisor:
                 os._exit(127)
             os.setsid()
-            signal.set_wakeup_fd(-1)
             for number in (*_RESTORED, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
