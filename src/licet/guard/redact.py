@@ -11,7 +11,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from html import escape as escape_html
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -250,10 +249,11 @@ def _escaped_forms(raw: bytes) -> Iterator[bytes]:
     for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]):
         yield _bytes(form)
         yield _bytes(form.replace("/", "\\/"))
-    yield _bytes(escape_html(text))
+    yield _bytes(text.translate(_HTML))
 
 
 _ANY = "surrogateescape"
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
