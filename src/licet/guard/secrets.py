@@ -21,7 +21,7 @@ class ScopedSecrets:
 
     __slots__ = ("_backend", "_holding", "_placed", "_redactor")
 
-    def __init__(self, holding: Holding, backend: Secrets | SecretsFunction, redactor: Redactor) -> None:
+    def __init__(self, holding: Holding, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
         self._holding = holding
         self._backend = getter(backend)
         self._redactor = redactor
@@ -89,6 +89,12 @@ class ScopedSecrets:
         return value
 
 
-def getter(backend: Secrets | SecretsFunction) -> SecretsFunction:
-    """The function that looks a secret up: a backend's own, or a plain one."""
+def getter(backend: Secrets | SecretsFunction | None) -> SecretsFunction:
+    """The function that looks a secret up: a backend's own, a plain one, or one that knows nothing."""
+    if backend is None:
+        return _nothing
     return backend if not hasattr(backend, "get") else backend.get
+
+
+async def _nothing(reference: str) -> None:
+    return None
