@@ -1,5 +1,6 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
+from licet.core.advice import settle
 from licet.core.decision import (
     UNUSED,
     Allow,
@@ -88,18 +89,15 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
             when = "once a session" if reach.approval == "session" else "before each call"
             stated = [seat.approval_origin for seat in reach.seats if seat.approval == reach.approval]
             origin = next(filter(None, stated), manifest.places.get("approvals", manifest.origin))
-            ground = Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, _settle(reach))
+            fix = settle(manifest, reach.seats)
+            if reach.effect == "destructive":  # its class asks, whatever the files say about writes
+                origin, fix = reach.class_origin or origin, ""
+            ground = Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, fix)
             return Ask(request, wanted, (ground,))
     for use in request.uses:
         if reach.effect and delete_asks(use, reach.effect):
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:
                 text = f"each delete asks at class {reach.effect}"
-                return Ask(request, wanted, (Ground("APPROVAL_REQUIRED", text, manifest.origin),), use)
+                return Ask(request, wanted, (Ground("APPROVAL_REQUIRED", text, reach.class_origin),), use)
     return None
-
-
-def _settle(reach: Reach) -> str:
-    if reach.effect == "destructive":
-        return ""
-    return "approve it, or set `approvals: {write: manifest}` under `capabilities` to approve in the file"

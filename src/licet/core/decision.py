@@ -166,7 +166,7 @@ class Deny(NamedTuple):
             return self.source
         if isinstance(self.source, Reach) and self.use is not None:
             return self.source.obstacles_of(self.use)
-        return outside(self.source, self.request.tool)
+        return outside(self.source, self.request.tool, self.request.uses)
 
     @property
     def reason(self) -> Reason:

@@ -1,8 +1,7 @@
 """A decision in words for the operator: what was asked, what decided, where it is written, what would change it."""
 
 from licet.core.decision import Allow, Ask, Decision, Deny, Ground
-from licet.core.manifest import Manifest
-from licet.core.reach import Reach, outside
+from licet.core.reach import Reach
 from licet.core.scope import visible
 from licet.core.use import Use
 
@@ -30,8 +29,6 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
         case Deny():
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             rules = decision.rules
-            if isinstance(decision.source, Manifest):
-                rules = outside(decision.source, decision.request.tool, decision.request.uses)
             lines += [_line("because", ground) for ground in rules]
             reach = decision.source if isinstance(decision.source, Reach) else reach
             if reach is not None and decision.use is not None:
