@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_only_the_characters_of_a_text_count(tmp_path: Path, openat2: bool) -> N
 @pytest.mark.parametrize("kind", [LyingBytes, FalseText])
 def test_what_only_looks_like_text_is_refused(tmp_path: Path, openat2: bool, kind: type) -> None:
     root = granted(tmp_path)
-    attack = kind() if kind is FalseText else kind(bytes(root.parent / "out" / "secret"))
+    attack: Any = kind() if kind is FalseText else kind(bytes(root.parent / "out" / "secret"))
     with pytest.raises(Refused):
         asyncio.run(scoped(root, openat2).read(attack))
 

@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,16 @@ def outcome(case: dict[str, Any], place: Path, files: LocalFiles) -> str:
             text = text.replace(name, str(path))
         return text
 
-    policy, acts = case["policy"], ("read", "write")
+    policy = case["policy"]
     try:
-        rules = [f"fs:{act}:{placed(path)}" for act in acts for path in policy.get(act, ())]
+        rules = [f"fs:{act}:{placed(path)}" for act in ("read", "write") for path in policy.get(act, ())]
         deny = [f"fs:*:{placed(path)}" for path in policy.get("deny", ())]
         fs = ScopedFiles(holding(rules, deny=deny), files, placed(case.get("cwd", "$T")))
     except Malformed:
         return "Refused"  # a policy that cannot be read allows nothing
     path = placed(case["path"])
-    act: Awaitable[Any] = {"read": fs.read, "list": fs.list, "stat": fs.stat, "check": fs.exists}[case["op"]](path)
+    acts: dict[str, Any] = {"read": fs.read, "list": fs.list, "stat": fs.stat, "check": fs.exists}
+    act = acts[case["op"]](path)
 
     async def run() -> Any:
         return await act

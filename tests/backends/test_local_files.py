@@ -1,6 +1,5 @@
 """Files of this machine: links, special files, hard links and failing disks, by openat2 and by walking."""
 
-import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -153,6 +152,36 @@ def test_directories_are_not_made_through_links_that_lead_outside(files: LocalFi
     assert [path.name for path in (root.parent / "out").iterdir()] == ["secret"]
 
 
+def test_to_read_and_write_through_a_link_both_must_be_held_where_it_leads(files: LocalFiles, root: Path) -> None:
+    (root / "dir" / "link").symlink_to("../private")
+    grant = HeldPaths(CapabilitySet([f"fs:read:{root}", f"fs:write:{root / 'dir'}"]))
+    assert read(files, root / "dir" / "link" / "key", grant) == b"CANARY"
+    with pytest.raises(Escaped):
+        files.open(str(root / "dir" / "link" / "key"), "r+b", grant)
+
+
+def test_the_outermost_rule_is_the_root() -> None:
+    grant = HeldPaths(CapabilitySet(["fs:read:/srv", "fs:*:/srv/dir", "fs:read:/srv/dir/deep"]))
+    assert grant.root("read", "/srv/dir/deep/x") == "/srv"
+    assert grant.root("write", "/srv/dir/deep/x") == "/srv/dir"
+    assert HeldPaths(CapabilitySet(["fs:read:*"])).root("read", "/srv") == "/"
+    with pytest.raises(Escaped):
+        grant.root("delete", "/srv")
+
+
+def test_what_is_no_path_is_not_held() -> None:
+    everything = held("*")
+    assert everything.covers("read", "/srv")
+    assert not everything.covers("read", "/srv/\0")
+    assert not everything.covers("read", "/" + "x" * 5000)
+
+
+def test_a_name_that_no_rule_can_hold_is_part_of_a_tree(files: LocalFiles, root: Path) -> None:
+    (root / "a*b ").write_bytes(b"OK")
+    files.rename(str(root / "a*b "), str(root / "c*d "), held(root))
+    assert read(files, root / "c*d ", held(root)) == b"OK"
+
+
 # Roots ---------------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +246,9 @@ def test_a_deny_holds_under_the_other_name_of_its_place(files: LocalFiles, root:
     with pytest.raises(Escaped):
         read(files, root.parent / "short" / "private" / "key", other)
     assert read(files, root.parent / "short" / "ok", other) == b"OK"
+    inner = held(root.parent / "short", deny=(root / "dir" / "deep",))
+    with pytest.raises(Escaped):
+        files.rename(str(root.parent / "short" / "dir"), str(root.parent / "short" / "x"), inner)
 
 
 # Special files -------------------------------------------------------------------------------------------------------
@@ -243,9 +275,8 @@ def test_what_is_no_file_or_directory_is_refused_and_nothing_waits(files: LocalF
 @pytest.mark.parametrize("grant", ["*", "/dev"])
 def test_devices_are_refused_even_where_rules_name_them(files: LocalFiles, path: str, grant: str) -> None:
     for mode in ("rb", "wb"):
-        with pytest.raises((Escaped, OSError)) as refusal:
+        with pytest.raises(Escaped):
             files.open(path, mode, held(grant))
-        assert isinstance(refusal.value, Escaped) or refusal.value.errno == errno.ENXIO
 
 
 def test_a_grant_of_everything_does_not_mean_the_kernel(files: LocalFiles) -> None:
@@ -285,14 +316,14 @@ def test_another_name_of_a_denied_file_is_not_read(files: LocalFiles, root: Path
 
 
 def test_a_replaced_file_keeps_its_mode_and_a_new_one_gets_the_usual(files: LocalFiles, root: Path) -> None:
-    (root / "ok").chmod(0o640)
+    (root / "ok").chmod(0o604)
     mask = os.umask(0o027)
     try:
         files.write(str(root / "ok"), b"x", held(root))
         files.write(str(root / "new"), b"x", held(root))
     finally:
         os.umask(mask)
-    assert ((root / "ok").stat().st_mode & 0o777, (root / "new").stat().st_mode & 0o777) == (0o640, 0o640)
+    assert ((root / "ok").stat().st_mode & 0o777, (root / "new").stat().st_mode & 0o777) == (0o604, 0o640)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk here")

@@ -17,7 +17,12 @@ from licet.errors import Refused
 from licet.guard.files import ScopedFiles
 from licet.guard.holding import Holding
 
-FILES = {"/srv/a.txt": "héllo", "/srv/private/key": "secret", "/srv/sub/b": b"\xff\xfe", "/etc/passwd": "root"}
+FILES: dict[str, bytes | str] = {
+    "/srv/a.txt": "héllo",
+    "/srv/private/key": "secret",
+    "/srv/sub/b": b"\xff\xfe",
+    "/etc/passwd": "root",
+}
 RULES = ("fs:read:/srv", "fs:write:/srv")
 
 Act = Callable[[ScopedFiles], Awaitable[Any]]
@@ -62,7 +67,7 @@ def test_every_act_is_asked_about_and_recorded() -> None:
         assert not await files.exists("none/none")
         assert not await files.exists("a.txt/none")
         await files.write("new", "é")
-        await files.write("new", bytearray(b"\x00"))
+        await files.write("new", b"\x00")
         assert await files.read_bytes("new") == b"\x00"
         await files.mkdir("x/y")
         await files.rename("new", "x/newer")
@@ -117,9 +122,9 @@ def test_a_person_who_says_no_keeps_the_file() -> None:
         raise PermissionError("no")
 
     holds = held(needs=(*RULES, "fs:delete:/srv"), effect="full", ask=no)
-    for act in (lambda fs: fs.delete("a.txt"), lambda fs: fs.rename("a.txt", "b")):
+    for act in (scoped(holds, files=files).delete("a.txt"), scoped(holds, files=files).rename("a.txt", "b")):
         with pytest.raises(PermissionError):
-            asyncio.run(act(scoped(holds, files=files)))
+            asyncio.run(act)
     assert asyncio.run(scoped(files=files).read("a.txt")) == "héllo"
 
 
