@@ -9,7 +9,7 @@ from typing import IO, Any, NoReturn, TypeVar
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
-from licet.guard.ports import Escaped, Files, Stat
+from licet.guard.ports import Escaped, Files, Held, Stat
 
 READ_LIMIT = 10 << 20
 _INLINE = 1 << 20  # a thread costs more than reading this much
@@ -70,11 +70,13 @@ class ScopedFiles:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
         sent, use = self._use("write", path)
         self._holding.check(use)
-        write = self._files.write
-        if len(content) > _INLINE:
-            await asyncio.to_thread(self._act, write, use, sent, content)
-        else:
-            self._act(write, use, sent, content)
+        try:
+            if len(content) > _INLINE:
+                await asyncio.to_thread(self._files.write, use.target, content, self._held)
+            else:
+                self._files.write(use.target, content, self._held)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, use, sent)
 
     async def exists(self, path: Path) -> bool:
         """Whether there is a file or directory."""
@@ -143,9 +145,9 @@ class ScopedFiles:
         except InvalidUse as wrong:
             self._holding.invalid("PATH_NOT_REACHABLE", wrong)
 
-    def _act(self, act: Callable[..., _T], use: Use, sent: str, *more: Any) -> _T:
+    def _act(self, act: Callable[[str, Held], _T], use: Use, sent: str) -> _T:
         try:
-            return act(use.target, *more, self._held)
+            return act(use.target, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
 
