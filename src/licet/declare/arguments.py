@@ -4,6 +4,7 @@ pydantic is loaded when a schema or a validator is first asked for, not when a t
 """
 
 import ast
+import functools
 import inspect
 import itertools
 import json
@@ -106,16 +107,20 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
 
 def plain_json(value: object) -> bytes:
     """Data as JSON: what a tool is given, and what it gives back, is only ever data."""
-    from pydantic_core import to_json
-
-    return to_json(value, inf_nan_mode="strings")
+    text: bytes = _json().to_json(value, inf_nan_mode="strings")
+    return text
 
 
 def plain_data(text: bytes) -> Any:
     """The data that a JSON text says."""
-    from pydantic_core import from_json
+    return _json().from_json(text)
 
-    return from_json(text)
+
+@functools.cache
+def _json() -> Any:
+    import pydantic_core
+
+    return pydantic_core
 
 
 def _complaint(error: Any) -> str:

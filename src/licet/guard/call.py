@@ -75,7 +75,8 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         registered = call.registered = declare(call)
         call.arguments = validate(call, registered, arguments)
         holding = await decide_and_ask(call, registered)  # call-time resolution
-        await reserve(call, registered)
+        if registered.budgeted:
+            await reserve(call, registered)
         await record(call, registered)
         context = await bind(call, registered, holding)  # the fail-closed guard
         result = succeeded(call, await run(call, registered, context))
@@ -140,8 +141,7 @@ async def decide_and_ask(call: Call, registered: Registered) -> Holding:
 async def reserve(call: Call, registered: Registered) -> None:
     """Set calls and money aside before any effect."""
     reach, manifest = registered.reach, call.policy.manifest
-    if reach is None or not (manifest.budget or reach.max_calls is not None):
-        return
+    assert reach is not None  # noqa: S101
     if call.ports.budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     agent, session = call.session.account
@@ -173,7 +173,7 @@ async def bind(call: Call, registered: Registered, holding: Holding) -> BoundCon
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} needs a backend that is not configured: {missing}")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
-    if not await is_available(call.session, registered, holding):
+    if registered.tool.available is not None and not await is_available(call.session, registered, holding):
         call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
     call.context = BoundContext(call.session, registered, call.ports, holding)
     return call.context

@@ -50,7 +50,9 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
 
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
-    parts.cost_usd = await _settle(call)
+    parts.cost_usd = _cost(call)
+    if call.reservation is not None:
+        await _settle(call, parts.cost_usd)
     if call.holding is not None:
         call.holding.over = True
     elif parts._refusal is not None:
@@ -68,21 +70,26 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     return parts.sealed(call.holding)
 
 
-async def _settle(call: "Call") -> Decimal:
-    """What the call cost; what was set aside for a call that never ran goes back."""
-    cost = NOTHING
-    if call.running and call.registered is not None:
-        charged = call.context.charged if call.context is not None else None
-        cost = charged if charged is not None else call.registered.tool.spec.cost_usd or NOTHING
-    if call.reservation is not None and call.ports.budgets is not None:
-        try:
-            if call.running:
-                await call.ports.budgets.settle(call.reservation, cost)
-            else:
-                await call.ports.budgets.refund(call.reservation)
-        except Exception:  # noqa: S110 - what stays reserved counts as spent: the budget can only be smaller
-            pass
-    return cost
+def _cost(call: "Call") -> Decimal:
+    """What the call cost: what the tool reported, or what it declares; nothing if it never ran."""
+    if not call.running or call.registered is None:
+        return NOTHING
+    charged = call.context.charged if call.context is not None else None
+    return charged if charged is not None else call.registered.tool.spec.cost_usd or NOTHING
+
+
+async def _settle(call: "Call", cost: Decimal) -> None:
+    """Turn what was set aside into what was spent; for a call that never ran it goes back."""
+    if call.reservation is None or call.ports.budgets is None:
+        return
+    try:
+        if call.running:
+            await call.ports.budgets.settle(call.reservation, cost)
+        else:
+            await call.ports.budgets.refund(call.reservation)
+    except Exception:
+        # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
+        return
 
 
 def _tell(call: "Call", parts: ResultParts) -> None:

@@ -1,18 +1,50 @@
-"""A deadline for what runs in the current task: it can be paused, and it does not take one swallowed cancel for an end.
+"""Deadlines for what runs in the current task: they can be paused, and take no swallowed cancel for an end.
 
-As `asyncio.timeout`, at a third of its price; a call that does nothing should not mostly pay for its clock.
+One timer watches all deadlines of an event loop. A timer for each call would cost more than the call, and cancelled
+timers stay in the loop's queue until it comes round to them.
 """
 
 import asyncio
+import threading
 from types import TracebackType
 
-_AGAIN = 0.1  # seconds until a task that went on after its deadline is cancelled again
+TICK = 0.05  # seconds between two looks at the deadlines: how late one may be noticed
+
+
+class _Watch(threading.local):
+    """The deadlines that are running in this thread's event loop, and the timer that looks at them."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.running: set[Deadline] = set()
+        self.waiting = False  # a timer is set; it outlasts the deadlines, so that the next one finds it
+
+    def add(self, deadline: "Deadline", loop: asyncio.AbstractEventLoop) -> None:
+        if self.loop is not loop:  # the loop before this one has ended, and its deadlines with it
+            self.loop, self.running, self.waiting = loop, set(), False
+        if not self.waiting:
+            self.waiting = True
+            loop.call_later(TICK, self.look, loop)
+        self.running.add(deadline)
+
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.loop is not loop:
+            return
+        now = loop.time()
+        for deadline in [one for one in self.running if one.when <= now]:
+            deadline.expire()
+        self.waiting = bool(self.running)
+        if self.waiting:
+            loop.call_later(TICK, self.look, loop)
+
+
+_watch = _Watch()
 
 
 class Deadline:
     """`with Deadline(seconds):` raises `TimeoutError` if what is awaited inside takes longer."""
 
-    __slots__ = ("_before", "_cancels", "_handle", "_left", "_loop", "_task")
+    __slots__ = ("_before", "_cancels", "_left", "_loop", "_task", "when")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()
@@ -20,41 +52,38 @@ class Deadline:
             raise RuntimeError("a deadline needs a running task")
         self._task, self._loop = task, task.get_loop()
         self._left = seconds
-        self._cancels = 0
-        self._before = 0
-        self._handle: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> "Deadline":
-        self._before = self._task.cancelling()
-        self.resume()
-        return self
+        self._before = self._cancels = 0
+        self.when = 0.0
 
     @property
     def expired(self) -> bool:
         """Whether time was up."""
         return self._cancels > 0
 
+    def __enter__(self) -> "Deadline":
+        self._before = self._task.cancelling()
+        self.resume()
+        return self
+
     def pause(self) -> None:
         """Stop the clock, while a person is asked."""
-        if self._handle is not None:
-            self._left = max(0.0, self._handle.when() - self._loop.time())
-            self._handle.cancel()
-            self._handle = None
+        self._left = max(0.0, self.when - self._loop.time())
+        _watch.running.discard(self)
 
     def resume(self) -> None:
         """Let the clock go on."""
-        self._handle = self._loop.call_later(self._left, self._expire)
+        self.when = self._loop.time() + self._left
+        _watch.add(self, self._loop)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Cancel the task; at the next look once more, for one that swallowed it and went on."""
         self._cancels += 1
         self._task.cancel()
-        self._handle = self._loop.call_later(_AGAIN, self._expire)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
+        _watch.running.discard(self)
         if not self._cancels:
             return
         for _ in range(self._cancels):

@@ -1,9 +1,12 @@
 """`ctx.env`: variables of the host's environment, those that were declared and no others."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from licet.core.use import InvalidUse, Use
 from licet.guard.holding import Holding
+
+_use = lru_cache(1024)(lambda name: Use(f"env:read:{name}"))
 
 
 class ScopedEnv:
@@ -18,7 +21,7 @@ class ScopedEnv:
     def get(self, name: str, default: str | None = None) -> str | None:
         """The value of a variable, or the default if it is not set."""
         try:
-            use = Use(f"env:read:{name}")
+            use = _use(name) if type(name) is str else Use(f"env:read:{name}")
         except InvalidUse as wrong:
             self._holding.invalid("ENV_NOT_ALLOWED", wrong)
         self._holding.check(use)

@@ -45,6 +45,7 @@ class Registered:
     binaries: Mapping[str, str]  # the programs it may start, by name, as they were found on the host's PATH
     seconds: float
     output_bytes: int
+    budgeted: bool  # a budget or a number of calls limits it
 
     @property
     def ready(self) -> bool:
@@ -96,6 +97,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
+        budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
     )
 
 
