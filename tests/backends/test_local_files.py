@@ -1,6 +1,7 @@
 """Files of this machine: links, special files, hard links and failing disks, by openat2 and by walking."""
 
 import os
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from licet.backends import files as backend
 from licet.backends.files import LocalFiles
 from licet.core.set import CapabilitySet
 from licet.guard.held_paths import HeldPaths
-from licet.guard.ports import Escaped
+from licet.guard.ports import Escaped, Stat
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
@@ -371,3 +372,43 @@ def test_a_directory_that_cannot_be_listed_can_be_walked_through(root: Path) -> 
 def test_a_path_with_a_null_is_not_cut(files: LocalFiles, root: Path) -> None:
     with pytest.raises(ValueError, match="null"):
         files.open(f"{root}/ok\0.txt", "rb", held(root))
+
+
+# Both ways are one ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_ways_agree_on_any_tangle_of_links(root: Path, seed: int) -> None:
+    """Directories, files and links at random; what each way reads, lists or refuses must be the same, and inside."""
+    chance = random.Random(seed)
+    names = ["a", "b", "c"]
+    places = [root]
+    for _ in range(12):
+        path = chance.choice(places) / chance.choice(names)
+        if os.path.lexists(path):
+            continue
+        kind = chance.random()
+        if kind < 0.4:
+            path.mkdir()
+            places.append(path)
+        elif kind < 0.55:
+            path.write_text(str(path.relative_to(root)))
+        else:
+            steps = chance.choices([*names, *names, "..", "..", ".", "private", "ok"], k=chance.randint(1, 5))
+            path.symlink_to("/".join(steps) + chance.choice(["", "", "/"]))
+    grant = held(root, deny=(root / "private",))
+    ways = [LocalFiles(openat2=True), LocalFiles(openat2=False)]
+    for _ in range(150):
+        asked = "/".join([str(root), *chance.choices([*names, "ok", "key"], k=chance.randint(1, 5))])
+        answers = []
+        for files in ways:
+            found: list[object] = []
+            for act in (files.stat, files.list, lambda path, grant, way=files: read(way, Path(path), grant)):
+                try:
+                    found.append(act(asked, grant))
+                except (OSError, Escaped) as wrong:
+                    found.append(type(wrong).__name__)
+            answers.append(found)
+        assert answers[0] == answers[1], asked
+        assert b"CANARY" not in answers[0]
+        assert answers[0][0] == "Escaped" or Path(asked).exists() == isinstance(answers[0][0], Stat), asked

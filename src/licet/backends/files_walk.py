@@ -70,8 +70,8 @@ def _resolved(parts: list[str], link: _Link) -> list[str]:
         if not above:
             raise Escaped("a link leads out of its root")
         del above[-1], steps[0]
-    if steps and not below and link.target[-1:] == "/":
-        below = ["."]  # what ends in a slash must be a directory: this opens only in one
+    if steps and not below and link.target.endswith(("/", "/.")):
+        below = ["."]  # what ends so must be a directory: this opens only in one
     return [*above, *steps, *below]
 
 
