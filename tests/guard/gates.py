@@ -1,4 +1,4 @@
-"""Gates for tests: a policy of a few keys, tools that run in this process, and memory backends unless others are given."""
+"""Gates for tests: a policy of a few keys, tools in this process, and memory backends unless others are given."""
 
 import asyncio
 import json

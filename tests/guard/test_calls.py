@@ -1,6 +1,7 @@
 """The path of a call: what each step refuses, in which words, and what is left behind."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guard.gates import call, gate, policy
 
+from guard.gates import call, gate, policy
 from licet import Backends, Context, Gate, Refused, RegistrationRefused, Tool, tool
 from licet.backends.memory_records import MemoryApprover, MemoryLedger
 
@@ -77,7 +78,7 @@ REFUSED_INPUT = {
 }
 
 
-@pytest.mark.parametrize("given, said", REFUSED_INPUT.values(), ids=REFUSED_INPUT)
+@pytest.mark.parametrize(("given", "said"), REFUSED_INPUT.values(), ids=REFUSED_INPUT)
 def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path: Path, given: Any, said: str) -> None:
     result = call(gate(tmp_path, add), "add", given)
     assert (result.ok, result.code, result.reason) == (False, "input_invalid", "INPUT_INVALID")
@@ -494,3 +495,47 @@ def test_availability_sees_only_what_the_tool_declares(tmp_path: Path) -> None:
             return await session.available()
 
     assert asyncio.run(offered()) == ["add"]
+
+
+SECRET = "s3cr3t-v4lue-9000"
+
+
+@tool(needs=["secret:read:*", "fs:read:*"], effect="read_only", sandbox="native")
+async def spill(ctx: Context, how: str) -> Any:
+    """Let a secret out, in some way."""
+    value = await ctx.secrets.get("token")
+    match how:
+        case "result":
+            return {"it is": [value]}
+        case "long result":
+            return "x" * 1015 + value
+        case "error":
+            raise ValueError(f"bad token\n{value}")
+        case "first line of an error":
+            raise ValueError(f"bad token {value}")
+        case "path":
+            return await ctx.fs.read(f"/etc/{value}")
+        case "caught path":
+            with contextlib.suppress(Refused):
+                await ctx.fs.read(f"/etc/{value}")
+            return "fine"
+
+
+@pytest.mark.parametrize("how", ["result", "long result", "error", "first line of an error", "path", "caught path"])
+def test_a_secret_that_a_call_has_seen_does_not_leave_it(tmp_path: Path, how: str) -> None:
+    seen: list[Any] = []
+    ledger = MemoryLedger()
+
+    async def secrets(reference: str) -> str:
+        return SECRET
+
+    backends = Backends.memory(secrets=secrets, ledger=ledger)
+    allowed = policy(tmp_path, spill, secrets=["token"], fs_reach={"read": ["/srv"]}, limits={"output_kb": 1})
+    result = call(Gate(allowed, [spill], backends, workdir=tmp_path, observers=[seen.append]), "spill", {"how": how})
+    said = [repr(result), repr(result.value), result.error, result.explain(), repr(result.events), repr(seen)]
+    if not result.ok:
+        with pytest.raises(Refused) as refusal:
+            result.unwrap()
+        said += [str(refusal.value), refusal.value.explain(), repr(refusal.value.decision)]
+    assert not [text for text in said if SECRET[:8] in text]
+    assert result.ok is (how in ("result", "long result", "caught path"))

@@ -28,7 +28,7 @@ class BoundContext:
 
     __slots__ = (
         *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets"),
-        *("agent", "charged", "redactor", "session_id", "workdir"),
+        *("agent", "charged", "session_id", "workdir"),
     )
 
     def __init__(self, session: "Session", registered: Registered, ports: Ports, holding: Holding) -> None:
@@ -36,7 +36,6 @@ class BoundContext:
         self.agent = session.agent
         self.workdir: str = session.gate.workdir
         self.charged: Decimal | None = None
-        self.redactor = Redactor()
         self._registered = registered
         self._ports: Any = ports
         self._holding = holding
@@ -65,7 +64,8 @@ class BoundContext:
     def secrets(self) -> ScopedSecrets:
         """Secrets that this call holds, by reference."""
         if self._secrets is None:
-            self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self.redactor)
+            self._holding.redactor = Redactor()
+            self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self._holding.redactor)
         return self._secrets
 
     @property

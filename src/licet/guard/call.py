@@ -19,6 +19,7 @@ from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
 from licet.guard.ports import Claim, Clock, Entry, Question, Reservation, ToolCall
+from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result
 
@@ -58,6 +59,11 @@ class Call:
         return Entry(
             kind, self.receipt, session.agent, session.id, self.tool, self.policy.digest, self.clock.now(), content
         )
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What knows the secrets that this call has seen."""
+        return self.holding.redactor if self.holding is not None else None
 
     def refuse(self, reason: Reason, text: str, fix: str = "") -> NoReturn:
         """End this call before its tool runs."""

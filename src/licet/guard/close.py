@@ -1,9 +1,10 @@
 """The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from licet.core.decision import Deny, Ground, Reason, events
+from licet.core.decision import Ask, Deny, Ground, Reason, events
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
@@ -20,11 +21,15 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
     if hasattr(value, "__next__") or hasattr(value, "__anext__"):
         raise TypeError("it returned a generator: return a list")
     text = plain_json(value)
+    data = plain_data(text)
+    if call.redactor is not None:  # before anything is cut: half a secret is not found
+        data = call.redactor.data(data)
+        text = plain_json(data)
     limit = call.registered.output_bytes if call.registered else 0
     if len(text) <= limit:
-        return ResultParts(call.tool, plain_data(text))
+        return ResultParts(call.tool, data)
     # A text is cut as a text; of anything else the beginning of its JSON is shown.
-    whole = value.encode(errors="replace") if type(value) is str else text
+    whole = data.encode(errors="replace") if type(data) is str else text
     parts = ResultParts(call.tool, whole[:limit].decode(errors="ignore"))
     parts.truncated = True
     return parts
@@ -35,15 +40,17 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
     code = code_of(refusal.code)
     if call.running:
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
-    return ResultParts(call.tool).refuse(code, refusal)
+    return ResultParts(call.tool).refuse(code, Refused(_redacted(call, refusal.decision)))
 
 
 def failed(call: "Call", error: BaseException) -> ResultParts:
     """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
     said = type(error).__name__
-    if call.running and (line := str(error).strip().partition("\n")[0]):
-        said = f"{said}: {visible(line)}"[:MOST_OF_AN_ERROR]
+    if call.running:
+        whole = call.redactor.text(str(error)) if call.redactor is not None else str(error)
+        line = visible(whole.strip().partition("\n")[0])
+        said = f"{said}: {line}"[:MOST_OF_AN_ERROR] if line else said
     refusal = Refused(Deny(call.request, (Ground(reason, said),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
@@ -57,8 +64,6 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         call.holding.over = True
     elif parts._refusal is not None:
         _tell(call, parts)
-    if call.context is not None and (redactor := call.context.redactor):
-        parts.value, parts.error = redactor.data(parts.value), redactor.text(parts.error)
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if call.ports.ledger is not None:
@@ -68,6 +73,18 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             text = f"the ledger could not keep the receipt: {type(error).__name__}"
             parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text),))))
     return parts.sealed(call.holding)
+
+
+def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
+    """A refusal without the secrets that the call has seen: a path or a host may have been made of one."""
+    redactor = call.redactor
+    if redactor is None:
+        return decision
+    use = decision.use if decision.use is None or redactor.text(str(decision.use)) == str(decision.use) else None
+    if use is decision.use:
+        return decision
+    rules = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in decision.rules)
+    return Deny(decision.request, rules, None)
 
 
 def _cost(call: "Call") -> Decimal:

@@ -20,6 +20,7 @@ from licet.core.effects import delete_asks
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
+from licet.guard.redact import Redactor
 
 Event = CapabilityGranted | CapabilityDenied
 Observer = Callable[[Event], None]
@@ -29,7 +30,7 @@ Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, 
 class Holding:
     """The grant of one running call, and the record of what was asked of it."""
 
-    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "reach", "request")
+    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "reach", "redactor", "request")
 
     def __init__(
         self, request: Request, reach: Reach, manifest_digest: str, observers: Sequence[Observer], ask: Ask
@@ -38,6 +39,7 @@ class Holding:
         self.reach = reach
         self.manifest_digest = manifest_digest
         self.over = False
+        self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers
         self._ask = ask
         self._checks: list[tuple[Use | None, Deny | Asked | None]] = []
@@ -94,9 +96,13 @@ class Holding:
         return tuple(self._event(use, refusal) for use, refusal in self._checks)
 
     def _event(self, use: Use | None, refusal: Deny | Asked | None) -> Event:
-        asked = str(use) if use is not None else f"tool:call:{self.request.tool}"
+        asked = self.redacted(str(use)) if use is not None else f"tool:call:{self.request.tool}"
         if refusal is None:
             rules = self.reach.grounds_of(use) if use is not None else ()
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
-        return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))
+        return CapabilityDenied(asked, self.request.tool, reason, self.redacted("; ".join(map(str, refusal.rules))))
+
+    def redacted(self, text: str) -> str:
+        """A text about this call, without the secrets that it has seen."""
+        return self.redactor.text(text) if self.redactor is not None else text

@@ -11,6 +11,7 @@ from licet.core.use import Use
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.holding import Holding
+from licet.guard.kv import scope_id
 from licet.guard.result import Result
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ class Session:
     """(agent, id) names a session on its backends; opening it again continues it, until it is ended."""
 
     def __init__(self, gate: "Gate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
-        if type(id) is not str or not _NAME.fullmatch(id):
-            raise ValueError("expected a session id of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
+        _check_name("a session id", id)
         self.gate = gate
         self.id = id
         self.agent = gate.manifest.agent
@@ -86,6 +86,7 @@ class Session:
 
     def delegate(self, *, agent: str, allow: Rules) -> "Session":
         """A session for another agent that may touch what this one may and what is listed: only ever less."""
+        _check_name("the name of an agent", agent)
         return Session(self.gate.delegated(agent, allow), self.id, self)
 
     async def end(self) -> None:
@@ -94,7 +95,7 @@ class Session:
         kv = self.gate.ports.kv
         if kv is not None:
             await kv.set(_ENDED, self._key, True)
-            await kv.clear(f"session:{self.id}@{self.agent}")
+            await kv.clear(scope_id("session", "", self.id, None, self.agent))
 
     def request(self, tool: str) -> Request:
         """The request to call a tool of this gate; made once, since it never changes."""
@@ -110,6 +111,11 @@ class Session:
     @property
     def _key(self) -> str:
         return f"{self.agent}\n{self.id}"
+
+
+def _check_name(what: str, name: object) -> None:
+    if type(name) is not str or not _NAME.fullmatch(name):
+        raise ValueError(f"expected {what} of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
 
 
 async def _nobody(approval: Approval, use: Use) -> None:

@@ -1,0 +1,277 @@
+"""People, money and delegates: what a call asks for, what it spends, and what it can hand on."""
+
+import asyncio
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.gates import gate
+from licet import Backends, Context, Gate, Result, load_manifest, tool
+from licet.backends.memory_files import MemoryFiles
+from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock
+from licet.guard.ports import Answer, Question
+
+
+@tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
+async def note(ctx: Context, text: str) -> None:
+    """Write a note."""
+    await ctx.fs.write("note.txt", text)
+
+
+@tool(needs=[], effect="read_only", sandbox="native", cost_usd="0.40")
+async def paid(amount: str | None = None, fail: bool = False) -> str:
+    """Cost something."""
+    if fail:
+        raise ValueError("no")
+    return "done"
+
+
+@tool(needs=[], effect="read_only", sandbox="native", cost_usd="0.40")
+async def metered(ctx: Context, amounts: list[str]) -> None:
+    """Report what it costs."""
+    for amount in amounts:
+        ctx.charge(amount)
+
+
+def writing(folder: Path, write: str, answer: Any = None, **more: Any) -> tuple[Gate, MemoryApprover]:
+    """A gate whose writes ask, and the one who answers."""
+    approver = MemoryApprover(answer)
+    backends = Backends.memory(approver=approver, files=MemoryFiles({f"{folder}/keep": ""}), **more)
+    reach = {"write": [str(folder)]}
+    return gate(folder, note, backends=backends, fs_reach=reach, approvals={"write": write}), approver
+
+
+def calls(at: Gate, *arguments: dict[str, Any], tool: str = "note", session: str = "s") -> list[Result]:
+    """Several calls in one session, one after the other."""
+
+    async def run() -> list[Result]:
+        async with at.session(session) as opened:
+            return [await opened.call(tool, given) for given in arguments]
+
+    return asyncio.run(run())
+
+
+ANSWERS: dict[Answer, tuple[bool, str]] = {
+    "approved": (True, "ALLOWED"),
+    "denied": (False, "APPROVAL_DENIED"),
+    "expired": (False, "APPROVAL_EXPIRED"),
+    "absent": (False, "APPROVAL_REQUIRED"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, answer: Answer) -> None:
+    at, approver = writing(tmp_path, "call", lambda question: answer)
+    result = calls(at, {"text": "x"})[0]
+    assert (result.ok, result.reason) == ANSWERS[answer]
+    assert result.code == ("ok" if result.ok else "denied")
+    assert len(approver.asked) == 1
+
+
+def test_with_nobody_to_ask_the_call_is_refused_and_told_how_to_settle_it(tmp_path: Path) -> None:
+    at, _ = writing(tmp_path, "session")
+    nobody = Gate(at.manifest, [note], Backends.memory(approver=None), workdir=tmp_path)
+    for one in (at, nobody):
+        result = calls(one, {"text": "x"})[0]
+        assert result.reason == "APPROVAL_REQUIRED"
+        assert "write: manifest" in result.explain()
+
+
+def test_an_approval_of_one_call_holds_for_no_other(tmp_path: Path) -> None:
+    at, approver = writing(tmp_path, "call", lambda question: "approved")
+    assert all(result.ok for result in calls(at, {"text": "a"}, {"text": "b"}, {"text": "a"}))
+    asked = [question.approval for question in approver.asked]
+    assert len(asked) == 3
+    assert asked[0] != asked[1]
+    assert asked[0].arguments.startswith("sha256:")
+    assert [question.arguments for question in approver.asked] == [{"text": "a"}, {"text": "b"}, {"text": "a"}]
+
+
+def test_an_approval_of_a_session_holds_for_that_session(tmp_path: Path) -> None:
+    at, approver = writing(tmp_path, "session", lambda question: "approved")
+    assert all(result.ok for result in calls(at, {"text": "a"}, {"text": "b"}, session="one"))
+    assert len(approver.asked) == 1
+    assert calls(at, {"text": "a"}, session="two")[0].ok
+    assert [question.approval.session for question in approver.asked] == ["one", "two"]
+
+
+def test_reloading_another_manifest_voids_approvals(tmp_path: Path) -> None:
+    at, approver = writing(tmp_path, "session", lambda question: "approved")
+
+    async def run() -> int:
+        async with at.session("s") as session:
+            assert (await session.call("note", {"text": "a"})).ok
+            other, _ = writing(tmp_path, "session")
+            at.reload(other.manifest)
+            assert (await session.call("note", {"text": "a"})).ok
+            same = len(approver.asked)
+            (tmp_path / "agent.yaml").write_text((tmp_path / "agent.yaml").read_text().replace('"1.0"', '"1.1"'))
+            at.reload(load_manifest(tmp_path / "agent.yaml"))
+            assert (await session.call("note", {"text": "a"})).ok
+            return same
+
+    assert asyncio.run(run()) == 1  # the same meaning needs no second yes
+    assert len(approver.asked) == 2
+
+
+def test_the_clock_stands_still_while_a_person_is_asked(tmp_path: Path) -> None:
+    class Slow:
+        async def ask(self, question: Question) -> Answer:
+            await asyncio.sleep(1.3)
+            return "approved"
+
+    files = MemoryFiles({f"{tmp_path}/keep": ""})
+    backends = Backends.memory(approver=Slow(), files=files)
+    at = gate(
+        tmp_path,
+        note,
+        backends=backends,
+        fs_reach={"write": [str(tmp_path)]},
+        approvals={"write": "call"},
+        limits={"wall_seconds": 1},
+    )
+    started = time.monotonic()
+    assert calls(at, {"text": "x"})[0].ok
+    assert time.monotonic() - started > 1
+
+
+def test_a_budget_is_never_passed(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid, budget={"max_cost_usd": 1.0})
+    results = calls(at, {}, {}, {}, tool="paid")
+    assert [result.reason for result in results] == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
+    assert [result.cost_usd for result in results] == [Decimal("0.40"), Decimal("0.40"), Decimal(0)]
+    assert "max_cost_usd" in results[2].explain()
+
+
+def test_a_budget_holds_under_concurrency_and_a_refused_call_costs_nothing(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid, budget={"max_calls_per_session": 10})
+
+    async def run() -> list[Result]:
+        async with at.session("s") as session:
+            return await session.call_many([("paid", {"fail": n % 2 == 0}) for n in range(40)])
+
+    reasons = [result.reason for result in asyncio.run(run())]
+    assert reasons.count("BUDGET_EXCEEDED") == 30
+    invalid = calls(gate(tmp_path, paid, budget={"max_calls_per_session": 1}), {"fail": 5}, {}, tool="paid")
+    assert [result.reason for result in invalid] == ["INPUT_INVALID", "ALLOWED"]
+
+
+def test_reopening_a_session_continues_its_budget_and_another_day_is_another_budget(tmp_path: Path) -> None:
+    clock = MemoryClock()
+    backends = Backends.memory(clock=clock)
+    at = gate(tmp_path, paid, backends=backends, budget={"max_cost_usd_per_day": 0.8})
+    assert [result.ok for result in calls(at, {}, {}, tool="paid", session="one")] == [True, True]
+    assert calls(at, {}, tool="paid", session="two")[0].reason == "BUDGET_EXCEEDED"
+    clock.advance(86_400)
+    assert calls(at, {}, tool="paid", session="two")[0].ok
+
+
+def test_a_budget_without_a_backend_refuses(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid, backends=Backends.memory(budgets=None), budget={"max_calls_per_session": 1})
+    assert calls(at, {}, tool="paid")[0].reason == "BACKEND_MISSING"
+
+
+CHARGES = {
+    "nothing": ([], "0.40", "ALLOWED"),
+    "less": (["0.10", "0.05"], "0.15", "ALLOWED"),
+    "all": (["0.40"], "0.40", "ALLOWED"),
+    "more": (["0.30", "0.11"], "0.30", "BUDGET_EXCEEDED"),
+    "negative": (["-1"], "0.40", "TOOL_FAILED"),
+    "no number": (["NaN"], "0.40", "TOOL_FAILED"),
+}
+
+
+@pytest.mark.parametrize("case", CHARGES)
+def test_a_tool_reports_what_it_cost_and_never_more_than_it_declares(tmp_path: Path, case: str) -> None:
+    amounts, cost, reason = CHARGES[case]
+    result = calls(gate(tmp_path, metered), {"amounts": amounts}, tool="metered")[0]
+    assert (result.cost_usd, result.reason) == (Decimal(cost), reason)
+
+
+@tool(needs=["env:read:*"], effect="read_only", sandbox="native")
+async def look(ctx: Context, name: str) -> str | None:
+    """Read a variable."""
+    return ctx.env.get(name)
+
+
+def delegated(at: Gate, tool: str, arguments: dict[str, Any], *allow: str) -> Result:
+    """One call by a delegate."""
+
+    async def run() -> Result:
+        async with at.session("s") as session:
+            child = session.delegate(agent="helper", allow=allow)
+            return await child.call(tool, arguments)
+
+    return asyncio.run(run())
+
+
+def test_a_delegate_holds_what_both_allow_and_never_more(tmp_path: Path) -> None:
+    at = gate(tmp_path, look, paid, backends=Backends.memory(environ={"A": "1", "B": "2", "C": "3"}), env=["A", "B"])
+    assert delegated(at, "look", {"name": "A"}, "env:read:A").value == "1"
+    assert delegated(at, "look", {"name": "B"}, "env:read:A").reason == "ENV_NOT_ALLOWED"
+    assert delegated(at, "look", {"name": "C"}, "env:read:*").reason == "ENV_NOT_ALLOWED"
+    assert delegated(at, "look", {"name": "A"}).reason == "ENV_NOT_ALLOWED"
+    assert delegated(at, "paid", {}, "env:read:A").ok
+    assert delegated(at, "paid", {}, "env:read:A", "tool:call:look").reason != "ALLOWED"
+
+
+def test_a_delegate_spends_the_money_of_its_first_session(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid, budget={"max_calls_per_session": 2})
+
+    async def run() -> list[str]:
+        async with at.session("s") as session:
+            child = session.delegate(agent="helper", allow=[])
+            grandchild = child.delegate(agent="third", allow=[])
+            who = (session, child, grandchild)
+            return [(await one.call("paid")).reason for one in who]
+
+    assert asyncio.run(run()) == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
+
+
+def test_a_delegate_ends_and_freezes_with_its_parent(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid)
+
+    async def run() -> list[str]:
+        async with at.session("s") as session:
+            child = session.delegate(agent="helper", allow=[])
+            at.freeze()
+            frozen = (await child.call("paid")).reason
+            at.thaw()
+            fine = (await child.call("paid")).reason
+        return [frozen, fine, (await child.call("paid")).reason]
+
+    assert asyncio.run(run()) == ["FROZEN", "ALLOWED", "SESSION_ENDED"]
+
+
+@pytest.mark.parametrize("agent", ["", "a b", "x" * 129])
+def test_a_delegate_needs_a_name(tmp_path: Path, agent: str) -> None:
+    async def run() -> None:
+        async with gate(tmp_path, paid).session("s") as session:
+            session.delegate(agent=agent, allow=[])
+
+    with pytest.raises(ValueError, match="agent"):
+        asyncio.run(run())
+
+
+def test_budgets_settle_to_what_was_spent() -> None:
+    from licet.core.manifest import Budget
+    from licet.guard.ports import Claim
+
+    async def run() -> list[Any]:
+        budgets = MemoryBudgets()
+        claim = Claim("a", "s", "t", "2026-01-01", Decimal("0.40"), Budget(max_cost_usd=Decimal("0.50")), None)
+        first = await budgets.reserve(claim)
+        refused = await budgets.reserve(claim)
+        assert first is not None
+        await budgets.settle(first, Decimal("0.10"))
+        await budgets.settle(first, Decimal("0.10"))  # settling twice spends once
+        second = await budgets.reserve(claim)
+        assert second is not None
+        await budgets.refund(second)
+        usage = await budgets.usage("a", "s", "2026-01-01")
+        return [refused, usage.calls, usage.cost_usd]
+
+    assert asyncio.run(run()) == [None, 1, Decimal("0.10")]
