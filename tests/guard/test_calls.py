@@ -539,3 +539,35 @@ def test_a_secret_that_a_call_has_seen_does_not_leave_it(tmp_path: Path, how: st
         said += [str(refusal.value), refusal.value.explain(), repr(refusal.value.decision)]
     assert not [text for text in said if SECRET[:8] in text]
     assert result.ok is (how in ("result", "long result", "caught path"))
+
+
+def test_a_root_that_becomes_a_link_after_the_gate_was_made_leads_nowhere(tmp_path: Path) -> None:
+    @tool(needs=["fs:read:*"], effect="read_only", sandbox="native")
+    async def read(ctx: Context) -> str:
+        return await ctx.fs.read(f"{tmp_path}/out/secret.txt")
+
+    for name in ("out", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "secret.txt").write_text(name)
+    backends = Backends.local(tmp_path / "state")
+    at = gate(tmp_path, read, backends=backends, fs_reach={"read": [f"{tmp_path}/out"]})
+    assert call(at, "read").value == "out"
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    assert call(at, "read").reason == "PATH_NOT_REACHABLE"
+
+
+def test_no_grant_reaches_the_state_of_the_backends(tmp_path: Path) -> None:
+    @tool(needs=["fs:read:*", "fs:write:*"], effect="write_limited", sandbox="native")
+    async def touch(ctx: Context, path: str, write: bool) -> str:
+        return str(await ctx.fs.write(path, "x") if write else await ctx.fs.read(path))
+
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "kv.sqlite").write_text("entries")
+    reach = {"read": [str(tmp_path)], "write": [str(tmp_path)]}
+    at = gate(tmp_path, touch, backends=Backends.local(tmp_path / "state"), fs_reach=reach)
+    for write in (False, True):
+        result = call(at, "touch", {"path": f"{tmp_path}/state/kv.sqlite", "write": write})
+        assert result.reason == "PATH_NOT_REACHABLE"
+    assert (tmp_path / "state" / "kv.sqlite").read_text() == "entries"
+    assert call(at, "touch", {"path": f"{tmp_path}/other", "write": True}).ok

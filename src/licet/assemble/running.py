@@ -59,7 +59,7 @@ class Backends(Ports):
             "kv": SqliteKv(state / "kv.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
-            "state": (str(state.absolute()),),
+            "state": tuple(dict.fromkeys((str(state.absolute()), str(state.resolve())))),
         }
         return cls(**{**own, **parts})
 

@@ -4,7 +4,7 @@ import errno
 import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import BinaryIO
@@ -35,6 +35,9 @@ class MemoryFiles:
                 self._nodes.setdefault(above, _Node(None, 0o755))
                 above = above.rpartition("/")[0]
             self._nodes[path] = _Node(content.encode() if isinstance(content, str) else content, 0o644)
+
+    def pin(self, roots: Iterable[str]) -> None:
+        """Nothing to remember: there are no links here."""
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. What is written is there when the file is flushed or closed."""

@@ -10,7 +10,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple
 
 from licet.core.decision import Ground
-from licet.core.reach import CEILINGS, Reach, rule_covers
+from licet.core.folding import CEILINGS
+from licet.core.reach import Reach, rule_covers
 from licet.core.scope import is_address, visible
 from licet.core.use import Use
 

@@ -4,7 +4,7 @@ Each has a memory twin and, sooner or later, a real backend; one contract suite 
 port: whoever stands there acts on what was checked, and reports what it really touched.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,6 +56,9 @@ class Stat:
 
 class Files(Protocol):
     """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours."""
+
+    def pin(self, roots: Iterable[str]) -> None:
+        """Remember where the roots of grants really are, before any tool can put a link in their place."""
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A regular file, opened as what was checked: `rb`, `wb`, `ab`, `xb` or `r+b`."""

@@ -5,11 +5,12 @@ fail-closed guard, whose question (what does this tool need that nothing stands 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from licet.core.manifest import Manifest, least_limits
+from licet.core.capability import Capability
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.validate import validate_tools
@@ -68,17 +69,26 @@ def register(
     """Registration validation: every tool fits the manifest, or all misfits are told and none is registered."""
     narrow = on_misfit == "narrow"
     ceiling = manifest.declare([tool.spec for tool in tools], narrow=narrow).expand(workdir, home)
+    ceiling = replace(ceiling, layers=(*ceiling.layers, _state_layer(ceiling, ports)))
     twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
     misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
     if narrow:  # a call holds the overlap in any case; two tools of one name never have one
         misfits = tuple(misfit for misfit in misfits if misfit.tool in twice)
     if misfits:
         raise RegistrationRefused(misfits)
+    if ports.files is not None:
+        ports.files.pin(_roots(ceiling))
     return Policy(
         ceiling,
         manifest.digest,
         MappingProxyType({tool.name: _registered(tool, ceiling, ports) for tool in tools}),
     )
+
+
+def _state_layer(manifest: Manifest, ports: Ports) -> Layer:
+    """No grant reaches what the backends keep for themselves: ledger, storage, keys."""
+    rules = tuple(Rule(Capability(f"fs:*:{path}"), manifest.origin, "state") for path in ports.state)
+    return Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
 
 
 def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
@@ -99,6 +109,12 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
     )
+
+
+def _roots(manifest: Manifest) -> list[str]:
+    """Every path that a rule of the manifest names."""
+    rules = (rule.capability for layer in manifest.layers for rule in (*layer.allows, *layer.denies))
+    return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> tuple[str, ...]:
