@@ -152,12 +152,13 @@ def _seats(ceiling: Lists, shared: Fields, problems: Problems) -> dict[str, tupl
             hint = nearest(item.value, bundles, problems) or "define it under `bundles` in the workspace, `licet.yaml`"
             problems.append(Problem(item.origin, f"the bundle `{item.value}`", "a bundle of the workspace", hint))
             continue
+        seat = _bundle_seat(item.value, bundle.value, item.origin)  # made once: its tools share one list of rules
         for tool in {tool.value: tool for tool in plain(bundle.value, "tools", ())}.values():
             if tool.value in seats:
                 found = f"`{tool.value}` in `{item.value}` and in `{seats[tool.value][0].bundle}`"
                 problems.append(Problem(tool.origin, found, "a tool in one of the assigned bundles"))
                 continue
-            seats[tool.value] = (_bundle_seat(item.value, bundle.value, tool.origin),)
+            seats[tool.value] = (replace(seat, origin=tool.origin),)
     named = ceiling.keys.get("tools")
     if named is not None and isinstance(named.value, tuple):
         for item in named.value:

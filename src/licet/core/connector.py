@@ -1,7 +1,7 @@
 """Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from licet.core.origin import Origin
 from licet.core.scope import Malformed, name
@@ -80,6 +80,21 @@ class Connectors:
         named = [{rule.name for rule in rules} for _, _, rules in self._lists()]
         return tuple(sorted(set.intersection(*named) - {rule.name for rule in self.app_deny}))
 
+    def by_name(self) -> "dict[str, Connectors]":
+        """For each connector that every list names, the lists with only the lines about it: those decide about it."""
+        tenant, app = _by_name(self.tenant), None if self.app is None else _by_name(self.app)
+        profiles = [_by_name(profile) for profile in self.profiles]
+        return {
+            name: replace(
+                self,
+                tenant=tenant[name],
+                app=None if app is None else app[name],
+                app_deny=(),
+                profiles=tuple(profile[name] for profile in profiles),
+            )
+            for name in self.names()
+        }
+
     def _lists(self) -> Iterator[tuple[str, str, tuple[ConnectorRule, ...]]]:
         yield "connectors.tenant_allowlist", self.workspace_file, self.tenant
         if self.app is not None:
@@ -87,6 +102,13 @@ class Connectors:
         places = (*self.profile_places, *[("capabilities.connectors", "")] * len(self.profiles))
         for (key, file), profile in zip(places, self.profiles, strict=False):
             yield key, file, profile
+
+
+def _by_name(rules: tuple[ConnectorRule, ...]) -> dict[str, tuple[ConnectorRule, ...]]:
+    found: dict[str, list[ConnectorRule]] = {}
+    for rule in rules:
+        found.setdefault(rule.name, []).append(rule)
+    return {name: tuple(lines) for name, lines in found.items()}
 
 
 def _place(key: str, file: str) -> str:

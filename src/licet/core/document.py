@@ -19,6 +19,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
     """Everything that a manifest says, without file names, order, comments and spelling."""
     connectors = manifest.connectors
     used = manifest.seats.keys()
+    layers: dict[int, dict[str, Any]] = {}
     said: dict[str, Any] = plain(
         {
             "format": 1,
@@ -27,7 +28,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
             "app": manifest.app,
             "personality": manifest.personality,
             "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "policy files"],
-            "tools": {tool: [_seat(seat) for seat in seats] for tool, seats in manifest.seats.items()},
+            "tools": {tool: [_seat(seat, layers) for seat in seats] for tool, seats in manifest.seats.items()},
             "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
             "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
             "max_side_effect_class": manifest.max_effect,
@@ -69,12 +70,15 @@ def _layer(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _seat(seat: Seat) -> dict[str, Any]:
+def _seat(seat: Seat, layers: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    # The tools of a bundle share its layer: what that says is put into words once.
+    if seat.layer and id(seat.layer) not in layers:
+        layers[id(seat.layer)] = _layer(seat.layer)
     return {
         "bundle": seat.bundle,
         "effects": sorted({effect for effect, _ in seat.effects}),
         "levels": sorted({level for level, _ in seat.levels}),
-        "destinations": _layer(seat.layer) if seat.layer else None,
+        "destinations": layers[id(seat.layer)] if seat.layer else None,
         "args": seat.args,
         "approval": seat.approval,
         "max_calls": seat.max_calls,

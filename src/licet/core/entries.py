@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 from licet.core import network
 from licet.core.capability import Capability
 from licet.core.domain import DOMAINS
+from licet.core.folding import CEILINGS
 from licet.core.manifest import Layer, Rule
 from licet.core.origin import Origin
-from licet.core.reach import CEILINGS, rule_covers
+from licet.core.reach import rule_covers
 from licet.core.scope import host_text
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import Use
@@ -72,13 +73,13 @@ class Entry:
         }
 
 
-def entries_of(rules: CapabilitySet, layers: Iterable[Layer] = ()) -> tuple[Entry, ...]:
-    """Everything that a set reaches, in order; the layers say where it is written."""
+def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[Entry, ...]:
+    """Everything that a set reaches, in order, and where it is written if that is known."""
     pieces: dict[tuple[Kind, str, tuple[str, ...]], list[Piece]] = {}
     for piece in rules - _NOTHING:
         place = KIND_OF_DOMAIN[piece.rule.domain], target_of(piece.rule), tuple(map(target_of, piece.excepts))
         pieces.setdefault(place, []).append(piece)
-    written = Written(layers)
+    written = written or Written(())
     return tuple(
         Entry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
         for (kind, target, _), held in sorted(pieces.items(), key=lambda item: (KINDS.index(item[0][0]), item[0]))

@@ -62,7 +62,9 @@ class Layer:
     @property
     def without_denies(self) -> CapabilitySet:
         """What the layer would allow if it denied nothing."""
-        return CapabilitySet(self._allows())
+        if "without_denies" not in self.known:
+            self.known["without_denies"] = CapabilitySet(self._allows())
+        return self.known["without_denies"]
 
     def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]

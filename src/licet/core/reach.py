@@ -27,16 +27,14 @@ from licet.core.effects import (
     CLASSES,
     ELEVATED,
     LEVELS,
-    WRITES,
     EffectClass,
     Level,
     class_fits,
     level_fits,
-    permits,
     weakest_class,
 )
+from licet.core.folding import CEILINGS, common_of
 from licet.core.manifest import (
-    EVERY_DOMAIN,
     WRITE_APPROVALS,
     Layer,
     Manifest,
@@ -47,15 +45,12 @@ from licet.core.manifest import (
     WriteApproval,
     distinct,
     least,
-    meet_layers,
 )
 from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Kind, Use
-
-CEILINGS = ("manifest", "personality")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,6 @@ class Reach:
     effect: EffectClass | None
     level: Level | None
     permitted: CapabilitySet
-    ceiling: CapabilitySet
     grant: CapabilitySet
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
@@ -147,7 +141,7 @@ def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     found: Reach | None = manifest.folded.get(tool)
     if found is None and tool in manifest.seats and tool in manifest.tools:
         # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
-        found = manifest.folded[tool] = _fold(manifest, manifest.tools[tool])
+        found = manifest.folded[tool] = fold(manifest, manifest.tools[tool])
     return found
 
 
@@ -162,7 +156,7 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
         text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
         grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, admit(one, tool)) for one in closed)
         grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
-        admitted = _fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
+        admitted = fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
         later = (ground for use in uses for ground in admitted.obstacles_of(use))
         return distinct((*grounds, *admitted.grounds, *later))
     text = f"`{visible(tool)}` is not known here"
@@ -192,25 +186,21 @@ def rule_covers(rule: Capability, use: Use) -> bool:
     )
 
 
-def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
+def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
+    """What a tool that the manifest admits would hold with this declaration, whatever the manifest knows of it."""
     seats = manifest.seats[spec.name]
-    bundles = tuple(seat.layer for seat in seats if seat.layer)
-    layers = distinct((*manifest.layers, *bundles, _connector_layer(manifest, spec)))
+    common = common_of(manifest, seats, spec.connector)
     grounds: list[Ground] = []
     effect = _class_of(manifest, spec, seats, grounds)
     grounds += _connector_grounds(manifest, spec)
     level = _level_of(manifest, spec, seats, effect, grounds)
     grounds += _elevated_grounds(manifest, spec, seats, effect, level)
-    grounds += _unexpanded_grounds(layers)
-    narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
-    admits = any(layer.kind in CEILINGS for layer in layers)
-    ceiling = manifest.ceiling & narrower if admits else CapabilitySet()
-    permitted = permits(effect, _named_tcp(layers)) if effect else CapabilitySet()
-    grant = spec.needs & ceiling & permitted
+    grounds += common.unexpanded
+    grant = common.grant(spec.needs, effect)
     write: WriteApproval = min(
         (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
-    asks = effect == "destructive" or (write != "manifest" and bool(grant & WRITES))
+    asks = effect == "destructive" or (write != "manifest" and bool(common.writes(spec.needs, effect)))
     max_calls = None
     for seat in seats:
         max_calls = least(max_calls, seat.max_calls)
@@ -218,54 +208,17 @@ def _fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     return Reach(
         spec=spec,
         seats=seats,
-        layers=layers,
+        layers=common.layers,
         manifest=manifest,
         effect=effect,
         level=level,
-        permitted=permitted,
-        ceiling=ceiling,
+        permitted=common.permitted(effect),
         grant=grant,
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
         answers=None if more else {},
     )
-
-
-def _named_tcp(layers: tuple[Layer, ...]) -> CapabilitySet:
-    """The connections that every ceiling allows by a rule that says `tcp`."""
-    named: CapabilitySet | None = None
-    for layer in layers:
-        if layer.kind in CEILINGS:
-            rules = CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
-            named = rules if named is None else named & rules
-    return named if named is not None else CapabilitySet()
-
-
-def _unexpanded_grounds(layers: tuple[Layer, ...]) -> Iterator[Ground]:
-    """A deny below `${workdir}` or `~` stops nothing until those are real directories: before that, all is denied."""
-    for layer in layers:
-        for rule in layer.denies:
-            if rule.capability.domain in ("fs", "process") and rule.capability.key[:1] in ("$", "~"):
-                text, fix = (
-                    f"{rule.capability} names no real directory yet",
-                    "call `manifest.expand(workdir, home)` first",
-                )
-                yield Ground("DECISION_FAILED", text, rule.origin, fix)
-                return
-
-
-def _connector_layer(manifest: Manifest, spec: ToolSpec) -> Layer:
-    """The connectors that the lists admit for this tool, at the version it states."""
-    stated = {spec.connector.name: spec.connector} if spec.connector else {}
-    lines = {rule.name: rule for profile in manifest.connectors.profiles for rule in profile}
-    admitted = tuple(
-        Rule(Capability(f"connector:use:{name}"), lines[name].origin, "capabilities.connectors")
-        for name in manifest.connectors.names()
-        if manifest.connectors.obstacle(stated.get(name, ConnectorRef(name))) is None
-    )
-    silent = EVERY_DOMAIN - {"connector"}
-    return Layer("connectors", "the lists of connectors", manifest.origin, admitted, silent=silent)
 
 
 def _connector_grounds(manifest: Manifest, spec: ToolSpec) -> Iterator[Ground]:

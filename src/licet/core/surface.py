@@ -5,7 +5,7 @@ are equal if they reach the same; where rules are written, file names and digest
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
@@ -16,13 +16,13 @@ from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
 from licet.core.effects import WRITES, EffectClass, Level
-from licet.core.entries import KINDS, Entry, entries_of
-from licet.core.manifest import Approvals, Budget, Layer, Manifest, Seat, WriteApproval, least_limits
+from licet.core.entries import Entry, Written, entries_of
+from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
 from licet.core.ranges import common_ranges
-from licet.core.reach import reach_of
+from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
-from licet.core.undeclared import most_of
+from licet.core.undeclared import Most, Undeclared
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()
@@ -72,8 +72,11 @@ class ToolSurface:
             return f"{reasons}; shown is the most it could get"
         return f"cannot be called: {reasons}" if reasons else ""
 
-    def document(self) -> dict[str, Any]:
-        """The tool as plain data."""
+    def document(self, reaches: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The tool as plain data; `reaches` are documents of reach that are known, by the identity of the entries."""
+        reaches = {} if reaches is None else reaches
+        if id(self.entries) not in reaches:
+            reaches[id(self.entries)] = _reach_document(self.entries)
         return {
             "name": self.name,
             "standing": self.standing,
@@ -89,11 +92,7 @@ class ToolSurface:
             "max_calls": self.max_calls,
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
-            "reach": {
-                kind: [entry.document() for entry in self.entries if entry.kind == kind]
-                for kind in KINDS
-                if any(entry.kind == kind for entry in self.entries)
-            },
+            "reach": reaches[id(self.entries)],
             "origin": self.origin.full if self.origin else None,
         }
 
@@ -133,6 +132,7 @@ class Surface:
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""
         approvals, budget = self.approvals, self.budget
+        reaches: dict[int, dict[str, Any]] = {}
         return {
             "agent": self.agent,
             "version": self.version,
@@ -140,7 +140,7 @@ class Surface:
             "personality": self.personality,
             "digest": self.digest,
             "files": list(self.files),
-            "tools": [tool.document() for tool in self.tools],
+            "tools": [tool.document(reaches) for tool in self.tools],
             "unadmitted": list(self.unadmitted),
             "max_side_effect_class": self.max_effect,
             "native": list(self.native),
@@ -169,16 +169,17 @@ class Surface:
 
 def surface(manifest: Manifest) -> Surface:
     """Everything an agent can reach under a manifest."""
+    tools = _Tools(manifest)
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
         app=manifest.app,
         personality=manifest.personality,
-        tools=tuple(_tool(manifest, name) for name in sorted(manifest.seats)),
+        tools=tuple(map(tools.surface_of, sorted(manifest.seats))),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
         private=common_ranges(manifest.private),
-        connectors=tuple((name, _versions(manifest.connectors, name)) for name in manifest.connectors.names()),
+        connectors=tuple((name, _versions(about)) for name, about in manifest.connectors.by_name().items()),
         approvals=Approvals(
             manifest.approvals.write,
             manifest.approvals.expires_seconds,
@@ -189,7 +190,7 @@ def surface(manifest: Manifest) -> Surface:
         limits=tuple(sorted(manifest.limits.items())),
         allow_degraded=manifest.allow_degraded,
         record=manifest.record,
-        denies=tuple(Denied(rule, _deny_origin(manifest.layers, rule)) for rule in manifest.ceiling.deny),
+        denies=tuple(_denied(manifest)),
         servers=tuple((name, _server(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - manifest.seats.keys())),
         digest=manifest.digest,
@@ -197,36 +198,62 @@ def surface(manifest: Manifest) -> Surface:
     )
 
 
-def _tool(manifest: Manifest, name: str) -> ToolSurface:
-    seats = manifest.seats[name]
-    answer = decide(Request(name), manifest)
-    # Spending only grows: a call that a fresh session refuses is refused always.
-    grounds = answer.rules if isinstance(answer, Deny) else ()
-    reach = reach_of(manifest, name)
-    level, asks = (reach.level, reach.approval) if reach else (None, None)
-    standing: Standing = "blocked" if grounds else "callable"
-    if reach is None and (most := most_of(manifest, name)) is not None:
-        (reach, level, asks), standing = most, "undeclared"
-    grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
-    spec = manifest.tools.get(name)
-    return ToolSurface(
-        name=name,
-        standing=standing,
-        bundles=tuple(sorted({seat.bundle for seat in seats if seat.bundle})),
-        effect=reach.effect if reach else None,
-        level=level,
-        connector=str(spec.connector or "") if spec else "",
-        cost_usd=spec.cost_usd if spec else None,
-        asks=asks,
-        deletes_ask=reach is not None and reach.effect in ("full", "destructive") and bool(grant & _DELETES),
-        max_calls=reach.max_calls if reach else None,
-        limits=_limits(manifest, seats),
-        args=_args(seats),
-        entries=entries_of(grant, reach.layers) if reach else (),
-        grant=grant,
-        grounds=grounds,
-        origin=spec.origin if spec and spec.origin else seats[0].origin,
-    )
+class _Tools:
+    """The tools of a manifest. What many of them have in common (grants, layers) is put into words once."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._undeclared = Undeclared(manifest)
+        self._written: dict[int, Written] = {}
+        self._entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
+        self._deletes: dict[int, bool] = {}
+
+    def surface_of(self, name: str) -> ToolSurface:
+        manifest = self._manifest
+        seats = manifest.seats[name]
+        answer = decide(Request(name), manifest)
+        # Spending only grows: a call that a fresh session refuses is refused always.
+        grounds = answer.rules if isinstance(answer, Deny) else ()
+        reach: Reach | Most | None = reach_of(manifest, name)
+        level, asks = (reach.level, reach.approval) if isinstance(reach, Reach) else (None, None)
+        standing: Standing = "blocked" if grounds else "callable"
+        if reach is None and (most := self._undeclared.most_of(name)) is not None:
+            reach, level, asks, standing = most, most.level, most.asks, "undeclared"
+        grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
+        spec = manifest.tools.get(name)
+        return ToolSurface(
+            name=name,
+            standing=standing,
+            bundles=tuple(sorted({seat.bundle for seat in seats if seat.bundle})),
+            effect=reach.effect if reach else None,
+            level=level,
+            connector=str(spec.connector or "") if spec else "",
+            cost_usd=spec.cost_usd if spec else None,
+            asks=asks,
+            deletes_ask=reach is not None and reach.effect in ("full", "destructive") and self._holds_deletes(grant),
+            max_calls=reach.max_calls if reach else None,
+            limits=_limits(manifest, seats),
+            args=_args(seats),
+            entries=self._entries_of(grant, reach.layers) if reach else (),
+            grant=grant,
+            grounds=grounds,
+            origin=spec.origin if spec and spec.origin else seats[0].origin,
+        )
+
+    # By identity: the manifest and `_undeclared` keep every grant and layer, and make equal ones once.
+
+    def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[Entry, ...]:
+        if id(layers) not in self._written:
+            self._written[id(layers)] = Written(layers)
+        key = id(grant), id(layers)
+        if key not in self._entries:
+            self._entries[key] = entries_of(grant, self._written[id(layers)])
+        return self._entries[key]
+
+    def _holds_deletes(self, grant: CapabilitySet) -> bool:
+        if id(grant) not in self._deletes:
+            self._deletes[id(grant)] = bool(grant & _DELETES)
+        return self._deletes[id(grant)]
 
 
 def _limits(manifest: Manifest, seats: Iterable[Seat]) -> tuple[tuple[str, int], ...]:
@@ -244,21 +271,38 @@ def _args(seats: Iterable[Seat]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
 
 
-def _versions(connectors: Connectors, name: str) -> tuple[str, ...]:
-    """The version ranges of a connector, one for each list that does not take any version."""
+def _versions(about: Connectors) -> tuple[str, ...]:
+    """The version ranges of a connector, one for each list that does not take any version; the lists say only it."""
     clauses = set()
-    for rules in (connectors.tenant, connectors.app, *connectors.profiles):
-        versions = {rule.versions for rule in rules or () if rule.name == name}
+    for rules in (about.tenant, about.app, *about.profiles):
+        versions = {rule.versions for rule in rules or ()}
         if versions and "" not in versions:
             clauses.add(" or ".join(sorted(versions)))
     return tuple(sorted(clauses))
 
 
-def _deny_origin(layers: Iterable[Layer], rule: Capability) -> Origin | None:
-    denies = [deny for layer in layers for deny in layer.denies]
-    # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
-    exact = [deny.origin for deny in denies if deny.capability == rule]
-    return next(iter(exact or [deny.origin for deny in denies if deny.capability.meet(rule)]), None)
+def _denied(manifest: Manifest) -> Iterator[Denied]:
+    """The denies of every layer, in normal form, each with a place where it is written."""
+    written: dict[tuple[str, str, int | None], list[Rule]] = {}
+    for deny in (deny for layer in manifest.layers for deny in layer.denies):
+        written.setdefault(_box(deny.capability), []).append(deny)
+    for rule in manifest.ceiling.deny:
+        here = written.get(_box(rule), [])
+        # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
+        exact = [deny for deny in here if deny.capability == rule]
+        joined = [deny for deny in here if deny.capability.atoms & rule.atoms]
+        yield Denied(rule, next((deny.origin for deny in exact or joined), None))
+
+
+def _box(rule: Capability) -> tuple[str, str, int | None]:
+    return rule.domain, rule.key, rule.port
+
+
+def _reach_document(entries: tuple[Entry, ...]) -> dict[str, Any]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:  # they are in the order of their kinds
+        kinds.setdefault(entry.kind, []).append(entry.document())
+    return kinds
 
 
 def _server(server: Mapping[str, Any]) -> str:

@@ -1,14 +1,15 @@
 """The most that a tool could get of which no file says what it needs: any declaration of it gets no more than this."""
 
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Request
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.core.manifest import Manifest, WriteApproval
-from licet.core.reach import Reach, reach_of
+from licet.core.manifest import Layer, Manifest, Seat, WriteApproval
+from licet.core.reach import fold
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
@@ -16,31 +17,66 @@ _NOTHING = CapabilitySet()
 _EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
 
 
-def most_of(manifest: Manifest, name: str) -> tuple[Reach, Level, WriteApproval | None] | None:
+@dataclass(frozen=True, slots=True)
+class Most:
     """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
-    # Which classes and levels get in does not depend on any rule: try them where folding costs nothing.
-    bare = replace(manifest, layers=(), seats={name: tuple(replace(seat, layer=None) for seat in manifest.seats[name])})
-    fitting = [
-        (effect, level)
-        for effect in reversed(CLASSES)
-        for level in LEVELS
-        if not isinstance(decide(Request(name), bare.declare([ToolSpec(name, _NOTHING, effect, level)])), Deny)
-    ]
-    if not fitting:
-        return None
-    # A destructive tool asks every time; one that declares itself one class lower does not.
-    mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
-    freed = replace(manifest, connectors=_any_version(manifest.connectors))
-    strongest = _declared(freed, name, *fitting[0])
-    least_asking = strongest if mildest == fitting[0] else _declared(freed, name, *mildest)
-    return strongest, max((level for _, level in fitting), key=LEVELS.index), least_asking.approval
+
+    layers: tuple[Layer, ...]
+    effect: EffectClass | None
+    level: Level
+    asks: WriteApproval | None
+    max_calls: int | None
+    grant: CapabilitySet
 
 
-def _declared(manifest: Manifest, name: str, effect: EffectClass, level: Level) -> Reach:
-    """What a tool holds that asks for everything, at one class and level."""
-    reach = reach_of(manifest.declare([ToolSpec(name, _EVERYTHING, effect, level)]), name)
-    assert reach is not None  # noqa: S101 - it is admitted, and now declared
-    return reach
+class Undeclared:
+    """The tools that no file declares: those that are admitted alike could get the same, so it is found once."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._freed = replace(manifest, connectors=_any_version(manifest.connectors))
+        self._known: dict[Hashable, Most | None] = {}
+
+    def most_of(self, name: str) -> Most | None:
+        """The most that a tool could hold; None if nothing lets it be called."""
+        seats, natives = self._manifest.seats[name], self._manifest.natives
+        alike = (*map(_deciding, seats), *(name in listed.names for listed in natives))
+        if alike not in self._known:
+            self._known[alike] = self._most_of(name)
+        return self._known[alike]
+
+    def _most_of(self, name: str) -> Most | None:
+        manifest = self._manifest
+        # Which classes and levels get in does not depend on any rule: try them where folding costs nothing.
+        seats = tuple(replace(seat, layer=None) for seat in manifest.seats[name])
+        bare = replace(manifest, layers=(), seats={name: seats}, tools={})
+        fitting = [
+            (effect, level)
+            for effect in reversed(CLASSES)
+            for level in LEVELS
+            if not isinstance(decide(Request(name), bare.declare([ToolSpec(name, _NOTHING, effect, level)])), Deny)
+        ]
+        if not fitting:
+            return None
+        # A destructive tool asks every time; one that declares itself one class lower does not.
+        mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
+        strongest, least_asking = (
+            fold(self._freed, ToolSpec(name, _EVERYTHING, effect, level)) for effect, level in (fitting[0], mildest)
+        )
+        return Most(
+            layers=strongest.layers,
+            effect=strongest.effect,
+            level=max((level for _, level in fitting), key=LEVELS.index),
+            asks=least_asking.approval,
+            max_calls=strongest.max_calls,
+            grant=strongest.grant,
+        )
+
+
+def _deciding(seat: Seat) -> Hashable:
+    """All of a seat that what a tool holds depends on; its layer lives as long as the manifest does."""
+    effects = tuple(effect for effect, _ in seat.effects)
+    return effects, tuple(level for level, _ in seat.levels), id(seat.layer), seat.approval, seat.max_calls
 
 
 def _any_version(connectors: Connectors) -> Connectors:

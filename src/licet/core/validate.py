@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from licet.core.capability import Capability
+from licet.core.folding import common_of
 from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
@@ -34,13 +35,16 @@ class Declared(Protocol):
 def validate_registration(tool: ToolSpec | Declared, manifest: Manifest) -> tuple[Misfit, ...]:
     """Everything a tool asks for that the manifest does not give; empty if it fits."""
     spec = _spec(tool)
-    reach = reach_of(manifest.declare([spec]), spec.name)
+    if manifest.tools.get(spec.name) is not spec:  # else what was folded already is known there
+        manifest = manifest.declare([spec])
+    reach = reach_of(manifest, spec.name)
     if reach is None:
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}` ({manifest.origin})"
         return (Misfit(spec.name, f"tool:call:{spec.name}", text),)
     standing = [Misfit(spec.name, ground.capability or "side_effect_class", str(ground)) for ground in reach.grounds]
     told = {misfit.capability for misfit in standing}
-    unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need))
+    denied = common_of(manifest, reach.seats, spec.connector).denied()
+    unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
     return (*standing, *(_misfit(reach, need) for need in unfit))
 
 
@@ -48,12 +52,15 @@ def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> 
     """The misfits of all tools, and of names that are taken twice."""
     misfits: list[Misfit] = []
     seen: set[str] = set()
-    for tool in tools:
-        name = _spec(tool).name
+    specs = [_spec(tool) for tool in tools]
+    if any(manifest.tools.get(spec.name) is not spec for spec in specs):
+        manifest = manifest.declare(specs)  # all at once: a manifest folds what its tools share only once
+    for spec in specs:
+        name = spec.name
         if name in seen:
             misfits.append(Misfit(name, f"tool:call:{name}", f"`{name}` is declared twice"))
         seen.add(name)
-        misfits += validate_registration(tool, manifest)
+        misfits += validate_registration(spec, manifest)
     return tuple(misfits)
 
 
@@ -61,9 +68,9 @@ def _spec(tool: ToolSpec | Declared) -> ToolSpec:
     return tool if isinstance(tool, ToolSpec) else tool.spec
 
 
-def _fits(reach: Reach, need: Capability) -> bool:
+def _fits(reach: Reach, need: Capability, denied: CapabilitySet) -> bool:
     """A need fits if the allows cover it and no deny covers it whole; `*` takes what the ceiling gives."""
-    return need.defers or (_unallowed(reach, need) is None and not _denied_whole(reach, need))
+    return need.defers or (_unallowed(reach, need) is None and not CapabilitySet((need,)) <= denied)
 
 
 def _unallowed(reach: Reach, need: Capability) -> Layer | None:
@@ -72,14 +79,11 @@ def _unallowed(reach: Reach, need: Capability) -> Layer | None:
     return next((layer for layer in reach.layers if not wanted <= layer.without_denies), None)
 
 
-def _denied_whole(reach: Reach, need: Capability) -> bool:
-    return CapabilitySet((need,)) <= CapabilitySet(reach.ceiling.deny)
-
-
 def _misfit(reach: Reach, need: Capability) -> Misfit:
     layer = _unallowed(reach, need)
-    denies = [rule for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
-    why = (
-        f"which {layer.title} does not allow ({layer.origin})" if layer else f"denied by {'; '.join(map(str, denies))}"
-    )
+    if layer:
+        why = f"which {layer.title} does not allow ({layer.origin})"
+    else:
+        denies = [rule for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
+        why = f"denied by {'; '.join(map(str, denies))}"
     return Misfit(reach.spec.name, str(need), f"needs {need}, {why}")

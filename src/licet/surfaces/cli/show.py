@@ -1,6 +1,5 @@
 """Text on a terminal and in a pipe: problems, JSON and colours, with everything invisible made visible."""
 
-import json
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ import click
 from licet.assemble import Places
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
+from licet.surfaces.cli.json_text import json_text
 
 
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
@@ -36,7 +36,7 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
 
 def show_json(value: Any) -> None:
     """Print JSON, in ASCII: no character of a file can act on a terminal."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json_text(value))
 
 
 def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:

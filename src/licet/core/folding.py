@@ -1,0 +1,163 @@
+"""What tools of one manifest have in common, worked out once: the layers above them, the ceiling, and equal grants.
+
+A manifest may hold hundreds of tools and hundreds of rules. Nothing here depends on a tool's name: tools that sit in
+the same bundles, speak through the same connector, and have the same class and needs get the very same values.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from licet.core import network
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef, Connectors
+from licet.core.decision import Ground
+from licet.core.effects import WRITES, EffectClass, permits
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
+from licet.core.set import CapabilitySet
+
+CEILINGS = ("manifest", "personality")
+_NOTHING = CapabilitySet()
+
+
+class _Known:
+    """Sets that are made when they are first asked for, and then known."""
+
+    __slots__ = ("_sets",)
+
+    def __init__(self) -> None:
+        self._sets: dict[object, CapabilitySet] = {}
+
+    def __call__(self, key: object, make: Callable[[], CapabilitySet]) -> CapabilitySet:
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = make()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """What the ceilings of a manifest let through, whoever asks; without a ceiling, nothing."""
+
+    ceiling: CapabilitySet
+    named_tcp: CapabilitySet
+    _known: _Known = field(default_factory=_Known, compare=False, repr=False)
+
+    def denied(self) -> CapabilitySet:
+        return self._known("denied", lambda: CapabilitySet(self.ceiling.deny))
+
+    def permitted(self, effect: EffectClass | None) -> CapabilitySet:
+        return self._known(effect, lambda: permits(effect, self.named_tcp) if effect else _NOTHING)
+
+    def most(self, effect: EffectClass | None) -> CapabilitySet:
+        return self._known(("most", effect), lambda: self.ceiling & self.permitted(effect))
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The layers above some tools: what they let through, and why nothing passes if their denies name no real path."""
+
+    layers: tuple[Layer, ...]
+    unexpanded: tuple[Ground, ...]
+    _narrower: CapabilitySet  # what is particular to these tools: their bundles' layers and their connector
+    _above: _Above
+    _known: _Known = field(default_factory=_Known, compare=False, repr=False)
+
+    def denied(self) -> CapabilitySet:
+        """Everything that a deny covers."""
+        if not self._narrower.deny:
+            return self._above.denied()
+        return self._known("denied", lambda: self._above.denied() | CapabilitySet(self._narrower.deny))
+
+    def permitted(self, effect: EffectClass | None) -> CapabilitySet:
+        """What a class permits here; no class, nothing."""
+        return self._above.permitted(effect)
+
+    def grant(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
+        """What a tool holds that needs so much and runs at a class."""
+        # The small sets first: a manifest may have thousands of rules, and a tool seldom needs more than a few.
+        return self._known((effect, needs), lambda: needs & self._narrower & self._above.most(effect))
+
+    def writes(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
+        """What of its grant such a tool can change."""
+        return self._known(("writes", effect, needs), lambda: self.grant(needs, effect) & WRITES)
+
+
+def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef | None) -> Common:
+    """What stands above every tool with such seats and such a connector."""
+    bundles = tuple(seat.layer for seat in seats if seat.layer)
+    # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
+    key = tuple(map(id, bundles)), connector
+    known: dict[tuple[tuple[int, ...], ConnectorRef | None], Common] = manifest.known.setdefault("common", {})
+    if key not in known:
+        known[key] = _common(manifest, bundles, connector)
+    return known[key]
+
+
+def _common(manifest: Manifest, bundles: tuple[Layer, ...], connector: ConnectorRef | None) -> Common:
+    layers = distinct((*manifest.layers, *bundles, _connector_layer(manifest, connector)))
+    narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
+    return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers))
+
+
+def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
+    ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
+    key = tuple(map(id, ceilings))
+    known: dict[tuple[int, ...], _Above] = manifest.known.setdefault("above", {})
+    if key not in known:
+        known[key] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_tcp(ceilings))
+    return known[key]
+
+
+def _named_tcp(ceilings: tuple[Layer, ...]) -> CapabilitySet:
+    """The connections that every ceiling allows by a rule that says `tcp`."""
+    named: CapabilitySet | None = None
+    for layer in ceilings:
+        rules = CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
+        named = rules if named is None else named & rules
+    return named if named is not None else _NOTHING
+
+
+def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
+    """A deny below `${workdir}` or `~` stops nothing until those are real directories: before that, all is denied."""
+    for layer in layers:
+        for rule in layer.denies:
+            if rule.capability.domain in ("fs", "process") and rule.capability.key[:1] in ("$", "~"):
+                text = f"{rule.capability} names no real directory yet"
+                fix = "call `manifest.expand(workdir, home)` first"
+                return (Ground("DECISION_FAILED", text, rule.origin, fix),)
+    return ()
+
+
+def _connector_layer(manifest: Manifest, stated: ConnectorRef | None) -> Layer:
+    """The connectors that the lists admit for a tool that states one of them and its version, or none."""
+    rules = tuple(
+        line.rule
+        for name, line in _lines(manifest).items()
+        if (line.about.obstacle(stated) is None if stated is not None and stated.name == name else line.any_version)
+    )
+    silent = EVERY_DOMAIN - {"connector"}
+    return Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
+
+
+class _Line(NamedTuple):
+    """A connector that every list names, what the lists say about it, and whether it needs no version to get in."""
+
+    rule: Rule
+    about: Connectors
+    any_version: bool
+
+
+def _lines(manifest: Manifest) -> dict[str, _Line]:
+    if "connectors" not in manifest.known:
+        places = {rule.name: rule.origin for profile in manifest.connectors.profiles for rule in profile}
+        manifest.known["connectors"] = {
+            name: _Line(
+                Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
+                about,
+                about.obstacle(ConnectorRef(name)) is None,
+            )
+            for name, about in manifest.connectors.by_name().items()
+        }
+    found: dict[str, _Line] = manifest.known["connectors"]
+    return found

@@ -1,0 +1,126 @@
+"""What a large manifest costs: counted in calls of functions, never in seconds, it grows no faster than the input."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from licet.core.connector import ConnectorRule, Connectors
+from licet.core.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
+from licet.core.surface import surface
+from licet.core.validate import validate_tools
+
+from .manifests import HERE, layer, manifest, tool
+
+
+def work(act: Callable[[], Any]) -> int:
+    """How many calls something takes, those of built-in functions too."""
+    count = 0
+
+    def counted(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def large(size: int, *needs: str, seat: Seat = Seat(HERE), **given: Any) -> Manifest:  # noqa: B008
+    """A manifest of so many hosts and so many tools, all with the same needs; with none they are not declared."""
+    names = [f"t{number}" for number in range(size)]
+    hosts = [f"network:*:h{number}.example.com" for number in range(size)]
+    # Each tool is a rule too: in a manifest, those that are admitted may be called by others.
+    allows = [*hosts, *(f"tool:call:{name}" for name in names)]
+    specs = [tool(name, *needs) for name in names] if needs else []
+    return manifest(
+        *specs,
+        allows=allows,
+        denies=[f"{host}:22" for host in hosts],
+        seats={name: (replace(seat, approval="session"),) for name in names},
+        **given,
+    )
+
+
+def in_one_bundle(size: int) -> Manifest:
+    hosts = [f"network:*:h{number}.example.com" for number in range(size)]
+    shared = layer(hosts, kind="bundle", silent=ALL_BUT_NETWORK)
+    return large(size, "network:*:*", seat=Seat(HERE, "b", layer=shared))
+
+
+def with_connectors(size: int) -> Manifest:
+    lines = tuple(ConnectorRule(f"c{number}", "", HERE) for number in range(size))
+    return large(size, "connector:use:*", connectors=Connectors(tenant=lines, profiles=(lines,)))
+
+
+MANIFESTS: dict[str, Callable[[int], Manifest]] = {
+    "tools that need every host": lambda size: large(size, "network:*:*"),
+    "tools that need one host": lambda size: large(size, "network:*:h1.example.com"),
+    "tools that need what is not allowed": lambda size: large(size, "network:*:elsewhere.example.com"),
+    "tools that nobody declares": large,
+    "tools of one bundle with many hosts": in_one_bundle,
+    "tools under many connectors": with_connectors,
+}
+COMMANDS: dict[str, Callable[[Manifest], Any]] = {
+    "check": lambda found: validate_tools(found.tools.values(), found),
+    "surface": lambda found: surface(found).document(),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("made", MANIFESTS.values(), ids=MANIFESTS)
+def test_four_times_the_tools_and_rules_take_about_four_times_the_work(
+    made: Callable[[int], Manifest], command: Callable[[Manifest], Any]
+) -> None:
+    small, large = made(40), made(160)
+    command(made(40))  # so that what is made once for all manifests is not counted
+    # Neither is the digest: what it is over says for each tool anew what its bundle reaches.
+    assert small.digest != large.digest
+    assert work(lambda: command(large)) < 6 * work(lambda: command(small))
+
+
+def test_tools_that_hold_the_same_share_one_grant_and_one_list_of_entries() -> None:
+    first, *others = surface(large(5, "network:*:*")).tools
+    assert first.entries
+    for other in others:
+        assert other.grant is first.grant
+        assert other.entries is first.entries
+
+
+def test_tools_that_run_at_another_class_get_their_own_grant() -> None:
+    found = large(2, "network:*:*", max_effect="write_limited")
+    stronger = replace(found.tools["t1"], effect="write_limited")
+    one, two = surface(replace(found, tools=MappingProxyType({**found.tools, "t1": stronger}))).tools
+    assert not one.grant.has("network:https:post@h0.example.com:443")
+    assert two.grant.has("network:https:post@h0.example.com:443")
+
+
+@pytest.mark.parametrize("differs", ["layer", "effects", "levels", "max_calls", "native"])
+def test_undeclared_tools_that_are_admitted_differently_get_their_own_answer(differs: str) -> None:
+    narrow = layer(["network:*:h0.example.com"], kind="bundle", silent=ALL_BUT_NETWORK)
+    other = {
+        "layer": Seat(HERE, layer=narrow),
+        "effects": Seat(HERE, effects=(("read_only", HERE),)),
+        "levels": Seat(HERE, levels=(("restricted", HERE),)),
+        "max_calls": Seat(HERE, max_calls=3),
+        "native": Seat(HERE),
+    }[differs]
+    found = large(3)
+    found = replace(
+        found,
+        seats=MappingProxyType({**found.seats, "t1": (replace(other, approval="session"),)}),
+        max_effects=(MaxEffect("write_limited", HERE, stated=True),),
+        natives=(Natives(frozenset({"t1"} if differs == "native" else ()), HERE),),
+    )
+    shown = surface(found).tools
+    assert replace(shown[0], name="") == replace(shown[2], name="")
+    assert replace(shown[0], name="") != replace(shown[1], name="")
+    alone = replace(found, seats=MappingProxyType({"t1": found.seats["t1"]}))
+    assert surface(alone).tools == (shown[1],)
