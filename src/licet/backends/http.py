@@ -178,17 +178,31 @@ class HttpClient:
     def _pool(self, pools: _Pools, key: Key) -> _Pool:
         pool = pools.by_key.get(key)
         if pool is None:
-            pool = pools.by_key[key] = _Pool(self._connections(key[3]))
+            pool = pools.by_key[key] = _Pool(self._connections(key[0], key[3]))
         pools.by_key.move_to_end(key)
         return pool
 
-    def _connections(self, address: str) -> "httpcore2.AsyncConnectionPool":
+    def _connections(self, protocol: str, address: str) -> "httpcore2.AsyncConnectionPool":
         import httpcore2
 
         class Dial(httpcore2.AnyIOBackend):
             async def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
                 # The host has been resolved and its addresses checked: no name goes to a resolver from here.
-                return await super().connect_tcp(address, *args, **kwargs)
+                stream = await super().connect_tcp(address, *args, **kwargs)
+                return Handshake(stream) if protocol == "https" else stream
+
+        class Handshake(httpcore2.AsyncNetworkStream):
+            """A connection before TLS; httpcore2 leaves it open when a request is cancelled in the handshake."""
+
+            def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+                self.stream = stream
+
+            async def start_tls(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
+                try:
+                    return await self.stream.start_tls(*args, **kwargs)
+                except BaseException:
+                    await self.stream.aclose()
+                    raise
 
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._trust(),
