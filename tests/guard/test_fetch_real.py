@@ -1,6 +1,7 @@
 """`ctx.fetch` over real connections: TLS with an authority of our own, HTTP/1.1 and HTTP/2, many at once."""
 
 import asyncio
+import gc
 import gzip
 import json
 from collections.abc import Iterator
@@ -85,3 +86,18 @@ def test_many_at_once_do_not_mix(service: Service) -> None:
         assert await asyncio.gather(*map(one, range(200))) == [str(number) for number in range(200)]
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.005, 0.02])
+def test_one_that_is_cancelled_disturbs_no_other_and_leaves_nothing_open(service: Service, seconds: float) -> None:
+    async def work() -> None:
+        tasks = [asyncio.create_task(service.fetch()(f"{service.url}/large")) for _ in range(6)]
+        await asyncio.sleep(seconds)
+        for task in tasks[::2]:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [one.content == LARGE for one in ended[1::2] if not isinstance(one, BaseException)] == [True] * 3
+        assert (await service.fetch()(f"{service.url}/echo")).ok
+
+    asyncio.run(work())
+    gc.collect()  # what was left open would complain now

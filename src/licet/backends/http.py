@@ -32,10 +32,11 @@ Key = tuple[str, str, int, str]  # protocol, host, port, address
 class _Pool:
     """The connections to one host at one address, and how many requests are on them."""
 
-    __slots__ = ("busy", "connections", "retired")
+    __slots__ = ("busy", "connections", "retired", "streams")
 
-    def __init__(self, connections: "httpcore2.AsyncConnectionPool") -> None:
+    def __init__(self, connections: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
         self.connections = connections
+        self.streams = streams
         self.busy = 0
         self.retired = False
 
@@ -43,6 +44,10 @@ class _Pool:
         """Close the connections; one that breaks while it is closed is closed too."""
         with suppress(Exception):
             await self.connections.aclose()
+        # httpcore2 forgets a connection that several requests wait for if the one that makes it is cancelled.
+        for stream in self.streams:
+            with suppress(Exception):
+                await stream.aclose()
 
 
 class _Pools:
@@ -178,17 +183,21 @@ class HttpClient:
     def _pool(self, pools: _Pools, key: Key) -> _Pool:
         pool = pools.by_key.get(key)
         if pool is None:
-            pool = pools.by_key[key] = _Pool(self._connections(key[0], key[3]))
+            pool = pools.by_key[key] = self._new_pool(key[0], key[3])
         pools.by_key.move_to_end(key)
         return pool
 
-    def _connections(self, protocol: str, address: str) -> "httpcore2.AsyncConnectionPool":
+    def _new_pool(self, protocol: str, address: str) -> _Pool:
         import httpcore2
+
+        streams: list[Any] = []
 
         class Dial(httpcore2.AnyIOBackend):
             async def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
                 # The host has been resolved and its addresses checked: no name goes to a resolver from here.
                 stream = await super().connect_tcp(address, *args, **kwargs)
+                streams[:] = [each for each in streams if each.get_extra_info("socket").fileno() != -1]
+                streams.append(stream)
                 return Handshake(stream) if protocol == "https" else stream
 
         class Handshake(httpcore2.AsyncNetworkStream):
@@ -204,7 +213,7 @@ class HttpClient:
                     await self.stream.aclose()
                     raise
 
-        return httpcore2.AsyncConnectionPool(
+        connections = httpcore2.AsyncConnectionPool(
             ssl_context=self._trust(),
             max_connections=MOST_CONNECTIONS,
             max_keepalive_connections=MOST_IDLE,
@@ -213,6 +222,7 @@ class HttpClient:
             http2=True,
             network_backend=Dial(),
         )
+        return _Pool(connections, streams)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None:
