@@ -51,6 +51,10 @@ class AnswerStream(Protocol):
         """The status code."""
 
     @property
+    def url(self) -> str:
+        """The URL that answers, after redirects."""
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The header lines; names are looked up in any case."""
 

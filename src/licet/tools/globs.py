@@ -1,0 +1,139 @@
+"""Glob patterns and ignore files, matched in bounded time: a pattern may come from a model or a stranger's repository.
+
+A translation into regular expressions would not do: `*a*a*a*a*b` makes those try every way to cut a name. Here the last
+star alone is stretched, which takes at most the length of the name times the length of the pattern.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+_LONGEST = 1000  # characters of one pattern; longer ones match nothing
+
+Test = Callable[[str], bool]
+
+
+class Glob:
+    """A pattern for paths: `*` and `?` stay within a name, `**` is any number of directories, `[a-z]` one character."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, pattern: str) -> None:
+        parts = pattern.split("/") if len(pattern) <= _LONGEST else []
+        self._parts: list[Test | None] = [None if part == "**" else _name_test(part) for part in parts]
+
+    def matches(self, names: Sequence[str]) -> bool:
+        """Whether the names of a path, from the outermost directory on, fit the pattern."""
+        return bool(self._parts) and _stretch(self._parts, names, lambda test, name: test(name))
+
+
+class Ignored(NamedTuple):
+    """One line of an ignore file: what it matches, and what that means."""
+
+    glob: Glob
+    depth: int  # of the directory whose file it stands in: names before it do not count
+    directories_only: bool
+    ignores: bool  # False for a line with `!`
+
+
+def ignore_rules(text: str, depth: int) -> list[Ignored]:
+    """The lines of an ignore file, as git reads them."""
+    return [rule for line in text.splitlines() if (rule := _ignore_rule(line, depth))]
+
+
+def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool) -> bool:
+    """Whether ignore files leave a path out; the last line that matches decides."""
+    for rule in reversed(rules):
+        if (directory or not rule.directories_only) and rule.glob.matches(names[rule.depth :]):
+            return rule.ignores
+    return False
+
+
+def _ignore_rule(line: str, depth: int) -> Ignored | None:
+    line = line.removeprefix("\ufeff")
+    kept = line.rstrip(" ")
+    if kept.endswith("\\") and kept != line:  # an escaped space stays
+        kept += " "
+    if not kept or kept.startswith("#"):
+        return None
+    ignores = not kept.startswith("!")
+    pattern = kept if ignores else kept[1:]
+    directories_only = pattern.endswith("/")
+    pattern = pattern.rstrip("/") if directories_only else pattern
+    if not pattern:
+        return None
+    anchored = "/" in pattern
+    pattern = pattern.removeprefix("/")
+    if not anchored:
+        pattern = f"**/{pattern}"
+    elif pattern.endswith("/**"):
+        pattern += "/*"  # what is inside, not the directory itself
+    return Ignored(Glob(pattern), depth, directories_only, ignores)
+
+
+def _name_test(part: str) -> Test:
+    """The test of one name."""
+    if not any(char in part for char in "*?[\\"):
+        return part.__eq__
+    if part.startswith("*") and not any(char in part[1:] for char in "*?[\\"):
+        ending = part[1:]
+        return lambda name: name.endswith(ending)
+    tests = _characters(part)
+    return lambda name: _stretch(tests, name, lambda test, char: test(char))
+
+
+def _characters(part: str) -> list[Test | None]:
+    """A test for each character of a name; None is any number of them."""
+    tests: list[Test | None] = []
+    at = 0
+    while at < len(part):
+        char = part[at]
+        at += 1
+        if char == "*":
+            if tests[-1:] != [None]:
+                tests.append(None)
+        elif char == "?":
+            tests.append(lambda _: True)
+        elif char == "[" and (end := part.find("]", at + (2 if part[at : at + 1] in ("!", "^") else 1))) != -1:
+            tests.append(_one_of(part[at:end]))
+            at = end + 1
+        else:
+            if char == "\\" and at < len(part):
+                char = part[at]
+                at += 1
+            tests.append(char.__eq__)
+    return tests
+
+
+def _one_of(inside: str) -> Test:
+    """The test that `[…]` is."""
+    negated = inside[:1] in ("!", "^")
+    text = inside[1:] if negated else inside
+    ranges: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        if text[at + 1 : at + 2] == "-" and at + 2 < len(text):
+            ranges.append((text[at], text[at + 2]))
+            at += 3
+        else:
+            ranges.append((text[at], text[at]))
+            at += 1
+    return lambda char: any(low <= char <= high for low, high in ranges) != negated
+
+
+def _stretch(tests: Sequence[Test | None], items: Sequence[str], passes: Callable[[Any, str], bool]) -> bool:
+    """Whether items pass their tests one by one, where None takes any number of items."""
+    at = test = 0
+    star, resume = -1, 0
+    while at < len(items):
+        if test < len(tests) and tests[test] is None:
+            star, resume = test, at
+            test += 1
+        elif test < len(tests) and passes(tests[test], items[at]):
+            at += 1
+            test += 1
+        elif star >= 0:  # let the last star take one more
+            resume += 1
+            at, test = resume, star + 1
+        else:
+            return False
+    return all(one is None for one in tests[test:])

@@ -1,0 +1,188 @@
+"""A tool that searches the texts below a directory.
+
+It looks for a text, not for a regular expression: those of Python can be made to run for years by a short pattern, and
+who writes the pattern is a model.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from licet import Context, Refused, tool
+from licet.tools.files import shown
+from licet.tools.globs import Glob, Ignored, ignore_rules, is_ignored
+
+MOST_MATCHES = 1000
+MOST_PATHS = 50_000  # looked at in one search
+LARGEST_FILE = 4 * 1024 * 1024
+LONGEST_PATTERN = 500
+LONGEST_LINE = 300  # characters of a line that are shown
+LARGEST_IGNORE_FILE = 256 * 1024
+DEEPEST = 60
+_START = 8192  # bytes at the beginning of a file in which a NUL says that it is no text
+_IGNORE_FILES = (".gitignore", ".ignore")  # the later one decides
+_NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
+
+
+@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
+async def search_files(
+    ctx: Context,
+    pattern: str,
+    path: str = ".",
+    glob: str = "*",
+    ignore_case: bool = False,
+    whole_word: bool = False,
+    include_ignored: bool = False,
+    max_matches: int = 100,
+) -> dict[str, Any]:
+    """Find the lines that hold a text, in all files below a directory. `pattern` is plain text, not a regular
+    expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path. Files named by .gitignore or .ignore are
+    left out unless `include_ignored`. If `more` is there, not everything was searched, and it says why.
+
+    Ignore files count from `path` downwards. Version control directories, binary files and files of more than 4 MiB are
+    skipped.
+    """
+    if not 0 < len(pattern) <= LONGEST_PATTERN or "\n" in pattern:
+        raise ValueError(f"expected a `pattern` of one line, with 1 to {LONGEST_PATTERN} characters")
+    if not 0 < max_matches <= MOST_MATCHES:
+        raise ValueError(f"expected `max_matches` to be between 1 and {MOST_MATCHES}")
+    needle = _Needle(pattern, ignore_case, whole_word)
+    walk = _Walk(ctx, path, Glob(glob if "/" in glob else f"**/{glob}"), include_ignored)
+    matches: list[dict[str, Any]] = []
+    searched = 0
+    async with aclosing(walk.files()) as files:
+        async for name, place in files:
+            try:
+                data = await ctx.fs.read_bytes(place, LARGEST_FILE)
+            except (OSError, Refused):  # gone, or grown, since it was looked at
+                continue
+            searched += 1
+            for line, text in needle.lines(data, max_matches + 1 - len(matches)):
+                matches.append({"path": shown(name), "line": line, "text": text})
+            await asyncio.sleep(0)  # other calls get their turn, and the deadline its chance
+            if len(matches) > max_matches:
+                walk.cut = f"there are more than {max_matches} matches: narrow the search, or raise `max_matches`"
+                break
+    answer = {"matches": matches[:max_matches], "files_searched": searched}
+    return {**answer, "more": walk.cut} if walk.cut else answer
+
+
+class _Place(NamedTuple):
+    """Something below the root: its names, the ignore rules that hold there, and the directories above it."""
+
+    names: tuple[str, ...]
+    rules: tuple[Ignored, ...]
+    above: tuple[tuple[float, int, list[str]], ...]
+
+
+class _Walk:
+    """The files below a directory, in order, without those that are left out."""
+
+    def __init__(self, ctx: Context, root: str, glob: Glob, include_ignored: bool) -> None:
+        self._ctx = ctx
+        self._root = root
+        self._glob = glob
+        self._include_ignored = include_ignored
+        self.cut = ""  # why not everything was looked at
+
+    async def files(self) -> AsyncGenerator[tuple[str, str]]:
+        """Each file: its path below the root, and its path."""
+        waiting = [_Place((), (), ())]
+        seen = 0
+        while waiting:
+            place = waiting.pop()
+            seen += 1
+            if seen > MOST_PATHS:
+                self.cut = f"there are more than {MOST_PATHS} files and directories: search in a narrower `path`"
+                return
+            names, path = place.names, "/".join((self._root, *place.names))
+            if names and is_ignored(place.rules, names, directory=False):
+                continue
+            try:
+                found = await self._ctx.fs.stat(path)
+                if found.kind == "directory":
+                    if not is_ignored(place.rules, names, directory=True):
+                        waiting += reversed(await self._entries(place, path, (found.modified, found.size)))
+                elif not names:
+                    yield self._root, self._root
+                elif found.size <= LARGEST_FILE and self._glob.matches(names):
+                    yield "/".join(names), path
+            except (OSError, Refused):
+                # A link that leads nowhere or outside, a device. What was asked for itself is the caller's business.
+                if not names:
+                    raise
+
+    async def _entries(self, place: _Place, path: str, looks: tuple[float, int]) -> list[_Place]:
+        entries = await self._ctx.fs.list(path)
+        # A link may lead back up: a directory that looks exactly like one above it is not entered again.
+        mark = (*looks, entries)
+        if mark in place.above or len(place.names) >= DEEPEST:
+            return []
+        rules, above = place.rules, (*place.above, mark)
+        if not self._include_ignored:
+            rules += tuple(await self._rules(path, entries, len(place.names)))
+        return [_Place((*place.names, name), rules, above) for name in entries if name not in _NEVER]
+
+    async def _rules(self, path: str, entries: list[str], depth: int) -> list[Ignored]:
+        rules: list[Ignored] = []
+        for name in _IGNORE_FILES:
+            if name in entries:
+                try:
+                    data = await self._ctx.fs.read_bytes(f"{path}/{name}", LARGEST_IGNORE_FILE)
+                except (OSError, Refused):
+                    continue
+                rules += ignore_rules(data.decode(errors="replace"), depth)
+        return rules
+
+
+class _Needle:
+    """What is looked for; finding it takes time in proportion to what is searched."""
+
+    def __init__(self, pattern: str, ignore_case: bool, whole_word: bool) -> None:
+        self._fold = ignore_case
+        self._whole_word = whole_word
+        self._text = pattern.casefold() if ignore_case else pattern
+        self._bytes = self._text.encode(errors="replace")
+
+    def lines(self, data: bytes, most: int) -> list[tuple[int, str]]:
+        """The lines that hold it, each with its number, the first `most` of them."""
+        if b"\0" in data[:_START] or (not self._fold and self._bytes not in data):
+            return []
+        text = data.decode(errors="replace")
+        original = text.split("\n")
+        # Line by line only where there is something: folding a text keeps its line ends.
+        folded = text.casefold().split("\n") if self._fold else original
+        found: list[tuple[int, str]] = []
+        for number, line in enumerate(folded):
+            if self._text in line and (at := self._place(line)) >= 0:
+                found.append((number + 1, _excerpt(original[number], at)))
+                if len(found) >= most:
+                    break
+        return found
+
+    def _place(self, line: str) -> int:
+        at = line.find(self._text)
+        if not self._whole_word:
+            return at
+        tries = 0
+        while at >= 0 and tries < 1000:
+            end = at + len(self._text)
+            if not _in_word(line[max(at - 1, 0) : at]) and not _in_word(line[end : end + 1]):
+                return at
+            at, tries = line.find(self._text, at + 1), tries + 1
+        return -1
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _excerpt(line: str, at: int) -> str:
+    """A line, or of a long one the part around a place."""
+    line = line.rstrip("\r")
+    if len(line) <= LONGEST_LINE:
+        return line
+    start = max(0, min(at - LONGEST_LINE // 3, len(line) - LONGEST_LINE))
+    end = start + LONGEST_LINE
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
