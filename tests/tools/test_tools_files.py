@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guard.gates import call, gate
 
+from guard.gates import call, gate
 from licet import Backends, Result, Tool, tools
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
 from licet.tools.files import MOST_ENTRIES, MOST_TEXT
@@ -236,14 +236,14 @@ def test_ignore_files_are_respected_unless_told_otherwise(tmp_path: Path) -> Non
     write(
         tmp_path,
         **{
-            ".gitignore": "# comment x\n*.log\n!keep.log\n/build\nlogs/\n",
+            ".gitignore": "# comment x\n*.log\n!keep.log\n/build\nlogs/\nback\n!back/\n",
             ".ignore": "!again.log\n",
             "a.log": "x", "keep.log": "x", "again.log": "x", "build__a": "x", "sub__build__a": "x", "logs__a": "x",
             "sub__.gitignore": "a\n/only\n", "sub__a": "x", "sub__only": "x", "sub__deep__only": "x", "only": "x",
-            ".git__config": "x", "sub__.hg__a": "x",
+            "back__a": "x", ".git__config": "x", "sub__.hg__a": "x",
         },
     )  # fmt: skip
-    kept = ["again.log", "keep.log", "only", "sub/deep/only"]
+    kept = ["again.log", "back/a", "keep.log", "only", "sub/deep/only"]
     assert [path for path, _ in found(ask(tmp_path, search_files, path=".", pattern="x"))] == [".gitignore", *kept]
     everything = found(ask(tmp_path, search_files, path=".", pattern="x", include_ignored=True))
     assert {"a.log", "build/a", "logs/a", "sub/a", "sub/only"} <= {path for path, _ in everything}
@@ -279,7 +279,9 @@ def test_of_a_long_line_the_part_around_the_match_is_shown(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("pattern", ["", "a\nb", "x" * 501])
 def test_a_pattern_is_one_line_of_some_length(tmp_path: Path, pattern: str) -> None:
-    assert "expected a `pattern` of one line" in ask(write(tmp_path, a=""), search_files, path=".", pattern=pattern).error
+    assert (
+        "expected a `pattern` of one line" in ask(write(tmp_path, a=""), search_files, path=".", pattern=pattern).error
+    )
 
 
 # Globs ----------------------------------------------------------------------------------------------------------------

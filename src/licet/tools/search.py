@@ -97,13 +97,13 @@ class _Walk:
                 self.cut = f"there are more than {MOST_PATHS} files and directories: search in a narrower `path`"
                 return
             names, path = place.names, "/".join((self._root, *place.names))
-            if names and is_ignored(place.rules, names, directory=False):
-                continue
             try:
                 found = await self._ctx.fs.stat(path)
-                if found.kind == "directory":
-                    if not is_ignored(place.rules, names, directory=True):
-                        waiting += reversed(await self._entries(place, path, (found.modified, found.size)))
+                directory = found.kind == "directory"
+                if is_ignored(place.rules, names, directory):
+                    continue
+                if directory:
+                    waiting += reversed(await self._entries(place, path, (found.modified, found.size)))
                 elif not names:
                     yield self._root, self._root
                 elif found.size <= LARGEST_FILE and self._glob.matches(names):
