@@ -463,6 +463,34 @@ hosts = st.one_of(
 paths = st.lists(st.sampled_from(("a", "..", ".", "", "~", "${workdir}", "*", "b c")), max_size=5).map("/".join)
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong", "hints"),
+    [
+        (100, 10, 10),
+        (100, 500, 101),  # after a hundred problems nobody needs one
+        (1000, 100, 20),
+        (10_000, 100, 2),
+        (20_001, 3, 0),
+    ],
+)
+def test_the_more_words_could_be_meant_the_fewer_problems_get_a_suggestion(
+    words: int, wrong: int, hints: int, tmp_path: Path
+) -> None:
+    bundles = "bundles:\n" + "".join(f"  bundle_{number}: {{tools: [t]}}\n" for number in range(words))
+    named = ", ".join(f"bundel_{number}" for number in range(wrong))
+    path = write(tmp_path, licet=bundles, manifest=f"agent: a\ncapabilities: {{bundles: [{named}]}}\n")
+    problems = read_policy(path).problems
+    assert len(problems) == wrong
+    assert sum("did you mean" in problem.hint for problem in problems) == hints
+
+
+def test_suggestions_for_argument_rules_end_too(tmp_path: Path) -> None:
+    tools = "".join(f"    t{number}: {{args: {{a: {{enumm: [1]}}}}}}\n" for number in range(300))
+    problems = read_policy(write(tmp_path, manifest=f"agent: a\ncapabilities:\n  tools:\n{tools}")).problems
+    assert len(problems) == 300
+    assert sum("did you mean `enum`?" in problem.hint for problem in problems) == 101
+
+
 def _suggested(parse: Any, text: str) -> str | None:
     try:
         parse(text)

@@ -27,39 +27,38 @@ _SCOPES = (
 )
 
 
-def argument_problems(args: Located[Any] | None) -> Iterator[Problem]:
-    """Everything in a tool's argument rules that would silently not be enforced."""
+def argument_problems(args: Located[Any] | None, known: list[Problem]) -> Iterator[Problem]:
+    """Everything in a tool's argument rules that would silently not be enforced, beside what is known already."""
     if args is None:
         return
     for name, held in args.value.items():
         if not isinstance(held.value, dict):
             yield Problem(held.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
             continue
-        problems = list(_unknown(held.value, held.origin))
+        problems = list(_unknown(held.value, held.origin, known))
         yield from problems
         if not problems:
             yield from _uncompilable(held.value, held.origin)
 
 
-def _unknown(schema: Any, origin: Origin) -> Iterator[Problem]:
+def _unknown(schema: Any, origin: Origin, known: list[Problem]) -> Iterator[Problem]:
     if not isinstance(schema, Mapping):
         return
     for key, value in schema.items():
         if key not in _KNOWN:
-            hint = nearest(key, _KNOWN, [])
+            hint = nearest(key, _KNOWN, known)
             yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)
         elif key == "scope" and value not in _SCOPES:
-            yield Problem(
-                origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", nearest(str(value), _SCOPES, [])
-            )
+            hint = nearest(str(value), _SCOPES, known)
+            yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", hint)
         elif key in _ONE:
-            yield from _unknown(value, origin)
+            yield from _unknown(value, origin, known)
         elif key in _SEVERAL and isinstance(value, list):
             for one in value:
-                yield from _unknown(one, origin)
+                yield from _unknown(one, origin, known)
         elif key in _NAMED and isinstance(value, Mapping):
             for one in value.values():
-                yield from _unknown(one, origin)
+                yield from _unknown(one, origin, known)
 
 
 def _uncompilable(schema: Mapping[str, Any], origin: Origin) -> Iterator[Problem]:

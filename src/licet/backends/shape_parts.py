@@ -1,6 +1,6 @@
 """What all shapes share: located values, phrases for what was found instead, near spellings."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -43,7 +43,10 @@ class Shape(Protocol):
         """The same demands in JSON Schema."""
 
 
-_ENOUGH = 100  # problems after which nobody needs a near spelling, and a hostile file must not buy time in difflib
+# A hostile file must not buy time in difflib: after so many problems nobody needs a near spelling, and where there are
+# many words to compare with, the first few problems get one.
+_ENOUGH = 100
+_MOST_COMPARED = 20_000
 
 
 def text_of(node: Node) -> str | None:
@@ -96,9 +99,9 @@ def _way_out(shape: Shape, node: Node) -> str:
     return "remove the quotes" if shape.fits(Scalar(node.text, bare, False, node.origin)) else ""
 
 
-def nearest(word: str, words: Iterable[str], problems: Problems) -> str:
+def nearest(word: str, words: Collection[str], problems: Problems) -> str:
     """The hint that names the word that was probably meant, if one is close."""
-    if len(problems) > _ENOUGH:
+    if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
         return ""
     import difflib
 
