@@ -23,7 +23,9 @@ from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClo
 from licet.backends.memory_secrets import MemorySecrets
 from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
+from licet.backends.secrets_chain import ChainSecrets
 from licet.backends.secrets_environment import EnvironmentSecrets
+from licet.backends.secrets_file import FileSecrets
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.declare import Tool
@@ -49,17 +51,24 @@ class Backends(Ports):
     clock: Clock | None = field(default_factory=SystemClock)
 
     @classmethod
-    def local(cls, path: str | Path | None = None, **parts: Any) -> "Backends":
-        """Files, network, environment, programs and storage of this machine; state is kept in `path`."""
+    def local(
+        cls, path: str | Path | None = None, *, secrets_file: str | Path | None = None, **parts: Any
+    ) -> "Backends":
+        """Files, network, environment, programs and storage of this machine; state is kept in `path`.
+
+        Secrets come from the environment, or from a file of `NAME=value` lines before it.
+        """
         state = Path(path) if path is not None else state_directory(Path.cwd())
+        environment = EnvironmentSecrets(os.environ)
+        kept = [state] if secrets_file is None else [state, Path(secrets_file)]
         own = {
             "files": LocalFiles(),
             "http": HttpClient(),
-            "secrets": EnvironmentSecrets(os.environ),
+            "secrets": environment if secrets_file is None else ChainSecrets(FileSecrets(secrets_file), environment),
             "kv": SqliteKv(state / "kv.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
-            "state": tuple(dict.fromkeys((str(state.absolute()), str(state.resolve())))),
+            "state": tuple(dict.fromkeys(str(way) for place in kept for way in (place.absolute(), place.resolve()))),
         }
         return cls(**{**own, **parts})
 
@@ -137,9 +146,10 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
         with _importable(roots):
             try:
                 found = getattr(importlib.import_module(module), attribute)
-            except (ImportError, AttributeError) as wrong:
+            except Exception as wrong:  # whatever a file does while it is imported
+                said = f"{type(wrong).__name__}: {wrong}".partition("\n")[0]
                 raise ManifestError(
-                    [Problem(origin, f"`{reference}`", f"a tool that can be imported ({wrong})")]
+                    [Problem(origin, f"`{reference}`", f"a tool that can be imported ({said})")]
                 ) from wrong
         if not isinstance(found, Tool):
             raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])

@@ -23,6 +23,9 @@ __all__ = ["Source", "find_tool", "read_tools"]
 MOST_HOPS = 8
 LONGEST_REFERENCE = 512
 
+_READY_MADE = ("licet", "tools")
+_INSTALLED = Path(__file__).parents[2]  # the directory in which this very package lies
+
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
@@ -79,10 +82,11 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -
         path = _locate(dotted, roots, origin)
         if isinstance(path, Problem):
             return path
-        module = _module(path, str(path))
+        file = _shown(path)
+        module = _module(path, file)
         if isinstance(module, Problem):
             return module
-        further = _resolve(module, function, str(path), origin)
+        further = _resolve(module, function, file, origin)
         if not isinstance(further, tuple):
             return further
         imported, origin = further
@@ -114,6 +118,8 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
 def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Problem:
     """The file of a module below the first root that has one; it never lies outside that root."""
     looked: list[str] = []
+    if (*dotted.split("."), "", "")[:2] == _READY_MADE:
+        roots = (_INSTALLED,)  # alone: a directory of that name beside a manifest is not what an import would find
     for root in roots:
         found: dict[str, Path] = {}
         for candidate in _candidates(root, dotted):
@@ -134,6 +140,11 @@ def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Proble
             return next(iter(found.values()))
     hint = f"looked for {', '.join(looked)}" if looked else "there is no directory to look in"
     return Problem(origin, f"no module `{dotted}`", "a Python file below the directory of the manifest", hint)
+
+
+def _shown(path: Path) -> str:
+    """How a file is named: a ready-made tool the same on every machine."""
+    return path.relative_to(_INSTALLED).as_posix() if path.is_relative_to(_INSTALLED / "licet") else str(path)
 
 
 def _candidates(root: Path, dotted: str) -> Iterator[Path]:

@@ -22,7 +22,7 @@ MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STAR = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context")
+_STAR = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
 # Constructors of values, ours and the standard library's; nothing that a file under review defines is ever called.
 _CONSTRUCTORS: dict[str, Any] = {
     "licet.ToolCapabilities": ToolCapabilities,

@@ -27,6 +27,7 @@ ARGUMENTS = tuple(
     for parameter in inspect.signature(tool).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
+_CODE = frozenset({"available"})  # runs beside the tool, and says nothing about its reach: not evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,8 @@ def _take(
     if key in written:
         return Problem(text.place(keyword), f"`{key}=` twice in `@tool` of `{node.name}`", "it once")
     written[key] = keyword.value
+    if key in _CODE:
+        return None
     try:
         value = names.value(keyword.value)
         if isinstance(value, ToolCapabilities):

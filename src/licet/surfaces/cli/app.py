@@ -40,6 +40,7 @@ FIRST = (
     Entry("diff", "show what grew and what shrank between two versions", "licet diff old/licet.yaml licet.yaml"),
 )
 FURTHER = (
+    Entry("call", "call one tool under a manifest", "licet call licet.yaml fetch_weather city=oslo"),
     Entry("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
     Entry("completion", "print the script that completes `licet` in your shell", "licet completion bash"),
 )

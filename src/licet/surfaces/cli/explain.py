@@ -21,7 +21,7 @@ from licet.surfaces.cli.show import place_document, show, show_json
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
-def _complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The tools of the manifest that was typed before; nothing if it cannot be read."""
     from licet.surfaces.cli.policy import read
 
@@ -33,7 +33,7 @@ def _complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 @click.command(name="explain")
 @click.argument("manifest", type=FILE)
-@click.argument("tool", shell_complete=_complete_tool)
+@click.argument("tool", shell_complete=complete_tool)
 @click.argument("use", nargs=-1)
 @setting_options
 @json_option

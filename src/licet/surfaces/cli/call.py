@@ -1,0 +1,179 @@
+"""`licet call`: one tool call under a manifest, and what came of it."""
+
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.assemble.running import Backends, Gate, imported_tools, run, state_directory
+from licet.backends.manifest_yaml import load_manifest
+from licet.core.manifest import Manifest
+from licet.core.scope import Malformed, visible
+from licet.errors import ManifestError, RegistrationRefused
+from licet.guard.result import Result
+from licet.surfaces.cli.arguments import BadArguments, typed_arguments
+from licet.surfaces.cli.explain import complete_tool
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options
+from licet.surfaces.cli.show import show, show_json
+
+
+@click.command(name="call")
+@click.argument("manifest", type=FILE)
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("arguments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
+@click.option("--session", metavar="ID", default="main", help="The session that the call belongs to.  [default: main]")
+@click.option(
+    "--secrets",
+    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Look for secrets in this file, then in the environment.",
+)
+@click.option("--state", metavar="DIR", type=FILE, help="Where storage is kept.  [default: below $XDG_STATE_HOME]")
+@setting_options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    manifest: Path,
+    tool: str,
+    arguments: tuple[str, ...],
+    file: str | None,
+    session: str,
+    secrets: Path | None,
+    state: Path | None,
+    workspace: Path | None,
+    personality: Path | None,
+    workdir: Path | None,
+    as_json: bool,
+) -> None:
+    """Call one tool under a manifest, with everything that guards a call.
+
+    The tools that the manifest names with `from:` are imported, so their code runs. What the call touches is checked
+    as in any program; a refusal is explained on stderr.
+
+    \b
+      licet call desk.yaml read_file path=notes/oslo.md
+      licet call desk.yaml search_files pattern=rain ignore_case=true max_matches=5
+      licet call desk.yaml http_post url=https://example.com json:='{"a": 1}'
+      echo '{"city": "oslo"}' | licet call weather.yaml fetch_weather --args -
+
+    \b
+    KEY=VALUE is an argument:
+      key=value    as text where the tool takes text, otherwise read as JSON
+      key:=json    always read as JSON
+
+    \b
+    A secrets file holds NAME=value lines, and only its owner may read it (chmod 600).
+
+    \b
+    Exit codes:
+      0  the tool ran, and its value was printed: text as text, data as JSON
+      1  refused, or the tool failed; or the files are wrong
+      2  a command line that makes no sense
+    """
+    policy = _load(manifest, Setting(workspace, personality, workdir), as_json)
+    gate = _gate(ctx, policy, Backends.local(state or state_directory(manifest.parent), secrets_file=secrets),
+                 workdir, as_json)  # fmt: skip
+    schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
+    try:
+        given = typed_arguments(arguments, file, schema)
+        gate.session(session)
+    except BadArguments as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="KEY=VALUE") from None
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
+    result = run(gate, tool, given, session=session)
+    if as_json:
+        show_json(_document(result))
+    elif result.ok:
+        _show_value(result)
+    else:
+        _show_refusal(result, policy)
+    ctx.exit(0 if result.ok else 1)
+
+
+def _load(path: Path, setting: Setting, as_json: bool) -> Manifest:
+    try:
+        return load_manifest(path, setting.workspace, setting.personality)
+    except ManifestError:
+        return read_sound(path, setting, as_json)  # shows what is wrong as every command does, and ends
+
+
+def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:
+    try:
+        return Gate(policy, imported_tools(policy), backends, workdir=workdir)
+    except ManifestError as wrong:
+        refuse(list(wrong.problems), as_json)
+    except RegistrationRefused as refused:
+        if as_json:
+            keys = ("tool", "capability", "message")
+            show_json({"misfits": [{key: getattr(misfit, key) for key in keys} for misfit in refused.misfits]})
+        else:
+            for misfit in refused.misfits:
+                show(str(misfit), err=True)
+        ctx.exit(1)
+    except Malformed as wrong:
+        raise click.UsageError(f"no rule can name the directories of this machine: {wrong}") from None
+
+
+def _show_value(result: Result) -> None:
+    """Print a value: texts as they are in a pipe, and with everything invisible made visible on a terminal."""
+    if isinstance(result.value, str):
+        text = result.value
+        if sys.stdout.isatty():
+            text = "\n".join(map(_seen, text.split("\n")))
+    else:
+        text = _readable(json.dumps(result.value, indent=2, ensure_ascii=False))
+    # Not with click, which takes escapes out of what goes into a pipe: there a text is what it is.
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    if result.truncated:
+        show("the value was longer than the limits allow; this is the beginning", err=True, colour="yellow")
+
+
+def _seen(line: str) -> str:
+    return "\t".join(map(visible, line.split("\t")))
+
+
+def _readable(text: str) -> str:
+    """JSON with its letters as letters, and as escapes of JSON what nobody would see."""
+    return "".join(char if char == "\n" or visible(char) == char else json.dumps(char)[1:-1] for char in text)
+
+
+def _show_refusal(result: Result, policy: Manifest) -> None:
+    first, *rest = result.explain().splitlines()
+    show(first, err=True, colour="red")
+    for line in rest:
+        show(line, err=True)
+    known = policy.seats.keys()
+    if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
+        show(f"  did you mean  {near[0]}", err=True)
+
+
+def _document(result: Result) -> dict[str, Any]:
+    return {
+        "ok": result.ok,
+        "tool": result.tool,
+        "value": result.value,
+        "code": result.code,
+        "reason": result.reason,
+        "error": result.error or None,
+        "explanation": None if result.ok else result.explain(),
+        "receipt": result.receipt,
+        "cost_usd": str(result.cost_usd),
+        "duration_ms": round(result.duration_ms, 3),
+        "truncated": result.truncated,
+        "events": [
+            {
+                "kind": type(event).__name__,
+                "capability": event.capability,
+                "tool": event.tool_name,
+                "reason": event.reason or None,
+                "rule": event.rule or None,
+            }
+            for event in result.events
+        ],
+    }
