@@ -10,7 +10,7 @@
 
 from collections.abc import Iterable
 
-from licet.core.decision import Ask, Deny, Reason
+from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason
 from licet.core.explain import explain
 from licet.core.origin import Problem
 from licet.core.scope import Malformed, visible
@@ -69,6 +69,8 @@ _SPOKEN: frozenset[Reason] = frozenset(
     }
 )
 
+_OF_HANDLES = frozenset(reason for domain, reason in REASON_OF_DOMAIN.items() if domain not in ("tool", "connector"))
+
 
 def _sentence(code: Reason, decision: Deny | Ask) -> str:
     """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
@@ -77,6 +79,8 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return visible(decision.rules[0].text)
     if code == "APPROVAL_REQUIRED":
         return f"{visible(_asked(use)) if use else f'this call of {tool}'} needs the approval of a person"
+    if use is None and code in _OF_HANDLES:  # a handle was asked for what is no concrete use
+        return visible(decision.rules[0].text)
     if use is None:
         return f"{tool} may not be called"
     target = visible(use.target)

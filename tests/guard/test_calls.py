@@ -563,11 +563,34 @@ def test_no_grant_reaches_the_state_of_the_backends(tmp_path: Path) -> None:
         return str(await ctx.fs.write(path, "x") if write else await ctx.fs.read(path))
 
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "kv.sqlite").write_text("entries")
+    (tmp_path / "state" / "other").write_text("entries")
     reach = {"read": [str(tmp_path)], "write": [str(tmp_path)]}
     at = gate(tmp_path, touch, backends=Backends.local(tmp_path / "state"), fs_reach=reach)
     for write in (False, True):
-        result = call(at, "touch", {"path": f"{tmp_path}/state/kv.sqlite", "write": write})
+        result = call(at, "touch", {"path": f"{tmp_path}/state/other", "write": write})
         assert result.reason == "PATH_NOT_REACHABLE"
-    assert (tmp_path / "state" / "kv.sqlite").read_text() == "entries"
+    assert (tmp_path / "state" / "other").read_text() == "entries"
     assert call(at, "touch", {"path": f"{tmp_path}/other", "write": True}).ok
+
+
+def test_a_session_whose_store_cannot_be_read_takes_no_calls(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "kv.sqlite").write_text("no database")
+    (tmp_path / "state" / "kv.sqlite").chmod(0o600)
+    result = call(gate(tmp_path, add, backends=Backends.local(tmp_path / "state")), "add", {"a": 1})
+    assert (result.code, result.reason) == ("not_available", "BACKEND_MISSING")
+    assert "kv.sqlite" not in result.error
+    assert "kv.sqlite" in result.explain()
+
+
+def test_what_is_no_use_is_told_in_the_words_of_the_caller(tmp_path: Path) -> None:
+    @tool(needs=["network:*:*"], effect="read_only", sandbox="native")
+    async def get(ctx: Context, url: str) -> int:
+        return (await ctx.fetch(url)).status
+
+    at = gate(tmp_path, get, add, destinations={"allow": ["a.example"]})
+    told = call(at, "get", {"url": "ftp://a.example/"})
+    assert told.error == "HOST_NOT_ALLOWED: found `ftp:`, expected the scheme http or https"
+    # What stands in the manifest about a tool that is not admitted is for the operator alone.
+    narrow = Gate(policy(tmp_path, add), [add, get], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
+    assert call(narrow, "get", {"url": "https://a.example/"}).error == "TOOL_NOT_IN_BUNDLE: get may not be called"

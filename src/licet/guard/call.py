@@ -105,6 +105,8 @@ def standing(call: Call) -> None:
         call.refuse("FROZEN", call.session.gate.frozen)
     if call.session.over:
         call.refuse("SESSION_ENDED", "this session has ended")
+    if call.session.broken:
+        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", call.session.broken)
 
 
 def declare(call: Call) -> Registered:

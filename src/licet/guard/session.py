@@ -34,13 +34,17 @@ class Session:
         # What a delegate spends, the first session pays: delegating makes no money.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
         self.approved: set[Approval] = set()
+        self.broken = ""  # why it cannot be known whether this session was ended
         self._closed = False
         self._requests: dict[str, Request] = {}
 
     async def __aenter__(self) -> "Session":
         kv = self.gate.ports.kv
-        if kv is not None and await kv.get(_ENDED, self._key) is not None:
-            self.gate.ended.add((self.agent, self.id))
+        try:
+            if kv is not None and await kv.get(_ENDED, self._key) is not None:
+                self.gate.ended.add((self.agent, self.id))
+        except Exception as error:  # it may have been ended: calls are refused, with the reason
+            self.broken = f"{type(error).__name__}: {error}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
