@@ -213,7 +213,7 @@ def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do(path: Pat
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_third_parties_are_spoken_to_at_the_edges_alone(path: Path) -> None:
     layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if layer in ("__init__", "assemble", "guard", "declare", "errors"):
+    if layer in ("__init__", "assemble", "guard", "declare", "errors", "tools"):
         found = [line.partition(" imports ")[2] for line in third_parties(path.read_text(encoding="utf-8"))]
         # Argument schemas come from type hints, and pydantic is what reads those.
         assert set(found) <= ({"pydantic", "pydantic_core"} if layer == "declare" else set())
@@ -223,8 +223,19 @@ def test_the_public_names_are_exactly_those_listed() -> None:
     assert list(front_door_problems(licet)) == []
 
 
-def test_importing_licet_loads_nothing_heavy() -> None:
-    assert heavy_modules("import licet") == []
+@pytest.mark.parametrize("statement", ["import licet", "import licet.tools"])
+def test_importing_licet_loads_nothing_heavy(statement: str) -> None:
+    assert heavy_modules(statement) == []
+
+
+def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
+    program = "import sys, licet; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
+    assert not [name for name in loaded.stdout.split() if name.startswith("licet.tools")]
+
+
+def test_there_are_ready_made_tools_to_check() -> None:
+    assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"files.py", "http.py"}
 
 
 @pytest.mark.parametrize(

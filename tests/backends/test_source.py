@@ -53,6 +53,18 @@ DECLARES: dict[str, tuple[str, list[str]]] = {
         ["env:read:A"],
     ),
     "a star": ("from licet import *\n@tool(needs=['env:read:A'])" + F, ["env:read:A"]),
+    "an availability check by name": (
+        HEAD + "def here(seen): return 1 / 0\n@tool(needs=['env:read:A'], available=here)" + F,
+        ["env:read:A"],
+    ),
+    "an availability check in place": (
+        HEAD + "@tool(needs=['env:read:A'], available=lambda seen: seen.env('A') is not None)" + F,
+        ["env:read:A"],
+    ),
+    "a blocking context": (
+        "from licet import *\n@tool(needs=['env:read:A'])\ndef f(ctx: SyncContext): ...\n",
+        ["env:read:A"],
+    ),
     "an asynchronous function": (HEAD + "@tool(needs=['env:read:A'])\nasync def f(): ...\n", ["env:read:A"]),
     "an import that may fail": (
         "try:\n    from licet import tool\nexcept ImportError:\n    raise\n@tool(needs=['env:read:A'])" + F,
@@ -246,7 +258,7 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
             (
                 "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
                 "`capabilities`, `needs`, "
-                "`effect`, `sandbox`, `connector`, `cost_usd`; did you mean `connector`?"
+                "`effect`, `sandbox`, `connector`, `cost_usd`, `available`; did you mean `connector`?"
             ),
             "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
         ],
@@ -894,3 +906,32 @@ def test_a_file_is_read_again_after_it_changed(tmp_path: Path) -> None:
     assert isinstance(first, ToolSpec)
     assert isinstance(second, ToolSpec)
     assert first.needs != second.needs
+
+
+# Ready-made tools -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reference", ["licet.tools:read_file", "licet.tools.files:read_file"])
+def test_a_ready_made_tool_is_read_from_the_package_itself(tmp_path: Path, reference: str) -> None:
+    found = find_tool(reference, [tmp_path])
+    assert isinstance(found, ToolSpec)
+    assert found.needs == CapabilitySet(["fs:read:*"])
+    assert found.origin is not None
+    assert found.origin.file == "licet/tools/files.py"  # the same on every machine
+
+
+def test_what_lies_beside_a_manifest_does_not_pass_for_a_ready_made_tool(tmp_path: Path) -> None:
+    # An import would not find it either: licet is loaded already.
+    fake = HEAD + "@tool(needs=[])\ndef read_file(): ...\n"
+    write(tmp_path, {"licet/tools/files.py": fake, "licet/tools/__init__.py": fake, "licet/tools/own.py": fake})
+    found = find_tool("licet.tools.files:read_file", [tmp_path])
+    assert isinstance(found, ToolSpec)
+    assert found.needs == CapabilitySet(["fs:read:*"])
+    assert isinstance(find_tool("licet.tools.own:read_file", [tmp_path]), Problem)
+
+
+@pytest.mark.parametrize("module", ["licet.core.set", "licet.toolsmith", "os"])
+def test_no_other_installed_module_is_read(tmp_path: Path, module: str) -> None:
+    found = find_tool(f"{module}:read_file", [tmp_path])
+    assert isinstance(found, Problem)
+    assert "a Python file below the directory of the manifest" in str(found)

@@ -21,8 +21,8 @@ async def run_command(
     timeout_seconds: float = 30.0,
     directory: str | None = None,
 ) -> dict[str, Any]:
-    """Run a program and wait for it to end: its exit code, and what it wrote. `command` is the program and its
-    arguments, one by one; no shell reads them, so `|`, `>`, `*` and `$X` mean nothing.
+    """Run a program and wait for it to end: its exit code, and what it wrote.
+    `command` is the program and its arguments, one by one; no shell reads them, so `|`, `>`, `*` and `$X` mean nothing.
 
     It starts in `directory`, or in the working directory if that may be read. It has no network.
     """

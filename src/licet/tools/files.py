@@ -13,8 +13,9 @@ _PAUSE = 256  # pieces or names after which other calls get their turn
 
 @tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
 async def read_file(ctx: Context, path: str, offset: int = 0, limit: int | None = None) -> str:
-    """Read a text file, or some of its lines: skip `offset` lines, then return at most `limit`. A text that is cut
-    because it is long ends with a line that says at which `offset` to go on.
+    """Read a text file, or some of its lines.
+    `offset` lines are skipped, and at most `limit` lines returned. A text that is cut because it is long ends with a
+    line that says at which `offset` to go on.
 
     The text is returned as it is in the file, line ends included. It must be UTF-8.
     """
@@ -36,7 +37,7 @@ async def read_file(ctx: Context, path: str, offset: int = 0, limit: int | None 
 
 @tool(capabilities={"fs_reach": {"write": "from-personality"}}, effect="write_limited")
 async def write_file(ctx: Context, path: str, text: str) -> dict[str, Any]:
-    """Write a text file; what was in it is replaced, all at once. Missing directories are made."""
+    """Write a text file; what was in it is replaced, all at once, and missing directories are made."""
     try:
         await ctx.fs.write(path, text)
     except FileNotFoundError:
@@ -53,8 +54,9 @@ async def write_file(ctx: Context, path: str, text: str) -> dict[str, Any]:
     effect="write_limited",
 )
 async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1) -> dict[str, Any]:
-    """Replace a piece of a text file. `old` must stand in the file exactly as given, `count` times; otherwise nothing
-    changes. If it stands there more often, give more of the text around it.
+    """Replace a piece of a text file.
+    `old` must stand in the file exactly as given, `count` times; otherwise nothing changes. If it stands there more
+    often, give more of the text around it.
     """
     if not old or old == new or count < 1:
         raise ValueError("expected an `old` text that is not empty and not `new`, and a `count` of 1 or more")
@@ -71,8 +73,8 @@ async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1)
 
 @tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only")
 async def list_dir(ctx: Context, path: str = ".") -> dict[str, Any]:
-    """List a directory: the name of each entry, whether it is a file or a directory, and the size of files. `more` says
-    that there are more entries than were returned.
+    """List a directory: the name of each entry, whether it is a file or a directory, and the size of files.
+    `more` says that there are more entries than were returned.
     """
     names = await ctx.fs.list(path)
     entries: list[dict[str, Any]] = []

@@ -18,8 +18,8 @@ _CHARSETS = frozenset(
 
 @tool(capabilities={"network": {"allowed_hosts": ["*"]}}, effect="read_only")
 async def http_get(ctx: Context, url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """Fetch a URL: the status, headers and text of the answer. Redirects are followed. `truncated` says that the text
-    is only the beginning.
+    """Fetch a URL: the status, headers and text of the answer.
+    Redirects are followed. `truncated` says that the text is only the beginning.
     """
     return await _request(ctx, url, "GET", headers or {})
 
@@ -32,8 +32,8 @@ async def http_post(
     body: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Post to a URL, either data as `json` or a text as `body`: the status, headers and text of the answer. `truncated`
-    says that the text is only the beginning.
+    """Post to a URL, either data as `json` or a text as `body`: the status, headers and text of the answer.
+    `truncated` says that the text is only the beginning.
     """
     if json is not None and body is not None:
         raise ValueError("expected `json` or `body`, not both")

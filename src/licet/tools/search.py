@@ -36,9 +36,10 @@ async def search_files(
     include_ignored: bool = False,
     max_matches: int = 100,
 ) -> dict[str, Any]:
-    """Find the lines that hold a text, in all files below a directory. `pattern` is plain text, not a regular
-    expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path. Files named by .gitignore or .ignore are
-    left out unless `include_ignored`. If `more` is there, not everything was searched, and it says why.
+    """Find the lines that hold a text, in all files below a directory.
+    `pattern` is plain text, not a regular expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path.
+    Files named by .gitignore or .ignore are left out unless `include_ignored`. If `more` is there, not everything was
+    searched, and it says why.
 
     Ignore files count from `path` downwards. Version control directories, binary files and files of more than 4 MiB are
     skipped.
