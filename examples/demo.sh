@@ -1,5 +1,6 @@
 #!/bin/sh
-# What licet tells a reviewer about a small agent, from its files alone: nothing here is run or imported.
+# What licet tells a reviewer about a small agent, from its files alone, with nothing run or imported; then two calls
+# of another agent, one that is allowed and one that is not. No network is needed.
 set -eu
 
 CDPATH='' cd -- "$(dirname -- "$0")/weather"
@@ -27,6 +28,7 @@ show() {
 }
 
 pictures=$(mktemp -d "${TMPDIR:-/tmp}/licet-demo.XXXXXX")
+export XDG_STATE_HOME="$pictures/state"
 
 show 0 "Is anything wrong in the policy, or does a tool ask for more than its agent is allowed?" \
     check research.yaml research-next.yaml
@@ -40,5 +42,11 @@ show 0 "The same as a picture." \
     surface research.yaml --workdir /srv/agent --svg "$pictures/research.svg"
 show 1 "Somebody proposes a new version. What grew?" \
     diff research.yaml research-next.yaml --workdir /srv/agent
+
+cd ../desk
+show 0 "Now a tool runs: one that comes with licet, and reaches what this agent's manifest says." \
+    call desk.yaml search_files path=notes pattern=rain ignore_case=true
+show 1 "The same agent goes for a note that is closed to it." \
+    call desk.yaml read_file path=notes/private/safe.md
 
 printf '\n%sThe picture is in %s%s\n' "$bold" "$pictures/research.svg" "$plain"

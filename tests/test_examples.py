@@ -58,8 +58,9 @@ def test_the_demo_tells_the_whole_story_from_any_directory(tmp_path: Path) -> No
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "\x1b" not in ran.stdout
     commands = [line.split()[2] for line in ran.stdout.splitlines() if line.startswith("$ licet ")]
-    assert commands == ["check", "explain", "explain", "surface", "surface", "diff"]
-    for told in ("2 files, fine", "allowed: `fetch_weather`", "denied: `fetch_weather`", "+ `publish_report`"):
+    assert commands == ["check", "explain", "explain", "surface", "surface", "diff", "call", "call"]
+    for told in ("2 files, fine", "allowed: `fetch_weather`", "denied: `fetch_weather`", "+ `publish_report`",
+                 '"path": "notes/oslo.md"', "denied: `read_file` may not fs:read:", "(desk.yaml:25)"):  # fmt: skip
         assert told in ran.stdout
     (picture,) = tmp_path.rglob("*.svg")
     assert str(picture) in ran.stdout.splitlines()[-1]

@@ -24,7 +24,7 @@ async def fetch_weather(ctx: Context, city: str) -> dict[str, Any]:
 )
 async def read_notes(ctx: Context, name: str) -> str:
     """One of the notes that the team keeps."""
-    return str(await ctx.fs.read(f"notes/{name}.md"))
+    return await ctx.fs.read(f"notes/{name}.md")
 
 
 @tool(
@@ -52,6 +52,6 @@ async def publish_report(ctx: Context, title: str) -> int:
         "https://reports.example.com/pages",
         method="POST",
         headers={"Authorization": f"Bearer {token}"},
-        content=text,
+        body=text,
     )
-    return int(reply.status_code)
+    return reply.status

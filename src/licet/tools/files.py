@@ -1,7 +1,7 @@
 """Tools for files: read, write, edit, list. Which files is up to the manifest; relative paths start at the workdir."""
 
 import asyncio
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from licet import Context, Refused, tool
 
@@ -99,7 +99,7 @@ def shown(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-async def _skip_lines(file: BinaryIO, count: int) -> None:
+async def _skip_lines(file: IO[bytes], count: int) -> None:
     turns = 0
     while count > 0 and (piece := file.readline(_PIECE)):
         count -= piece.endswith(b"\n")
@@ -108,7 +108,7 @@ async def _skip_lines(file: BinaryIO, count: int) -> None:
             await asyncio.sleep(0)
 
 
-async def _take_lines(file: BinaryIO, limit: int | None) -> tuple[bytes, int, bool]:
+async def _take_lines(file: IO[bytes], limit: int | None) -> tuple[bytes, int, bool]:
     """Whole lines, how many they are, and whether they are all that was asked for."""
     taken: list[bytes] = []
     size = 0

@@ -5,6 +5,7 @@ who writes the pattern is a model.
 """
 
 import asyncio
+import posixpath
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, NamedTuple
@@ -37,7 +38,8 @@ async def search_files(
     max_matches: int = 100,
 ) -> dict[str, Any]:
     """Find the lines that hold a text, in all files below a directory.
-    `pattern` is plain text, not a regular expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path.
+    `pattern` is plain text, not a regular expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path,
+    from the directory on.
     Files named by .gitignore or .ignore are left out unless `include_ignored`. If `more` is there, not everything was
     searched, and it says why.
 
@@ -88,7 +90,9 @@ class _Walk:
         self.cut = ""  # why not everything was looked at
 
     async def files(self) -> AsyncGenerator[tuple[str, str]]:
-        """Each file: its path below the root, and its path."""
+        """Each file: its path as other tools take it, and the path to open."""
+        clean = posixpath.normpath(self._root)
+        prefix = "" if clean == "." else f"{clean.rstrip('/')}/"
         waiting = [_Place((), (), ())]
         seen = 0
         while waiting:
@@ -106,9 +110,9 @@ class _Walk:
                 if directory:
                     waiting += reversed(await self._entries(place, path, (found.modified, found.size)))
                 elif not names:
-                    yield self._root, self._root
+                    yield clean, self._root
                 elif found.size <= LARGEST_FILE and self._glob.matches(names):
-                    yield "/".join(names), path
+                    yield prefix + "/".join(names), path
             except (OSError, Refused):
                 # A link that leads nowhere or outside, a device. What was asked for itself is the caller's business.
                 if not names:
