@@ -6,6 +6,7 @@ who writes the pattern is a model.
 
 import asyncio
 import posixpath
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, NamedTuple
@@ -21,8 +22,10 @@ LONGEST_PATTERN = 500
 LONGEST_LINE = 300  # characters of a line that are shown
 LARGEST_IGNORE_FILE = 256 * 1024
 DEEPEST = 60
+MOST_TRIES = 20_000  # places in one file that hold the text, but perhaps not as a word
 _START = 8192  # bytes at the beginning of a file in which a NUL says that it is no text
 _IGNORE_FILES = (".gitignore", ".ignore")  # the later one decides
+_EDGE = re.compile(r"\W")
 _NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
@@ -39,9 +42,8 @@ async def search_files(
 ) -> dict[str, Any]:
     """Find the lines that hold a text, in all files below a directory.
     `pattern` is plain text, not a regular expression. `glob` chooses files: `*.py` by name, `src/**/*.py` by path,
-    from the directory on.
-    Files named by .gitignore or .ignore are left out unless `include_ignored`. If `more` is there, not everything was
-    searched, and it says why.
+    from the directory on. Files named by .gitignore or .ignore are left out unless `include_ignored`. If `more` is
+    there, not everything was searched, and it says why.
 
     Ignore files count from `path` downwards. Version control directories, binary files and files of more than 4 MiB are
     skipped.
@@ -101,6 +103,8 @@ class _Walk:
             if seen > MOST_PATHS:
                 self.cut = f"there are more than {MOST_PATHS} files and directories: search in a narrower `path`"
                 return
+            if seen % 256 == 0:  # also where nothing is searched
+                await asyncio.sleep(0)
             names, path = place.names, "/".join((self._root, *place.names))
             try:
                 found = await self._ctx.fs.stat(path)
@@ -149,6 +153,7 @@ class _Needle:
         self._whole_word = whole_word
         self._text = pattern.casefold() if ignore_case else pattern
         self._bytes = self._text.encode(errors="replace")
+        self._tries = 0
 
     def lines(self, data: bytes, most: int) -> list[tuple[int, str]]:
         """The lines that hold it, each with its number, the first `most` of them."""
@@ -159,6 +164,7 @@ class _Needle:
         # Line by line only where there is something: folding a text keeps its line ends.
         folded = text.casefold().split("\n") if self._fold else original
         found: list[tuple[int, str]] = []
+        self._tries = MOST_TRIES
         for number, line in enumerate(folded):
             if self._text in line and (at := self._place(line)) >= 0:
                 found.append((number + 1, _excerpt(original[number], at)))
@@ -167,15 +173,20 @@ class _Needle:
         return found
 
     def _place(self, line: str) -> int:
+        """Where the first match begins in a line, or -1."""
         at = line.find(self._text)
         if not self._whole_word:
             return at
-        tries = 0
-        while at >= 0 and tries < 1000:
-            end = at + len(self._text)
-            if not _in_word(line[max(at - 1, 0) : at]) and not _in_word(line[end : end + 1]):
+        while at >= 0 and self._tries:
+            self._tries -= 1
+            end, inside = at + len(self._text), _in_word(line[max(at - 1, 0) : at])
+            if not inside and not _in_word(line[end : end + 1]):
                 return at
-            at, tries = line.find(self._text, at + 1), tries + 1
+            start = at + 1
+            if inside and _in_word(self._text[0]):  # nothing begins before this word is over
+                edge = _EDGE.search(line, at)
+                start = edge.start() if edge else len(line)
+            at = line.find(self._text, start)
         return -1
 
 
