@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from licet.core.effects import Level
@@ -33,17 +33,18 @@ class InProcess:
         """The walls of a child process."""
         raise SandboxUnavailable("no walls can be put around a program here: no sandbox is installed")
 
-    async def run(self, level: Level, call: ToolCall, context: Any) -> Any:
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         """Run a tool in this process."""
         self.layers(level)
         tool, arguments = call.tool, call.arguments
         if tool.is_async:
             if tool.context_parameter is not None:
-                return await tool.fn(**{tool.context_parameter: context}, **arguments)
-            return await tool.fn(**arguments)
+                arguments = {**arguments, tool.context_parameter: context}
+            coroutine: Awaitable[Any] = tool.fn(**arguments)
+            return coroutine
         if tool.context_parameter is not None:
             arguments = {**arguments, tool.context_parameter: Blocking(context, asyncio.get_running_loop())}
-        return await _in_a_thread(lambda: tool.fn(**arguments))
+        return _in_a_thread(lambda: tool.fn(**arguments))
 
 
 class Blocking:

@@ -65,6 +65,18 @@ class Call:
         """What knows the secrets that this call has seen."""
         return self.holding.redactor if self.holding is not None else None
 
+    async def ask(self, approval: Approval, use: Use) -> None:
+        """Ask about one delete inside this call; the clock stands still meanwhile."""
+        effect = self.holding.reach.effect if self.holding is not None else None
+        ground = Ground("APPROVAL_REQUIRED", f"each delete asks at class {effect}")
+        if self.deadline is not None:
+            self.deadline.pause()
+        try:
+            await _settled(self, Ask(self.request, approval, (ground,), use))
+        finally:
+            if self.deadline is not None:
+                self.deadline.resume()
+
     def refuse(self, reason: Reason, text: str, fix: str = "") -> NoReturn:
         """End this call before its tool runs."""
         decision = Deny(self.request, (Ground(reason, text, fix=fix),))
@@ -135,7 +147,7 @@ async def decide_and_ask(call: Call, registered: Registered) -> Holding:
     if reach.answers is None:  # a budget, or a class that asks: this call has to be looked at as such
         call.request = replace(call.request, arguments=digest(call.arguments))
         usage = await _usage(call)
-    holding = Holding(call.request, reach, call.policy.digest, call.session.gate.observers, _asks(call))
+    holding = Holding(call.request, reach, call.policy.digest, call.session.gate.observers, call.ask)
     call.holding = holding
     while isinstance(decision := decide(call.request, call.policy.manifest, usage), Ask):
         await _settled(call, decision)
@@ -165,7 +177,7 @@ async def record(call: Call, registered: Registered) -> None:
     if call.ports.ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
-        await call.ports.ledger.record(call.entry("decision", (call.request, registered)))
+        await call.ports.ledger.record(call.entry("decision", registered))
     except Exception as error:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}")
 
@@ -243,19 +255,3 @@ async def _settled(call: Call, decision: Ask) -> None:
             call.refuse("APPROVAL_EXPIRED", "nobody answered in time")
         case _ if call.holding is not None:
             call.holding.deny(decision)
-
-
-def _asks(call: Call) -> Any:
-    async def ask(approval: Approval, use: Use) -> None:
-        """Ask about one delete inside a call; the clock stands still meanwhile."""
-        effect = call.holding.reach.effect if call.holding else None
-        ground = Ground("APPROVAL_REQUIRED", f"each delete asks at class {effect}")
-        if call.deadline is not None:
-            call.deadline.pause()
-        try:
-            await _settled(call, Ask(call.request, approval, (ground,), use))
-        finally:
-            if call.deadline is not None:
-                call.deadline.resume()
-
-    return ask

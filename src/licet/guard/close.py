@@ -61,7 +61,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if call.reservation is not None:
         await _settle(call, parts.cost_usd)
     if call.holding is not None:
-        call.holding.over = True
+        call.holding.end()
     elif parts._refusal is not None:
         _tell(call, parts)
     parts.receipt = call.receipt

@@ -4,7 +4,7 @@ A holding belongs to one call and ends with it; a handle that outlives its call 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from licet.core.decision import (
     Approval,
@@ -41,12 +41,18 @@ class Holding:
         self.over = False
         self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers
-        self._ask = ask
-        self._checks: list[tuple[Use | None, Deny | Asked | None]] = []
+        self._ask: Ask | None = ask
+        # Use and refusal in turn: a flat list is one thing for the garbage collector, not one for each check.
+        self._checks: list[Use | Deny | Asked | None] = []
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
         self._note(None, None)
+
+    def end(self) -> None:
+        """Take everything back; what was asked stays to be read."""
+        self.over = True
+        self._ask = None
 
     def check(self, use: Use) -> None:
         """Let a use pass, or raise `Refused`; either way it is recorded."""
@@ -60,7 +66,7 @@ class Holding:
         """As `check`, and ask a person where the class says that each delete asks."""
         self.check(use)
         effect = self.reach.effect
-        if use.effect == "delete" and effect and delete_asks(use, effect):
+        if use.effect == "delete" and effect and delete_asks(use, effect) and self._ask is not None:
             request = self.request
             await self._ask(
                 Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
@@ -80,7 +86,7 @@ class Holding:
         raise Refused(decision)
 
     def _note(self, use: Use | None, refusal: Deny | Asked | None) -> None:
-        self._checks.append((use, refusal))
+        self._checks += (use, refusal)
         if self._observers:
             event = self._event(use, refusal)
             for observer in self._observers:
@@ -93,7 +99,8 @@ class Holding:
     @property
     def events(self) -> tuple[Event, ...]:
         """Every check so far, in order, with the rules that decided it."""
-        return tuple(self._event(use, refusal) for use, refusal in self._checks)
+        checks: Any = iter(self._checks)
+        return tuple(self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True))
 
     def _event(self, use: Use | None, refusal: Deny | Asked | None) -> Event:
         asked = self.redacted(str(use)) if use is not None else f"tool:call:{self.request.tool}"

@@ -232,7 +232,7 @@ class Sandbox(Protocol):
     def layers(self, level: Level) -> tuple[str, ...]:
         """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
 
-    async def run(self, level: Level, call: ToolCall, context: Any) -> Any:
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         """Run a tool at a level; what it raises comes out."""
 
     def walls(self, held: Any) -> Walls:
@@ -256,7 +256,7 @@ class Entry(NamedTuple):
     tool: str
     manifest: str  # its digest
     time: datetime
-    content: Any  # the request and what it is held to, or the result; the ledger writes down what it says
+    content: Any  # what the call is held to, or its result; the ledger writes down what it says
 
 
 class Ledger(Protocol):

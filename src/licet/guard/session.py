@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from licet.core.decision import Approval, Request
@@ -57,9 +57,9 @@ class Session:
             self._closed or (self.agent, self.id) in self.gate.ended or (self.parent is not None and self.parent.over)
         )
 
-    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:
+    def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
         """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
-        return await run_call(self, tool, {} if arguments is None else arguments)
+        return run_call(self, tool, {} if arguments is None else arguments)
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
