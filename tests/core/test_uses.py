@@ -520,3 +520,11 @@ def test_a_use_is_reached_by_the_rule_that_is_spelled_like_it(use: PlainUse) -> 
         text = f"network:tcp:*@{use.scope}:{use.port}"
     assert CapabilitySet([text]).has(use.text)
     assert CapabilitySet([text]) == CapabilitySet([str(rule) for rule in CapabilitySet([text])])
+
+
+def test_a_kind_is_as_immutable_as_the_uses_that_share_it() -> None:
+    kind = Use("fs:read:/a").kind
+    with pytest.raises(AttributeError):
+        kind.atom = 0
+    with pytest.raises(AttributeError):
+        del kind.atom
