@@ -33,17 +33,17 @@ def work(act: Callable[[], Any]) -> int:
     return count
 
 
-def large(size: int, *needs: str, seat: Seat = Seat(HERE), **given: Any) -> Manifest:  # noqa: B008
-    """A manifest of so many hosts and so many tools, all with the same needs; with none they are not declared."""
+def large(size: int, *needs: str, seat: Seat = Seat(HERE), denies: int | None = None, **given: Any) -> Manifest:  # noqa: B008
+    """So many hosts, denies and tools, which need the same but for their number; without needs, none is declared."""
     names = [f"t{number}" for number in range(size)]
     hosts = [f"network:*:h{number}.example.com" for number in range(size)]
     # Each tool is a rule too: in a manifest, those that are admitted may be called by others.
-    allows = [*hosts, *(f"tool:call:{name}" for name in names)]
-    specs = [tool(name, *needs) for name in names] if needs else []
+    allows = [*hosts, *(f"tool:call:{name}" for name in names), "fs:read:/srv"]
+    specs = [tool(name, *(need.format(number) for need in needs)) for number, name in enumerate(names)] if needs else []
     return manifest(
         *specs,
         allows=allows,
-        denies=[f"{host}:22" for host in hosts],
+        denies=[f"{host}:22" for host in hosts[:denies]],
         seats={name: (replace(seat, approval="session"),) for name in names},
         **given,
     )
@@ -64,6 +64,9 @@ MANIFESTS: dict[str, Callable[[int], Manifest]] = {
     "tools that need every host": lambda size: large(size, "network:*:*"),
     "tools that need one host": lambda size: large(size, "network:*:h1.example.com"),
     "tools that need what is not allowed": lambda size: large(size, "network:*:elsewhere.example.com"),
+    # The denies are part of every grant, so that with many of them different grants cost the product.
+    "tools that need a host each": lambda size: large(size, "network:*:h{}.example.com", denies=2),
+    "tools that need a path each": lambda size: large(size, "fs:read:/srv/{}", denies=2),
     "tools that nobody declares": large,
     "tools of one bundle with many hosts": in_one_bundle,
     "tools under many connectors": with_connectors,
