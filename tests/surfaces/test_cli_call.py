@@ -24,6 +24,9 @@ import enum, time
 from typing import Any, Literal
 from licet import Context, SyncContext, tool
 
+class Level(enum.IntEnum):
+    HIGH = 7
+
 class Colour(enum.StrEnum):
     RED = "red"
     FIVE = "5"
@@ -31,7 +34,8 @@ class Colour(enum.StrEnum):
 @tool(needs=[], effect="read_only")
 async def echo(text: str = "", number: int = 0, real: float = 0, flag: bool = False, many: list[str] = [],
                maybe: str | None = None, anything: Any = None, colour: Colour = Colour.RED,
-               size: Literal[1, 2] = 1, word: Literal["1", "2"] = "1") -> dict[str, Any]:
+               size: Literal[1, 2] = 1, word: Literal["1", "2"] = "1",
+               level: Level | None = None, mixed: Literal[1, True] = 1) -> dict[str, Any]:
     """Say what was given."""
     given = {key: value for key, value in locals().items() if repr(value) not in ("''", "0", "False", "[]", "None")}
     return {key: value for key, value in given.items() if repr(value) not in ("1", "'1'", repr(Colour.RED))}
@@ -127,6 +131,8 @@ TYPED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "a word of a list that looks like a number": (["colour=5"], {"colour": "5"}),
     "a number of a list": (["size=2"], {"size": 2}),
     "a text of a list": (["word=2"], {"word": "2"}),
+    "a number that is defined elsewhere": (["level=7"], {"level": 7}),
+    "a list without a type": (["mixed=true"], {"mixed": True}),
 }
 
 

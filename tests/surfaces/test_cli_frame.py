@@ -114,6 +114,9 @@ SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
         (["surface", "m.yaml", f"--workdir=/{HOSTILE}"], 2),
         (["surface", "m.yaml", "--svg", f"gone{HOSTILE}/map.svg"], 1),
         (["explain", "m.yaml", "t", f"write {HOSTILE}"], 2),
+        (["call", "m.yaml", "t", HOSTILE], 2),
+        (["call", "m.yaml", "t", "--session", HOSTILE], 2),
+        (["call", "m.yaml", "t", "--args", HOSTILE], 2),
         (["diff", "m.yaml", "m.yaml", "--fail-on", HOSTILE], 2),
         (["schema", HOSTILE], 2),
         (["schema", "-o", f"m.yaml/{HOSTILE}"], 1),
@@ -172,6 +175,7 @@ def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> N
         ("licet explain here.yaml ", ["plain,list_notes", "plain,read_notes"]),
         ("licet explain here.yaml r", ["plain,read_notes"]),
         ("licet explain gone.yaml r", []),
+        ("licet call here.yaml l", ["plain,list_notes"]),
     ],
 )
 def test_the_shell_completes(typed: str, offered: list[str], tmp_path: Path) -> None:

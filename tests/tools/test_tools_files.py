@@ -129,6 +129,7 @@ EDITS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "there twice": ("a b a", {"old": "a", "new": "x"}, None),
     "there once, not twice": ("a b", {"old": "a", "new": "x", "count": 2}, None),
     "over itself": ("aaa", {"old": "aa", "new": "x"}, None),
+    "over itself, counted": ("aaa", {"old": "aa", "new": "x", "count": 2}, None),
     "nothing": ("a", {"old": "", "new": "x"}, None),
     "no change": ("a", {"old": "a", "new": "a"}, None),
     "never": ("a", {"old": "a", "new": "b", "count": 0}, None),
@@ -212,7 +213,7 @@ def test_a_text_is_found(tmp_path: Path, given: dict[str, Any], lines: list[int]
 
 
 def test_a_word_after_one_that_only_contains_it_is_found(tmp_path: Path) -> None:
-    write(tmp_path, a="pineapple apple", b="xa-a-a")
+    write(tmp_path, a="pineapple apple", b="xa-a-a", c="apples\napple_\napple5\npineapple")
     assert found(ask(tmp_path, search_files, path=".", pattern="apple", whole_word=True)) == [("a", 1)]
     assert found(ask(tmp_path, search_files, path=".", pattern="a-a", whole_word=True)) == [("b", 1)]
 
@@ -256,7 +257,10 @@ def test_binary_large_and_unreachable_files_are_passed_over(tmp_path: Path) -> N
     write(tmp_path, a="x", binary=b"x\0", large=b"x" * (4 << 20) + b"x", private__key="x", latin=b"\xffx")
     (tmp_path / "work/out").symlink_to("/etc")
     (tmp_path / "work/loop").symlink_to(".")
-    assert found(ask(tmp_path, search_files, path=".", pattern="x")) == [("a", 1), ("latin", 1)]
+    result = ask(tmp_path, search_files, path=".", pattern="x")
+    assert found(result) == [("a", 1), ("latin", 1)]
+    denied = [event.capability for event in result.events if type(event).__name__ == "CapabilityDenied"]
+    assert denied == [f"fs:read:{tmp_path}/work/out"]  # a link that leads outside; nothing else was even tried
 
 
 def test_a_single_file_can_be_searched(tmp_path: Path) -> None:
