@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from licet.assemble.review import Places
+from licet.backends.argument_rules import argument_check
 from licet.backends.files import LocalFiles
 from licet.backends.http import HttpClient
 from licet.backends.kv_sqlite import SqliteKv
@@ -32,7 +33,7 @@ from licet.declare import Tool
 from licet.errors import ManifestError
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
-from licet.guard.ports import Budgets, Clock, Ledger, Ports, Sandbox
+from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
 
@@ -49,6 +50,7 @@ class Backends(Ports):
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
     sandbox: Sandbox | None = field(default_factory=InProcess)
     clock: Clock | None = field(default_factory=SystemClock)
+    argument_rules: ArgumentRules | None = argument_check
 
     @classmethod
     def local(

@@ -1,10 +1,11 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`. A keyword nobody knows would never match."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from licet.backends.shape_parts import nearest
 from licet.backends.shapes import Located
+from licet.core.argument_scopes import DESCENDS
 from licet.core.domain import DOMAINS
 from licet.core.origin import Origin, Problem
 
@@ -41,7 +42,8 @@ def argument_problems(args: Located[Any] | None, known: list[Problem]) -> Iterat
             yield from _uncompilable(held.value, held.origin)
 
 
-def _unknown(schema: Any, origin: Origin, known: list[Problem]) -> Iterator[Problem]:
+def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
+    """`certain`: the value must fit this schema, so a `scope` in it is a rule; below `not` or `anyOf` it may not."""
     if not isinstance(schema, Mapping):
         return
     for key, value in schema.items():
@@ -51,20 +53,61 @@ def _unknown(schema: Any, origin: Origin, known: list[Problem]) -> Iterator[Prob
         elif key == "scope" and value not in _SCOPES:
             hint = nearest(str(value), _SCOPES, known)
             yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", hint)
-        elif key in _ONE:
-            yield from _unknown(value, origin, known)
-        elif key in _SEVERAL and isinstance(value, list):
-            for one in value:
-                yield from _unknown(one, origin, known)
-        elif key in _NAMED and isinstance(value, Mapping):
-            for one in value.values():
-                yield from _unknown(one, origin, known)
+        elif key == "scope" and not certain:
+            found, expected = (
+                "`scope` inside another keyword",
+                f"it at the argument itself, or below {', '.join(DESCENDS)}",
+            )
+            yield Problem(origin, found, expected)
+        else:
+            inner = certain and key in DESCENDS
+            several = value.values() if key in _NAMED and isinstance(value, Mapping) else value
+            for one in [value] if key in _ONE else several if key in (*_SEVERAL, *_NAMED) else ():
+                yield from _unknown(one, origin, known, certain=inner)
 
 
 def _uncompilable(schema: Mapping[str, Any], origin: Origin) -> Iterator[Problem]:
+    try:
+        _validator(schema)
+    except ValueError as error:
+        yield Problem(origin, str(error).splitlines()[0], "a sound JSON Schema; patterns without look-around")
+
+
+def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
+    """A function that says what is wrong with arguments by a tool's rules, or nothing; never their values."""
+    validators = {name: _validator(schema) for name, schema in rules.items()}
+
+    def check(arguments: Mapping[str, Any]) -> str:
+        wrong = [name for name, held in validators.items() if name in arguments and not held.is_valid(arguments[name])]
+        return "; ".join(f"`{name}` is outside what the manifest allows" for name in wrong)
+
+    return check
+
+
+def _validator(schema: Any) -> Any:
     import jsonschema_rs
 
-    try:
-        jsonschema_rs.validator_for({key: value for key, value in schema.items() if key != "scope"})
-    except ValueError as error:
-        yield Problem(origin, str(error).splitlines()[0], "a sound JSON Schema")
+    # Patterns run in linear time, whatever the value; a format that nobody checks would be a rule that never matches.
+    return jsonschema_rs.Draft202012Validator(
+        _without_scope(schema),
+        pattern_options=jsonschema_rs.RegexOptions(),
+        validate_formats=True,
+        ignore_unknown_formats=False,
+    )
+
+
+def _without_scope(schema: Any) -> Any:
+    """The schema as JSON Schema knows it; `scope` is ours, and is a keyword only where a schema stands."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {}
+    for key, value in schema.items():
+        if key in _ONE:
+            plain[key] = _without_scope(value)
+        elif key in _SEVERAL and isinstance(value, list):
+            plain[key] = [_without_scope(one) for one in value]
+        elif key in _NAMED and isinstance(value, Mapping):
+            plain[key] = {name: _without_scope(one) for name, one in value.items()}
+        elif key != "scope":
+            plain[key] = value
+    return plain

@@ -8,11 +8,12 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import digest
 from licet.core.decide import decide
 from licet.core.decision import UNUSED, Approval, Ask, Deny, Ground, Reason, Usage
-from licet.core.use import Use
-from licet.declare.arguments import InvalidArguments
+from licet.core.use import InvalidUse, Use
+from licet.declare.arguments import InvalidArguments, plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
@@ -133,11 +134,31 @@ def declare(call: Call) -> Registered:
 
 
 def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
-    """The arguments as the tool will get them, if they fit its type hints."""
+    """The arguments as the tool will get them, if they fit its type hints and the manifest's rules."""
     try:
-        return registered.validate(arguments)
+        given = registered.validate(arguments)
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
+    if registered.rules:
+        _check_rules(call, registered, plain_data(plain_json(given)))  # with defaults: they reach the tool too
+    return given
+
+
+def _check_rules(call: Call, registered: Registered, data: dict[str, Any]) -> None:
+    reach, workdir = registered.reach, call.session.gate.workdir
+    assert reach is not None  # noqa: S101
+    for rules, check in registered.rules:
+        wrong = check(data) if check is not None else "nothing here can check the rules on its arguments"
+        if wrong:
+            call.refuse("ARGUMENT_NOT_ALLOWED", wrong)
+        for one in tied(rules, data):
+            try:
+                use = use_of(one, reach.grant, workdir)
+            except InvalidUse as invalid:
+                call.refuse("ARGUMENT_NOT_ALLOWED", f"`{one.argument}`: {invalid}")
+            if not reach.grant.has(use):
+                ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{one.argument}` names what this call does not hold")
+                raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
 
 
 async def decide_and_ask(call: Call, registered: Registered) -> Holding:

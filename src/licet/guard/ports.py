@@ -335,6 +335,10 @@ class Clock(Protocol):
         """Seconds that only ever grow."""
 
 
+# Rules on arguments: a function that is given a tool's rules and gives one that says what is wrong with its arguments.
+ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]]
+
+
 # All of them ---------------------------------------------------------------------------------------------------------
 
 
@@ -353,6 +357,7 @@ class Ports:
     approver: Approver | None = None
     sandbox: Sandbox | None = None
     clock: Clock | None = None
+    argument_rules: ArgumentRules | None = None
     state: tuple[str, ...] = ()  # where the parts keep their own files: no grant ever reaches them
 
     @property

@@ -4,16 +4,16 @@ This is the first of the three enforcement points. The others are in `session`: 
 fail-closed guard, whose question (what does this tool need that nothing stands behind?) is answered here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from licet.core.capability import Capability
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
-from licet.core.validate import validate_tools
+from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.arguments import validator
 from licet.errors import RegistrationRefused
@@ -33,6 +33,13 @@ _PORTS = {
 }
 
 
+class Rules(NamedTuple):
+    """The argument rules of one seat, and the check that they were made into."""
+
+    rules: Mapping[str, Any]
+    check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """One tool at one gate."""
@@ -47,6 +54,7 @@ class Registered:
     seconds: float
     output_bytes: int
     budgeted: bool  # a budget or a number of calls limits it
+    rules: tuple["Rules", ...]  # what the manifest says of its arguments
 
     @property
     def ready(self) -> bool:
@@ -74,6 +82,7 @@ def register(
     misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
     if narrow:  # a call holds the overlap in any case; two tools of one name never have one
         misfits = tuple(misfit for misfit in misfits if misfit.tool in twice)
+    misfits += tuple(misfit for tool in tools for misfit in _misnamed(tool, ceiling))
     if misfits:
         raise RegistrationRefused(misfits)
     if ports.files is not None:
@@ -107,6 +116,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
+        rules=_rules(reach, ports),
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
     )
 
@@ -115,6 +125,22 @@ def _roots(manifest: Manifest) -> list[str]:
     """Every path that a rule of the manifest names."""
     rules = (rule.capability for layer in manifest.layers for rule in (*layer.allows, *layer.denies))
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
+
+
+def _rules(reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
+    made = ports.argument_rules
+    seats = reach.seats if reach is not None else ()
+    return tuple(Rules(seat.args, made(seat.args) if made is not None else None) for seat in seats if seat.args)
+
+
+def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
+    """Rules on arguments that the tool does not take: they would never stop anything."""
+    taken = (tool.spec.schema or {}).get("properties", {})
+    for seat in manifest.seats.get(tool.name, ()):
+        for name in seat.args:
+            if name not in taken:
+                text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing ({seat.origin})"
+                yield Misfit(tool.name, f"args.{name}", text)
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""Rules on arguments: what a manifest says of a value is checked before anything runs, defaults included."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.gates import call, gate
+from licet import Backends, ManifestError, RegistrationRefused, Result, tool
+
+RAN: list[dict[str, Any]] = []
+
+
+@tool(needs=["fs:read:*", "network:*:*", "secret:read:*"], effect="read_only", sandbox="native")
+async def act(
+    path: str = "in.txt",
+    url: str = "https://a.example/",
+    amount: int = 1,
+    paths: list[str] | None = None,
+    where: dict[str, str] | None = None,
+) -> None:
+    """Do nothing with its arguments."""
+    RAN.append({"path": path, "url": url, "amount": amount})
+
+
+def judged(folder: Path, args: dict[str, Any], given: dict[str, Any], **backends: Any) -> Result:
+    """One call under rules."""
+    RAN.clear()
+    at = gate(
+        folder,
+        act,
+        backends=Backends.memory(**backends),
+        tools={"act": {"args": args}},
+        fs_reach={"read": [f"{folder}/data"]},
+        destinations={"allow": ["a.example"]},
+        secrets=["github/token"],
+    )
+    result = call(at, "act", given)
+    assert bool(RAN) is result.ok
+    return result
+
+
+ALLOWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "enum": ({"path": {"enum": ["ok.txt"]}}, {"path": "ok.txt"}),
+    "maximum": ({"amount": {"maximum": 100}}, {"amount": 100}),
+    "pattern": ({"path": {"pattern": "^[a-z]+$"}}, {"path": "abc"}),
+    "a path that is held": ({"path": {"scope": "fs:read"}}, {"path": "data/a/../b.txt"}),
+    "a URL that is held": ({"url": {"scope": "network"}}, {"url": "https://A.example:443/x"}),
+    "a list of paths": ({"paths": {"items": {"scope": "fs:read"}}}, {"paths": ["data/a", "data/b"]}),
+    "nothing given": ({"paths": {"scope": "fs:read"}}, {}),
+    "a default that fits": ({"amount": {"maximum": 1}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_arguments_inside_the_rules_run(tmp_path: Path, case: str) -> None:
+    assert judged(tmp_path, *ALLOWED[case]).ok
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "enum": ({"path": {"enum": ["ok.txt"]}}, {"path": "other.txt"}),
+    "const": ({"amount": {"const": 5}}, {"amount": 6}),
+    "maximum": ({"amount": {"maximum": 100}}, {"amount": 101}),
+    "pattern": ({"path": {"pattern": "^[a-z]+$"}}, {"path": "a/b"}),
+    "a default outside": ({"amount": {"minimum": 2}}, {}),
+    "two rules, one broken": ({"path": {"enum": ["x"]}, "amount": {"maximum": 1}}, {"path": "x", "amount": 2}),
+    "a path outside": ({"path": {"scope": "fs:read"}}, {"path": "data/../../etc/passwd"}),
+    "a path that is none": ({"path": {"scope": "fs:read"}}, {"path": "a\0b"}),
+    "a sibling": ({"path": {"scope": "fs:read"}}, {"path": "data-evil/x"}),
+    "another action": ({"path": {"scope": "fs:write"}}, {"path": "data/x"}),
+    "a default path outside": ({"path": {"scope": "fs:read"}}, {}),
+    "a URL outside": ({"url": {"scope": "network"}}, {"url": "https://b.example/"}),
+    "a URL with a user name": ({"url": {"scope": "network"}}, {"url": "https://a.example@b.example/"}),
+    "one of a list": ({"paths": {"items": {"scope": "fs:read"}}}, {"paths": ["data/a", "/etc/passwd"]}),
+    "a list at once": ({"paths": {"scope": "fs:read"}}, {"paths": ["data/a", "/etc/passwd"]}),
+    "inside a mapping": ({"where": {"properties": {"to": {"scope": "fs:read"}}}}, {"where": {"to": "/etc/passwd"}}),
+    "no text": ({"amount": {"scope": "fs:read"}}, {"amount": 5}),
+    "a secret": ({"path": {"scope": "secret"}}, {"path": "stripe/key"}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_arguments_outside_the_rules_are_refused_before_anything_runs(tmp_path: Path, case: str) -> None:
+    result = judged(tmp_path, *REFUSED[case])
+    assert (result.code, result.reason) == ("denied", "ARGUMENT_NOT_ALLOWED")
+    assert "etc/passwd" not in result.error
+
+
+def test_the_operator_is_told_why_a_value_is_not_held(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"path": {"scope": "fs:read"}}, {"path": "/etc/passwd"})
+    assert "agent.yaml" in result.explain()
+
+
+def test_without_anything_to_check_them_rules_let_nothing_pass(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"path": {"enum": ["ok.txt"]}}, {"path": "ok.txt"}, argument_rules=None)
+    assert result.reason == "ARGUMENT_NOT_ALLOWED"
+
+
+def test_a_pattern_takes_linear_time(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"path": {"pattern": "^(a+)+$"}}, {"path": "a" * 100_000 + "!"})
+    assert result.reason == "ARGUMENT_NOT_ALLOWED"
+
+
+BAD_RULES: dict[str, dict[str, Any]] = {
+    "look-around": {"path": {"pattern": "(?=a)b"}},
+    "a format that nobody checks": {"path": {"format": "shoe-size"}},
+    "a scope that may not count": {"path": {"anyOf": [{"scope": "fs:read"}, {}]}},
+    "a scope in a negation": {"path": {"not": {"scope": "fs:read"}}},
+}
+
+
+@pytest.mark.parametrize("case", BAD_RULES)
+def test_a_rule_that_would_not_be_enforced_stops_the_load(tmp_path: Path, case: str) -> None:
+    with pytest.raises(ManifestError):
+        judged(tmp_path, BAD_RULES[case], {})
+
+
+def test_a_rule_for_an_argument_that_the_tool_does_not_take_is_a_misfit(tmp_path: Path) -> None:
+    with pytest.raises(RegistrationRefused, match="`pth` is not an argument"):
+        judged(tmp_path, {"pth": {"enum": ["x"]}}, {})
+
+
+def test_formats_are_checked(tmp_path: Path) -> None:
+    assert judged(tmp_path, {"path": {"format": "email"}}, {"path": "a@b.example"}).ok
+    assert not judged(tmp_path, {"path": {"format": "email"}}, {"path": "nobody"}).ok
