@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks import building, decisions, fetch, files, startup
+from benchmarks import building, decisions, fetch, files, governed, startup
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "startup": startup.measure,
     "fetch": fetch.measure,
     "files": files.measure,
+    "governed": governed.measure,
 }
 
 

@@ -1,0 +1,296 @@
+"""What it costs to make a whole governed call: check the arguments, decide, keep an event, run the tool.
+
+The tool does nothing but note that it ran. The floor is the same four steps by hand. A slice is many calls inside one
+turn of the event loop, so that starting the loop is nobody's cost; what a contestant keeps is emptied after each slice.
+"""
+
+import asyncio
+import gc
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from benchmarks.governed_peers import ALLOWED, DENIED, PEERS, Way, noop, ran
+from benchmarks.harness import (
+    Contestant,
+    Effort,
+    Row,
+    Target,
+    Timing,
+    VerdictError,
+    at_least,
+    at_most,
+    race,
+    versus_floor,
+    versus_peer,
+)
+from benchmarks.peers import AbsentPeerError
+from licet import Backends, Context, Gate, Refused, Session, load_manifest, tool
+
+__all__ = ["measure"]
+
+FLOOR = "the four steps by hand"
+FLOOR_TARGET, CHECKS_TARGET, CROWD_TARGET = at_most(3), at_most(8), at_most(1.3)
+PEER_TARGETS: dict[str, Target | None] = {
+    "toolkit: MCP gateway": at_least(1),
+    "toolkit: gateway, both ways": None,
+    "toolkit: stateless kernel": at_least(2),
+    "toolkit: kernel, recording": at_least(2),
+    "toolkit: kernel, no event": None,
+    "tenuo guard": at_least(15),
+    "FastMCP, one middleware": at_least(15),
+}
+CITIES = [f"city {number}" for number in range(50)]
+CHECKS = 8
+CROWD, FEW = 10_000, 10
+
+MANIFEST = {
+    "agent": "bench",
+    "capabilities": {
+        "tools": [ALLOWED, "checking", "waiting"],
+        "native": [ALLOWED, "checking", "waiting"],
+        "env": ["LANG"],
+    },
+}
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Every row about whole calls."""
+    loop = asyncio.new_event_loop()
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            return [*_calls(loop, Path(place), effort), *_crowds(loop, Path(place), effort)]
+    finally:
+        loop.close()
+
+
+# One call after another ----------------------------------------------------------------------------------------------
+
+
+def _calls(loop: asyncio.AbstractEventLoop, place: Path, effort: Effort) -> list[Row]:
+    ways: dict[str, Callable[[Path], Way]] = {"licet": _licet, "checks": _licet_checking, FLOOR: _floor}
+    contestants, absent = [], {}
+    for name, build in {**ways, **PEERS}.items():
+        try:
+            _must_refuse(loop, name, build(place))  # on one of its own: a kernel may stop an agent that was refused
+            contestants.append(_contestant(loop, name, build(place)))
+        except AbsentPeerError as why:
+            absent[name] = str(why)
+    longer = replace(effort, slice_ns=effort.slice_ns * 5)  # a slow peer leaves cold caches to whoever comes next
+    raced = race(contestants, [(CITIES, [None] * len(CITIES))], longer)
+    times = {name: _per_call(timing, len(CITIES)) for name, timing in raced.items()}
+    what = "a whole governed call"
+    rows = [versus_floor(what, FLOOR, times["licet"], times[FLOOR], FLOOR_TARGET)]
+    for name, target in PEER_TARGETS.items():
+        if name in absent:
+            rows.append(Row(what, name, target=target, note=f"absent: {absent[name]}"))
+        else:
+            rows.append(versus_peer(what, name, times["licet"], times[name], target))
+    checks = f"… with {CHECKS} checks inside"
+    return [*rows, versus_floor(checks, FLOOR, times["checks"], times[FLOOR], CHECKS_TARGET)]
+
+
+def _contestant(loop: asyncio.AbstractEventLoop, name: str, way: Way) -> Contestant:
+    """A way as a contestant; its one question is fifty calls, its verdict what ran and what came back."""
+    call = way.call
+
+    async def each(cities: Sequence[str]) -> list[Any]:
+        return [await call(ALLOWED, {"city": city}) for city in cities]
+
+    def read(outcomes: list[Any]) -> tuple[list[str], list[Any]]:
+        rest = len(ran) % len(CITIES)
+        last = [f"{rest} calls too many"] if rest else ran[-len(CITIES) :]
+        ran.clear()
+        way.forget()
+        return last, list(map(way.value, outcomes))
+
+    return Contestant(name, lambda cities: loop.run_until_complete(each(cities)), [CITIES], read)
+
+
+def _must_refuse(loop: asyncio.AbstractEventLoop, name: str, way: Way) -> None:
+    """A contestant that lets a call through that it should refuse has nothing to be timed for."""
+    try:
+        way.value(loop.run_until_complete(way.call(DENIED, {"city": "oslo"})))
+    except way.refusal:
+        if not ran:
+            return
+    raise VerdictError(f"{name} does not refuse `{DENIED}`")
+
+
+def _per_call(timing: Timing, calls: int) -> Timing:
+    return Timing(timing.best / calls, timing.median / calls)
+
+
+def _floor(place: Path) -> Way:
+    def arguments(*, city: str) -> dict[str, str]:
+        return {"city": city}
+
+    check, allowed, tools = TypeAdapter(arguments).validator.validate_json, frozenset({ALLOWED}), {ALLOWED: noop}
+    events: list[bytes] = []
+    previous = b""
+
+    async def call(name: str, given: dict[str, Any]) -> Any:
+        nonlocal previous
+        checked = check(to_json(given), strict=True)
+        if name not in allowed:
+            raise PermissionError(name)
+        event = {"tool": name, "verdict": "granted", "time": time.time(), "previous": previous.hex()}
+        line = json.dumps(event).encode()
+        previous = hashlib.sha256(line).digest()
+        events.append(line)
+        return await tools[name](**checked)
+
+    return Way(call, events.clear, refusal=PermissionError)
+
+
+# licet ---------------------------------------------------------------------------------------------------------------
+
+
+@tool(name=ALLOWED, needs=["env:read:*"], effect="read_only", sandbox="native")
+async def _noop(city: str) -> None:
+    """Do nothing."""
+    ran.append(city)
+
+
+@tool(name="checking", needs=["env:read:*"], effect="read_only", sandbox="native")
+async def _checking(ctx: Context, city: str) -> None:
+    """Do nothing but ask for one variable, again and again; each time it is checked."""
+    for _ in range(CHECKS):
+        if ctx.env.get("LANG") != "C":
+            raise AssertionError("the variable is declared and set")
+    ran.append(city)
+
+
+@tool(name=DENIED, needs=["env:read:*"], effect="read_only", sandbox="native")
+async def _forbidden(city: str) -> None:
+    """Never run: the manifest does not name it."""
+    ran.append(city)
+
+
+@tool(name="waiting", needs=["env:read:*"], effect="read_only", sandbox="native")
+async def _waiting(ctx: Context, number: int) -> int:
+    """Let the others run, twice, with a check between."""
+    await asyncio.sleep(0)
+    ctx.env.get("LANG")
+    await asyncio.sleep(0)
+    return number
+
+
+def _session(place: Path) -> tuple[Session, Callable[[], None]]:
+    """A session on memory backends, and what empties its ledger."""
+    path = place / "agent.yaml"
+    path.write_text(json.dumps(MANIFEST))
+    gate = Gate(
+        load_manifest(path),
+        [_noop, _checking, _waiting, _forbidden],
+        Backends.memory(environ={"LANG": "C"}),
+        workdir=place,
+        on_misfit="narrow",
+    )
+    ledger: Any = gate.ports.ledger
+    return gate.session("bench"), ledger.entries.clear
+
+
+def _licet(place: Path) -> Way:
+    session, forget = _session(place)
+    return Way(session.call, forget, lambda result: result.unwrap(), Refused)
+
+
+def _licet_checking(place: Path) -> Way:
+    session, forget = _session(place)
+
+    def call(name: str, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        return session.call("checking" if name == ALLOWED else name, given)
+
+    def value(result: Any) -> Any:
+        checked = [event for event in result.events if str(event.capability).startswith("env:")]
+        if result.ok and len(checked) != CHECKS:
+            raise VerdictError(f"{len(checked)} checks of {CHECKS} left an event")
+        return result.unwrap()
+
+    return Way(call, forget, value, Refused)
+
+
+# Thousands at once ---------------------------------------------------------------------------------------------------
+
+
+def _crowds(loop: asyncio.AbstractEventLoop, place: Path, effort: Effort) -> list[Row]:
+    """The same ten thousand calls, all at once and in tens: what more a call costs in a crowd.
+
+    Here the collector runs: what a crowd holds is what it walks. What the process held before is not the crowd's.
+    """
+    session, forget = _session(place)
+
+    async def many(count: int) -> list[Any]:
+        return await session.call_many(("waiting", {"number": number}) for number in range(count))
+
+    async def gathered(count: int) -> list[Any]:
+        return await asyncio.gather(*(session.call("waiting", {"number": number}) for number in range(count)))
+
+    async def bare(count: int) -> list[Any]:
+        return await asyncio.gather(*map(_bare, range(count)))
+
+    kinds: list[tuple[str, Callable[[int], Coroutine[Any, Any, list[Any]]], Target | None]] = [
+        ("call_many", many, CROWD_TARGET),
+        ("gather", gathered, CROWD_TARGET),
+        ("gather of bare coroutines", bare, None),
+    ]
+    few = replace(effort, rounds=max(4, effort.rounds // 6), slice_ns=1)  # one pass takes a third of a second
+    rows = []
+    for name, start, target in kinds:
+        contestants = [_crowd(loop, start, count, forget) for count in (FEW, CROWD)]
+        with _nothing_to_collect():
+            times = race(contestants, [True], few, collecting=True)
+        each = {count: _per_call(times[str(count)], CROWD) for count in (FEW, CROWD)}
+        rows.append(versus_floor(f"{CROWD:,} calls at once, {name}", f"{FEW} at once", each[CROWD], each[FEW], target))
+    return rows
+
+
+def _crowd(
+    loop: asyncio.AbstractEventLoop,
+    start: Callable[[int], Coroutine[Any, Any, list[Any]]],
+    count: int,
+    forget: Callable[[], None],
+) -> Contestant:
+    """So many calls at once, as often as makes ten thousand; right if every result came, in the order of the calls."""
+
+    async def all_of_them(count: int) -> list[int]:
+        values: list[int] = []
+        for _ in range(CROWD // count):
+            values += [result.value for result in await start(count)]
+            forget()  # ten calls must not carry what the tens before them left behind
+        return values
+
+    def read(values: list[int]) -> bool:
+        return values == list(range(count)) * (CROWD // count)
+
+    return Contestant(str(count), lambda count: loop.run_until_complete(all_of_them(count)), [count], read)
+
+
+class _Bare(NamedTuple):
+    value: int
+
+
+async def _bare(number: int) -> _Bare:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return _Bare(number)
+
+
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
