@@ -596,3 +596,15 @@ def test_what_is_no_use_is_told_in_the_words_of_the_caller(tmp_path: Path) -> No
     # What stands in the manifest about a tool that is not admitted is for the operator alone.
     narrow = Gate(policy(tmp_path, add), [add, get], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
     assert call(narrow, "get", {"url": "https://a.example/"}).error == "TOOL_NOT_IN_BUNDLE: get may not be called"
+
+
+def test_a_success_tells_what_was_held_and_what_was_refused_on_the_way(tmp_path: Path) -> None:
+    @tool(needs=["env:read:*"], effect="read_only", sandbox="native")
+    async def curious(ctx: Context) -> str:
+        with contextlib.suppress(Refused):
+            ctx.env.get("B")
+        return str(ctx.env.get("A"))
+
+    result = call(gate(tmp_path, curious, backends=Backends.memory(environ={"A": "1"}), env=["A"]), "curious")
+    words = [line.split()[:2] for line in result.explain().splitlines()[1:-1]]
+    assert words == [["held", "tool:call:curious"], ["refused", "env:read:B"], ["held", "env:read:A"]]

@@ -3,8 +3,9 @@
 from decimal import Decimal
 from typing import Any, Literal
 
-from licet.core.decision import Ask, Deny, Ground, Reason, Request, events
+from licet.core.decision import Ask, CapabilityDenied, Deny, Ground, Reason, Request, events
 from licet.core.explain import explain
+from licet.core.scope import visible
 from licet.core.sealed import Sealed
 from licet.errors import Refused
 from licet.guard.holding import Event, Holding
@@ -89,7 +90,7 @@ class Result(Sealed, ResultParts):
         """Why, for the operator: what was asked, what decided and where it is written, how to allow it, the receipt."""
         if self.ok:
             lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
-            lines += [f"  {'held':<14}{event.capability}  {event.rule}".rstrip() for event in self.events]
+            lines += [_line(event) for event in self.events]
         else:
             lines = [explain(self._decision)]
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
@@ -108,6 +109,11 @@ class Result(Sealed, ResultParts):
         if self._refusal is not None:
             return self._refusal
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def _line(event: Event) -> str:
+    word = "refused" if isinstance(event, CapabilityDenied) else "held"
+    return f"  {word:<14}{visible(event.capability)}  {visible(event.rule)}".rstrip()
 
 
 def _restored(plain: dict[str, Any]) -> Result:
