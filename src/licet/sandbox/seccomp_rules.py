@@ -1,0 +1,151 @@
+"""Which system calls a walled process may make, and with which arguments: data, and one function that picks from it.
+
+A list of what is allowed. What is known and not listed is refused; what nobody has looked at does not exist.
+"""
+
+import errno
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+# Calls that reach only the process itself, what it holds open, or files, which are Landlock's part.
+_PLAIN: Final = """
+    read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
+    rt_sigreturn pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise dup dup2
+    pause nanosleep getitimer alarm setitimer getpid sendfile recvfrom recvmsg shutdown getsockname getpeername
+    setsockopt getsockopt exit wait4 uname flock fsync fdatasync truncate ftruncate getdents getcwd chdir fchdir
+    rename mkdir rmdir creat link unlink symlink readlink umask gettimeofday getrlimit setrlimit getrusage sysinfo
+    times getuid getgid geteuid getegid getppid getpgrp getgroups getresuid getresgid getpgid getsid capget
+    rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack statfs fstatfs getpriority sched_getparam
+    sched_getscheduler sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getaffinity
+    sched_getattr mlock munlock mlockall munlockall mlock2 arch_prctl gettid readahead getxattr lgetxattr fgetxattr
+    listxattr llistxattr flistxattr getxattrat listxattrat time futex futex_waitv futex_wake futex_wait
+    futex_requeue epoll_create epoll_create1 epoll_wait epoll_ctl epoll_pwait epoll_pwait2 getdents64
+    set_tid_address restart_syscall fadvise64 timer_create timer_settime timer_gettime timer_getoverrun timer_delete
+    clock_gettime clock_getres clock_nanosleep exit_group waitid ioprio_get openat openat2 mkdirat newfstatat
+    unlinkat renameat renameat2 linkat symlinkat readlinkat faccessat faccessat2 pselect6 ppoll set_robust_list
+    splice tee sync_file_range signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime eventfd eventfd2
+    fallocate dup3 pipe2 preadv pwritev preadv2 pwritev2 getcpu getrandom membarrier copy_file_range pkey_mprotect
+    pkey_alloc pkey_free statx rseq close_range mseal map_shadow_stack landlock_create_ruleset landlock_add_rule
+    landlock_restrict_self
+"""
+
+# A program may narrow itself further. Never execveat, which runs what has no name.
+_WITH_EXECUTE: Final = "execve seccomp"
+_WITH_FORK: Final = "fork vfork setpgid setsid pidfd_open"
+_WITH_INET: Final = "connect bind listen accept accept4 sendto sendmsg recvmmsg sendmmsg"
+# Changes that Landlock does not see, and watching, which it sees no better: they need a root without foreign files.
+_WITH_METADATA: Final = """
+    chown fchown lchown fchownat utime utimes futimesat utimensat setxattr lsetxattr fsetxattr setxattrat removexattr
+    lremovexattr fremovexattr removexattrat inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+"""
+_SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
+
+
+class Test(NamedTuple):
+    """One argument of a call, under a mask, is one of these values. Only the lower half, unless `high`."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+    high: bool = False
+
+
+class Answer(NamedTuple):
+    """What a call gets: it is made if all tests of one of `allowed` hold, and fails with `otherwise` if not."""
+
+    allowed: tuple[tuple[Test, ...], ...]
+    otherwise: int = errno.EPERM
+
+
+YES: Final = Answer(((),))
+NO: Final = Answer(())
+UNKNOWN: Final = Answer((), errno.ENOSYS)
+
+OWN_PID: Final = 0xFFFFFFFE  # stands for the pid until it is known; no process has it
+
+
+def _if(*tests: Test, otherwise: int = errno.EPERM) -> Answer:
+    return Answer((tests,), otherwise)
+
+
+_THREAD, _PARENT = 0x10000, 0x8000
+_NAMESPACES = 0x7E020000
+_UNIX, _INET, _INET6 = 1, 2, 10
+_STREAM, _SEQPACKET = 1, 5
+_FASTOPEN = 0x20000000  # connects while it sends, past every check on connecting
+_SIGKILL = 9
+_SET_IDS = 0o6000
+_TRUNC, _WRONLY, _RDWR = 0o1000, 1, 2
+
+# Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which aim signals at others, nor
+# F_SETLEASE and F_NOTIFY, which hold up or watch whoever else opens a file.
+_FCNTL: Final = (*range(8), 9, 11, 16, 36, 37, 38, 1025, 1027, 1028, *range(1030, 1039))
+# Terminals' settings and sizes, what can be read, blocking, close on exec, cloning of what is open. Not TIOCSTI and
+# TIOCLINUX, which type into the terminal of whoever started licet, nor what sets flags of files.
+_IOCTL: Final = (
+    0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x5414, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
+    0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
+)  # fmt: skip
+# Names of threads, what is set, timer slack, no_new_privs, huge pages, names of memory.
+_PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
+_PDEATHSIG, _SET_SECCOMP = 1, 22
+
+
+def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, Answer]:
+    """What each call gets, by name; a call that is not in here is refused.
+
+    `fenced` says that something else keeps signals inside; without it they reach the process alone.
+    `abi` is the version of Landlock, whose gaps are closed here.
+    """
+    found = dict.fromkeys(_names(_PLAIN, _WITH_EXECUTE * execute, _WITH_FORK * fork, _WITH_INET * inet), YES)
+    found |= _always(execute=execute)
+    # What BPF sees of clone3 is an address: glibc takes ENOSYS for an old kernel and uses clone, whose flags are seen.
+    found["clone3"] = UNKNOWN
+    # A child with CLONE_PARENT would be a child of whoever supervises this process, which does not know of it.
+    flags = _NAMESPACES | _PARENT
+    found["clone"] = _if(Test(0, (0,), flags)) if fork else _if(Test(0, (_THREAD,), flags | _THREAD))
+    if inet:
+        found["socket"] = _if(Test(0, (_INET, _INET6)))
+    else:
+        found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
+        found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
+    if metadata:
+        found |= dict.fromkeys(_names(_WITH_METADATA), YES)
+        # The file may lie where others can run it, outside of these walls.
+        modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
+        found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
+    found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
+    if abi < 3:
+        found |= _without_truncate()
+    return found
+
+
+def _names(*listed: str) -> Iterable[str]:
+    return " ".join(listed).split()
+
+
+def _always(*, execute: bool) -> dict[str, Answer]:
+    options = (*_PRCTL, _SET_SECCOMP) if execute else _PRCTL
+    return {
+        # A pair of datagram sockets can send to any unix socket that has a name.
+        "socketpair": _if(Test(0, (_UNIX,)), Test(1, (_STREAM, _SEQPACKET), 0xF)),
+        "fcntl": _if(Test(1, _FCNTL)),
+        "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # what a file without the operation says
+        # To die with its parent can be asked for again after a fork, but not taken back.
+        "prctl": Answer(((Test(0, options),), (Test(0, (_PDEATHSIG,)), Test(1, (_SIGKILL,))))),
+        "personality": _if(Test(0, (0, 0xFFFFFFFF))),
+        "prlimit64": _if(Test(0, (0,))),
+        "sched_setaffinity": _if(Test(0, (0,))),
+        "setpriority": _if(Test(0, (0,)), Test(1, (0,))),
+    }
+
+
+def _without_truncate() -> dict[str, Answer]:
+    """Before its third version Landlock lets any file be cut to nothing by path, or while it is opened for reading."""
+    written = (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC)
+    return {
+        "truncate": NO,
+        "openat2": UNKNOWN,  # its flags are behind an address
+        "open": _if(Test(1, written, _TRUNC | 3)),
+        "openat": _if(Test(2, written, _TRUNC | 3)),
+    }
