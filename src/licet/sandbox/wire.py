@@ -1,0 +1,177 @@
+"""The only thing that crosses a wall: frames of JSON, bytes beside it, and open files handed inwards.
+
+A frame is two lengths, a JSON object and a blob. Nothing is unpickled or evaluated, and whatever breaks a limit ends
+the conversation. Files travel from the host to a child alone: what a child pushes the other way is never received.
+"""
+
+import array
+import json
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+_LENGTHS = struct.Struct("<II")
+MOST_DEPTH = 100  # of JSON inside JSON
+_ONE_READ = 1 << 16
+_MOST_FILES = 2  # of one frame
+
+
+class BrokenWire(Exception):
+    """What came over the wire is no frame, or more than was agreed on."""
+
+
+class Closed(Exception):
+    """The other side has gone."""
+
+
+class Frame(NamedTuple):
+    """One message: an object, and bytes that JSON would only make longer."""
+
+    head: dict[str, Any]
+    blob: bytes = b""
+
+
+class Sizes(NamedTuple):
+    """How much of each part is taken from the other side."""
+
+    head: int
+    blob: int
+
+
+FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20)
+FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch` may be large
+
+
+def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:
+    """A frame as bytes."""
+    text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join((_LENGTHS.pack(len(text), len(blob)), text, blob))
+
+
+class Unpacker:
+    """Turns bytes as they come into frames; it keeps at most one frame that is not whole yet."""
+
+    __slots__ = ("_buffer", "_sizes", "_wanted")
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._buffer = bytearray()
+        self._wanted = _LENGTHS.size
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now, or `BrokenWire`."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= self._wanted:
+            head, blob = _LENGTHS.unpack_from(buffer)
+            if head > self._sizes.head or blob > self._sizes.blob:
+                raise BrokenWire(f"a frame of {head} + {blob} bytes, expected at most {self._sizes}")
+            start, middle = _LENGTHS.size, _LENGTHS.size + head
+            self._wanted = middle + blob
+            if len(buffer) < self._wanted:
+                return
+            frame = Frame(parsed(bytes(buffer[start:middle])), bytes(buffer[middle : self._wanted]))
+            del buffer[: self._wanted]
+            self._wanted = _LENGTHS.size
+            yield frame
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """The object that a text says: strict JSON, and not too deep for whoever walks through it later."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as wrong:
+        raise BrokenWire(f"no JSON: {type(wrong).__name__}") from None
+    if not isinstance(value, dict):
+        raise BrokenWire(f"expected a JSON object, found {type(value).__name__}")
+    if text.count(b"[") + text.count(b"{") > MOST_DEPTH and _deeper(value, MOST_DEPTH):
+        raise BrokenWire(f"JSON that is more than {MOST_DEPTH} deep")
+    return value
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        inner: list[Any] = []
+        for item in level:
+            inner += item.values() if isinstance(item, dict) else item
+        level = [item for item in inner if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+class Wire:
+    """One end of a socket pair where waiting is allowed: in the zygote, in a child, and in threads of the host."""
+
+    __slots__ = ("_files", "_frames", "_unpacker", "socket")
+
+    def __init__(self, end: socket.socket, sizes: Sizes) -> None:
+        self.socket = end
+        self._unpacker = Unpacker(sizes)
+        self._frames: deque[Frame] = deque()
+        self._files: deque[int] = deque()
+
+    def send(self, head: Mapping[str, Any], blob: bytes = b"", files: Sequence[int] = ()) -> None:
+        """Send a frame, and files along with its first byte; `Closed` if nobody is there."""
+        try:
+            send_all(self.socket, packed(head, blob), files)
+        except OSError as gone:
+            raise Closed(str(gone)) from None
+
+    def receive(self) -> Frame:
+        """Wait for the next frame; `Closed` if there will be none."""
+        while not self._frames:
+            self.take()
+        return self._frames.popleft()
+
+    def take(self) -> None:
+        """Read what is there, at least something, and keep the frames that it completes."""
+        try:
+            data, beside, _, _ = self.socket.recvmsg(
+                _ONE_READ, socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+            )
+        except OSError as gone:
+            raise Closed(str(gone)) from None
+        for level, kind, raw in beside:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                found = array.array("i")
+                found.frombytes(raw[: len(raw) - len(raw) % found.itemsize])
+                self._files += found
+        if not data:
+            raise Closed("the other side has closed")
+        self._frames += self._unpacker.feed(data)
+
+    def frames(self) -> Iterator[Frame]:
+        """The frames that have been read already."""
+        while self._frames:
+            yield self._frames.popleft()
+
+    def file(self) -> int:
+        """The next file that came along; whoever takes it closes it."""
+        if not self._files:
+            raise BrokenWire("a frame should have come with a file")
+        return self._files.popleft()
+
+    def close(self) -> None:
+        """Hang up, and close files that nobody took."""
+        while self._files:
+            os.close(self._files.popleft())
+        self.socket.close()
+
+
+def send_all(end: socket.socket, data: bytes, files: Sequence[int] = ()) -> None:
+    """Send all of it on a socket that blocks; files go with the first byte."""
+    if files:
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+        sent = end.sendmsg([data], beside)
+        data = data[sent:]
+    if data:
+        end.sendall(data)
