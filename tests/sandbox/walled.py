@@ -1,0 +1,97 @@
+"""Runs code behind walls: in a child of a fresh interpreter that has no threads, which says what happened in JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from licet.sandbox import kernel, landlock, syscalls
+
+needs_landlock = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock, or it is switched off")
+needs_filter = pytest.mark.skipif(
+    sys.platform != "linux" or kernel.machine() not in syscalls.NUMBERS, reason="no filter for this system"
+)
+
+
+def needs_abi(version: int) -> pytest.MarkDecorator:
+    """Skip where Landlock is older than this."""
+    return pytest.mark.skipif(landlock.abi() < version, reason=f"Landlock {version} is not in this kernel")
+
+
+_BEGIN = """
+import ctypes, errno, json, os, signal, socket, struct, subprocess, sys, threading
+from licet.sandbox import hardening, kernel, landlock, seccomp, syscalls
+
+spec = json.load(sys.stdin)
+NUMBERS = syscalls.NUMBERS[os.uname().machine]
+OUTSIDE = os.getpid()
+
+def attempt(do):
+    # What a call came to: its value, or the name of its error.
+    try:
+        value = do()
+    except OSError as wrong:
+        return errno.errorcode.get(wrong.errno, str(wrong))
+    return value if isinstance(value, (int, str, list, bool, type(None))) else "done"
+
+def raw(name, *arguments):
+    number = NUMBERS[name] if isinstance(name, str) else name
+    words = [a.encode() if isinstance(a, str) else a for a in arguments]
+    try:
+        return kernel.syscall(str(name), number, *words)
+    except OSError as wrong:
+        return errno.errorcode.get(wrong.errno, str(wrong.errno))
+
+def apart(do):
+    # In a process of its own, which may die of it.
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, json.dumps(do()).encode())
+        except BaseException as wrong:
+            os.write(writing, json.dumps(repr(wrong)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    said = b""
+    while part := os.read(reading, 65536):
+        said += part
+    os.close(reading)
+    status = os.waitpid(child, 0)[1]
+    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else json.loads(said)
+
+def walls():
+    hardening.no_new_privs()
+    if spec["rules"] is not None:
+        rules = [landlock.Rule(path, access) for path, access in spec["rules"]]
+        landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"]))
+    if spec["filter"] is not None:
+        own_pid = os.getpid() if spec["own_pid"] else None
+        seccomp.install(seccomp.program(own_pid=own_pid, **spec["filter"]))
+
+"""
+
+
+def run(
+    code: str,
+    *,
+    rules: Sequence[tuple[str, int]] | None = None,
+    tcp_ports: Sequence[int] | None = (),
+    filtered: Mapping[str, Any] | None = None,
+    own_pid: bool = False,
+    given: Any = None,
+) -> Any:
+    """Run code that puts its answer in `answer`; it calls `walls()` where the walls are to stand."""
+    spec = {"rules": rules, "tcp_ports": tcp_ports, "filter": filtered, "own_pid": own_pid, "given": given}
+    program = f"{_BEGIN}{code}\nprint(json.dumps(answer))"
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        input=json.dumps(spec), capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ),
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{ended.returncode}: {ended.stderr}"
+    return json.loads(ended.stdout)
