@@ -239,7 +239,8 @@ def test_without_a_filter_the_same_calls_are_made() -> None:
         "socket of family 1", "socket of family 2", "socket of family 10", "socket of family 16", "kill another",
         "another's limits", "another's priority", "mode by path", "mode by fd", "set-uid", "times by path",
         "extended attribute", "watch", "outlive the parent", "be dumpable", "signals of an fd to another",
-        "which signal", "session", "identity", "fork by clone", "clone3", "change of domain", "pidfd", "flags of a file",
+        "which signal", "session", "identity", "fork by clone", "clone3", "change of domain", "pidfd",
+        "flags of a file",
     }  # fmt: skip
 
 
