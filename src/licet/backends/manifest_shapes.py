@@ -65,6 +65,10 @@ LIMITS = Record(
         "cpu_seconds": Field(Whole(1)),
         "memory_mb": Field(Whole(1)),
         "output_kb": Field(Whole(1)),
+        "open_files": Field(Whole(16)),
+        "processes": Field(Whole(1)),
+        "file_mb": Field(Whole(1)),
+        "scratch_mb": Field(Whole(1)),
     },
     description="the most a call may use before it is ended",
 )

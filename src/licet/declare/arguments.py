@@ -85,12 +85,13 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     # the other, and what the caller keeps a reference to is not what the tool gets.
     stand_in: Any = _stand_in(fn, context)
     parse = TypeAdapter(stand_in).validator.validate_json
+    encode = _json().to_json
 
     def validate(given: object) -> dict[str, Any]:
-        if not isinstance(given, Mapping):
+        if type(given) is not dict and not isinstance(given, Mapping):
             raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
         try:
-            text = plain_json(dict(given))
+            text = encode(given if type(given) is dict else dict(given), inf_nan_mode="strings")
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise InvalidArguments("expected arguments that JSON can carry") from error
         if len(text) > MOST_ARGUMENTS:

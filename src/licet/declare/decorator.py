@@ -42,13 +42,17 @@ class Tool:
     is_async: bool
     context_parameter: str | None
     available: "Available | None"
+    reuse: bool
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, fn: Callable[..., Any], spec: ToolSpec, available: "Available | None" = None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], spec: ToolSpec, available: "Available | None" = None, reuse: bool = False
+    ) -> None:
         own = {
             "available": available,
+            "reuse": reuse,
             "fn": fn,
             "spec": spec,
             "is_async": inspect.iscoroutinefunction(fn),
@@ -145,6 +149,7 @@ def tool(
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
     available: Available | None = None,
+    reuse: bool = False,
 ) -> Declares: ...
 
 
@@ -163,14 +168,20 @@ def tool(
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
     available: Available | None = None,
+    reuse: bool = False,
 ) -> Declares:
-    """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`."""
+    """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`.
+
+    `reuse=True`: one walled process may serve many calls, whose sessions can then see what earlier ones left in memory.
+    """
     if misplaced:
         raise TypeError(_misplaced(misplaced[0]))
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
     if available is not None and not callable(available):
         raise TypeError("`available` is a function that takes the surroundings and says whether the tool can run")
+    if not isinstance(reuse, bool):
+        raise TypeError("`reuse` is True or False")
 
     def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
         _check_function(fn)
@@ -191,7 +202,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return cast("Typed[P, R]", Tool(fn, spec, available))
+        return cast("Typed[P, R]", Tool(fn, spec, available, reuse))
 
     return declare
 

@@ -19,7 +19,7 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
-from licet.guard.ports import Claim, Clock, Entry, Question, Reservation, ToolCall
+from licet.guard.ports import Claim, Clock, Entry, Question, Reservation, SandboxUnavailable, Stopped, ToolCall
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
+_new = tuple.__new__  # an entry is a tuple; making it so costs a third of calling its class
+
+
 class Call:
     """What is known about one call so far. It belongs to that call alone."""
 
     __slots__ = (
         *("arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt", "registered"),
-        *("request", "reservation", "running", "session", "started", "tool"),
+        *("request", "reservation", "running", "session", "started", "time", "tool"),
     )
 
     def __init__(self, session: "Session", tool: str) -> None:
@@ -44,6 +47,7 @@ class Call:
         self.ports = gate.ports
         self.clock: Clock = gate.clock
         self.receipt: str = gate.next_receipt()
+        self.time = self.clock.now()
         self.started = self.clock.monotonic()
         self.request = session.request(tool)
         self.arguments: dict[str, Any] = {}
@@ -57,9 +61,8 @@ class Call:
     def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
         """One entry of the ledger about this call."""
         session = self.session
-        return Entry(
-            kind, self.receipt, session.agent, session.id, self.tool, self.policy.digest, self.clock.now(), content
-        )
+        parts = (kind, self.receipt, session.agent, session.id, self.tool, self.policy.digest, self.time, content)
+        return _new(Entry, parts)
 
     @property
     def redactor(self) -> Redactor | None:
@@ -97,7 +100,9 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if registered.budgeted:
             await reserve(call, registered)
         await record(call, registered)
-        context = await bind(call, registered, holding)  # the fail-closed guard
+        if registered.tool.available is not None:
+            await look_around(call, registered, holding)
+        context = bind(call, registered, holding)  # the fail-closed guard
         result = succeeded(call, await run(call, registered, context))
     except Refused as refusal:
         result = refused(call, refusal)
@@ -166,7 +171,7 @@ async def decide_and_ask(call: Call, registered: Registered) -> Holding:
     reach, usage = registered.reach, UNUSED
     assert reach is not None  # noqa: S101
     if reach.answers is None:  # a budget, or a class that asks: this call has to be looked at as such
-        call.request = replace(call.request, arguments=digest(call.arguments))
+        call.request = replace(call.request, arguments=digest(plain_data(plain_json(call.arguments))))
         usage = await _usage(call)
     holding = Holding(call.request, reach, call.policy.digest, call.session.gate.observers, call.ask)
     call.holding = holding
@@ -203,7 +208,13 @@ async def record(call: Call, registered: Registered) -> None:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}")
 
 
-async def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
+async def look_around(call: Call, registered: Registered, holding: Holding) -> None:
+    """Let the tool say whether it can run here, from what it declares and nothing else."""
+    if not registered.missing and not await is_available(call.session, registered, holding):
+        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
+
+
+def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
     """The handles for exactly what is held; a part that is needed and not there refuses the call."""
     if registered.missing:
         if call.ports.empty:
@@ -214,8 +225,6 @@ async def bind(call: Call, registered: Registered, holding: Holding) -> BoundCon
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} needs a backend that is not configured: {missing}")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
-    if registered.tool.available is not None and not await is_available(call.session, registered, holding):
-        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
     call.context = BoundContext(call.session, registered, call.ports, holding)
     return call.context
 
@@ -230,9 +239,13 @@ async def run(call: Call, registered: Registered, context: BoundContext) -> Any:
     call.running = True
     try:
         with call.deadline:
-            return await sandbox.run(
-                reach.level, ToolCall(registered.tool, call.arguments, registered.seconds), context
-            )
+            work = ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
+            return await sandbox.run(reach.level, work, context)
+    except SandboxUnavailable as missing:
+        call.running = False
+        call.refuse("SANDBOX_UNAVAILABLE", str(missing))
+    except Stopped as stopped:
+        call.refuse(stopped.reason, str(stopped))
     except TimeoutError:
         if call.deadline.expired and call.holding is not None:
             call.holding.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
@@ -249,7 +262,7 @@ async def _usage(call: Call) -> Usage:
 
 
 def _day(call: Call) -> str:
-    return call.clock.now().date().isoformat()
+    return call.time.date().isoformat()
 
 
 async def _settled(call: Call, decision: Ask) -> None:

@@ -8,6 +8,7 @@ from licet.core.decision import Ask, Deny, Ground, Reason, events
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
+from licet.guard.ports import Raised
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ MOST_OF_AN_ERROR = 1000  # characters
 
 def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
+    if value is None or value is True or value is False:
+        return ResultParts(call.tool, value)
     if hasattr(value, "__next__") or hasattr(value, "__anext__"):
         raise TypeError("it returned a generator: return a list")
     text = plain_json(value)
@@ -46,7 +49,7 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
 def failed(call: "Call", error: BaseException) -> ResultParts:
     """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
-    said = type(error).__name__
+    said = visible(error.kind) if isinstance(error, Raised) else type(error).__name__
     if call.running:
         whole = call.redactor.text(str(error)) if call.redactor is not None else str(error)
         line = visible(whole.strip().partition("\n")[0])

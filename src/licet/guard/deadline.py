@@ -47,12 +47,14 @@ class Deadline:
     __slots__ = ("_before", "_cancels", "_left", "_loop", "_task", "when")
 
     def __init__(self, seconds: float) -> None:
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("a deadline needs a running task")
-        self._task, self._loop = task, task.get_loop()
+        self._task, self._loop = task, loop
         self._left = seconds
-        self._before = self._cancels = 0
+        self._before = task.cancelling()
+        self._cancels = 0
         self.when = 0.0
 
     @property
@@ -61,7 +63,6 @@ class Deadline:
         return self._cancels > 0
 
     def __enter__(self) -> "Deadline":
-        self._before = self._task.cancelling()
         self.resume()
         return self
 

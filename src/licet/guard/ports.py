@@ -9,10 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from licet.core.capability import Capability
-from licet.core.decision import Approval, Usage
+from licet.core.decision import Approval, Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
 from licet.core.tool import ToolSpec
@@ -218,12 +219,29 @@ class Processes(Protocol):
         """Run a program behind walls until it ends or its time is up."""
 
 
+class Stopped(Exception):
+    """A tool that was ended from outside, or ended itself without an answer: by what, and in words for the model."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        self.reason: Reason = reason
+        super().__init__(text)
+
+
+class Raised(Exception):
+    """What a tool raised behind a wall: of the exception itself only the name of its type and its text come out."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        super().__init__(text)
+
+
 class ToolCall(NamedTuple):
-    """A tool and the arguments it is called with, validated."""
+    """A tool and the arguments it is called with, validated; the limits are those of the manifest, where it has any."""
 
     tool: Tool
     arguments: dict[str, Any]
     seconds: float
+    limits: Mapping[str, int] = MappingProxyType({})
 
 
 class Sandbox(Protocol):
@@ -233,7 +251,10 @@ class Sandbox(Protocol):
         """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Run a tool at a level; what it raises comes out."""
+        """Run a tool at a level; what it raises comes out, as `Raised` from behind a wall.
+
+        `Stopped` if it was ended; `SandboxUnavailable` only if nothing of it ran.
+        """
 
     def walls(self, held: Any) -> Walls:
         """The walls of a child process with this grant; `SandboxUnavailable` if there are none here."""

@@ -53,6 +53,7 @@ class Registered:
     binaries: Mapping[str, str]  # the programs it may start, by name, as they were found on the host's PATH
     seconds: float
     output_bytes: int
+    limits: Mapping[str, int]  # as the manifest has them; engines have defaults of their own
     budgeted: bool  # a budget or a number of calls limits it
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
 
@@ -116,6 +117,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
+        limits=limits,
         rules=_rules(reach, ports),
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
     )
