@@ -1,0 +1,179 @@
+"""What this machine can keep, per level, from attempts that were really made, and what to do about the rest.
+
+The attempts are in `attempts`, which runs in an interpreter of its own. A wall that was not seen to hold does not hold,
+whatever the reason.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from licet.core.effects import Level
+from licet.guard.ports import SandboxUnavailable
+
+_SECONDS = 60
+_HOLDS = "holds"
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from licet.sandbox.attempts import main; main()"
+
+# The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
+_OF_LEVEL: Final[dict[Level, tuple[str, ...]]] = {
+    "restricted": ("landlock", "seccomp", "hardening"),
+    "isolated": ("landlock", "seccomp", "hardening"),
+    "native": (),
+}
+NAMESPACES: Final = ("namespaces", "private root")
+WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One forbidden thing that was tried: against which wall, what it was, and how that ended."""
+
+    wall: str
+    about: str
+    outcome: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the wall was seen to stop it."""
+        return self.outcome == _HOLDS
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What holds here. `landlock` is its version, 0 for none; `trouble` says why nothing could be tried."""
+
+    landlock: int
+    findings: tuple[Finding, ...]
+    trouble: str = ""
+
+    def wall_holds(self, wall: str) -> bool:
+        """Whether every attempt on a wall was stopped, and there were some."""
+        found = [finding for finding in self.findings if finding.wall == wall]
+        return bool(found) and all(finding.holds for finding in found)
+
+    @property
+    def namespaces(self) -> bool:
+        """Whether programs get a network, processes and a root of their own."""
+        return all(map(self.wall_holds, NAMESPACES))
+
+    def keeps(self, level: Level) -> bool:
+        """Whether a level can be kept here."""
+        return all(map(self.wall_holds, _OF_LEVEL[level]))
+
+    def missing(self, level: Level) -> tuple[str, ...]:
+        """What stands against a level, one line each."""
+        return tuple(line for wall in _OF_LEVEL[level] if not self.wall_holds(wall) for line in self.faults(wall))
+
+    def faults(self, wall: str) -> Iterator[str]:
+        """How a wall fails, one line each; the same reason is said once."""
+        if self.trouble:
+            yield f"{wall}: {self.trouble}"
+            return
+        reasons: dict[str, str] = {}
+        for finding in self.findings:
+            if finding.wall == wall and not finding.holds:
+                reasons.setdefault(finding.outcome, finding.about)
+        for outcome, about in reasons.items():
+            yield f"{wall}: {outcome} (tried to {about})"
+        if not reasons and not self.wall_holds(wall):
+            yield f"{wall}: nothing was tried"
+
+    def advice(self, level: Level) -> tuple[str, ...]:
+        """What would help to keep a level, one line each."""
+        return tuple(dict.fromkeys(help_with(wall) for wall in _OF_LEVEL[level] if not self.wall_holds(wall)))
+
+    def require(self, level: Level) -> None:
+        """Refuse a level that cannot be kept, saying what is missing and how to get it."""
+        if missing := self.missing(level):
+            text = "; ".join((*missing, *self.advice(level)))
+            raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")
+
+
+def help_with(wall: str) -> str:
+    """What makes a wall available, as far as this machine tells."""
+    if sys.platform != "linux":
+        return "walls need Linux; on this system only `native` runs"
+    if wall == "landlock":
+        return (
+            "Landlock needs Linux 5.13 or newer, `landlock` in the boot parameter `lsm=`, and in a container a seccomp "
+            "profile that allows the landlock_* calls"
+        )
+    if wall == "seccomp":
+        return "seccomp needs a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64"
+    if wall == "hardening":
+        return "see which attempt failed: limits and capabilities are part of every kernel"
+    for setting, closed, remedy in _SETTINGS:
+        if _setting(setting) == closed:
+            return f"run `sysctl {setting}={remedy}`, or give licet's interpreter a profile that allows user namespaces"
+    return "in a container, allow unshare, mount and pivot_root in its seccomp profile, and do not mask /proc"
+
+
+# What distributions switch off user namespaces with: the setting, its value then, and the one that helps.
+_SETTINGS = (
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "15000"),
+)
+
+
+def _setting(name: str) -> str:
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+_lock = threading.Lock()
+_known: tuple[int, Support] | None = None
+
+
+def support() -> Support:
+    """What holds here, tried once in each process."""
+    global _known
+    with _lock:
+        if _known is None or _known[0] != os.getpid():
+            _known = (os.getpid(), look())
+        return _known[1]
+
+
+def _fresh_lock() -> None:
+    """After a fork nobody is left to release what another thread held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
+
+
+def look() -> Support:
+    """Try now, in an interpreter that has no threads and inherits nothing."""
+    if sys.platform != "linux":
+        return Support(0, (), "this system is not Linux")
+    package = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-I", "-S", "-c", _START, str(package)]
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, cwd="/", env={}
+        )
+        return _read(ended.stdout) if ended.returncode == 0 else _untried(ended)
+    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as wrong:
+        return Support(0, (), f"the attempts could not be made: {wrong}")
+
+
+def _read(said: bytes) -> Support:
+    document: dict[str, Any] = json.loads(said)
+    findings = (Finding(str(one["wall"]), str(one["about"]), str(one["outcome"])) for one in document["attempts"])
+    return Support(int(document["landlock"]), tuple(findings))
+
+
+def _untried(ended: subprocess.CompletedProcess[bytes]) -> Support:
+    last = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return Support(0, (), f"the attempts could not be made: {last or f'they ended with {ended.returncode}'}")

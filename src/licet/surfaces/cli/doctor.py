@@ -1,0 +1,127 @@
+"""`licet doctor`: which levels this machine can keep, tried and not asked for, and what would help with the rest."""
+
+import platform
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from licet.core.effects import LEVELS, Level
+from licet.core.scope import visible
+from licet.sandbox.probe import NAMESPACES, WALLS, Support, help_with, look
+from licet.surfaces.cli.options import json_option
+from licet.surfaces.cli.show import coloured, show_json
+
+_WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
+_COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
+
+
+@click.command(name="doctor")
+@click.option("--attempts", "every", is_flag=True, help="Also list every forbidden thing that was tried.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, every: bool, as_json: bool) -> None:
+    """Try which levels this machine can keep.
+
+    Each wall is built in a process of its own, which then tries what the wall forbids; nothing is believed that was not
+    tried. A level that is not kept here is refused when a tool asks for it. Exit code 1 if there is such a level.
+    """
+    found = look()
+    if as_json:
+        show_json(_document(found))
+    else:
+        _show(found, every)
+    ctx.exit(0 if all(map(found.keeps, _WALLED)) else 1)
+
+
+def _show(found: Support, every: bool) -> None:
+    console = Console(highlight=False, markup=False, emoji=False, no_color=not coloured())
+    with console.capture() as drawn:
+        console.print(_levels(found))
+        console.print()
+        console.print(_walls(found))
+        if every:
+            console.print()
+            console.print(_attempts(found))
+    for line in drawn.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _verdict(word: str) -> Text:
+    return Text(word, style=_COLOURS[word])
+
+
+def _levels(found: Support) -> Table:
+    table = _table("level", "kept here", "what is missing, and how to get it")
+    for level in _WALLED:
+        lines = (*found.missing(level), *found.advice(level))
+        table.add_row(level, _verdict("yes" if found.keeps(level) else "no"), _text(lines))
+    table.add_row("programs", _verdict(_programs(found)), _text(_about_programs(found)))
+    table.add_row("native", _verdict("yes"), "no walls: only for tools that the manifest names")
+    return table
+
+
+def _programs(found: Support) -> str:
+    if not found.keeps("isolated"):
+        return "no"
+    return "yes" if found.namespaces else "partly"
+
+
+def _about_programs(found: Support) -> tuple[str, ...]:
+    """What programs lack without namespaces: the walls stand, but there is no network to let them into."""
+    if found.namespaces:
+        return ()
+    faults = tuple(line for wall in NAMESPACES if not found.wall_holds(wall) for line in found.faults(wall))
+    return ("no network, and names of foreign files can be seen", *faults, help_with("namespaces"))
+
+
+def _walls(found: Support) -> Table:
+    table = _table("wall", "holds", "stops")
+    for wall in WALLS:
+        name = f"{wall} (version {found.landlock})" if wall == "landlock" and found.landlock else wall
+        stopped = [finding.about for finding in found.findings if finding.wall == wall and finding.holds]
+        table.add_row(name, _verdict("yes" if found.wall_holds(wall) else "no"), _text([", ".join(stopped)]))
+    return table
+
+
+def _attempts(found: Support) -> Table:
+    table = _table("wall", "tried to", "outcome")
+    for finding in found.findings:
+        table.add_row(finding.wall, _text([finding.about]), _text([finding.outcome]))
+    return table
+
+
+def _text(lines: tuple[str, ...] | list[str]) -> Text:
+    return Text("\n".join(map(visible, lines)))
+
+
+def _document(found: Support) -> dict[str, Any]:
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "landlock": found.landlock,
+        "levels": {
+            level: {
+                "kept": found.keeps(level),
+                "missing": list(found.missing(level)),
+                "advice": list(found.advice(level)),
+            }
+            for level in LEVELS
+        },
+        "programs": {"kept": _programs(found), "notes": list(_about_programs(found))},
+        "walls": {wall: found.wall_holds(wall) for wall in WALLS},
+        "attempts": [
+            {"wall": finding.wall, "about": finding.about, "outcome": finding.outcome, "holds": finding.holds}
+            for finding in found.findings
+        ],
+        "trouble": found.trouble or None,
+    }
