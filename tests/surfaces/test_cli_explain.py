@@ -98,6 +98,16 @@ def run(*words: str) -> Result:
         (["CONNECT https://api.example.com"], None, 2),
         (["ftp://api.example.com"], None, 2),
         (["whatever"], None, 2),
+        (["./data/a b.csv"], "fs:read:{here}/data/a b.csv", 0),
+        (["./data/a.csv", "/etc/passwd"], None, 2),  # two paths, not one with a space
+        (["read", "./data/a.csv", "/etc/passwd"], None, 2),
+        (["delete", "out/a", "b"], None, 2),
+        (["https://api.example.com", "https://api.stripe.com"], None, 2),
+        (["https://api.example.com/ https://api.stripe.com"], None, 2),
+        (["GET", "https://api.example.com", "https://api.stripe.com"], None, 2),
+        (["./data/a.csv", "https://api.example.com"], None, 2),
+        (["secret:read:KEY", "secret:read:OTHER"], None, 2),
+        (["process:exec:git", "push"], None, 2),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )

@@ -5,9 +5,18 @@ import re
 from licet.assemble import Places
 from licet.core.use import InvalidUse, Use, use_of_path, use_of_url
 
-_REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://.*)", re.IGNORECASE | re.DOTALL)
+_REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
 _ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
 _PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # how a path begins, and nothing else
+
+
+def one_use(words: tuple[str, ...], places: Places) -> Use:
+    """The one use that the words of a command line are: `POST URL`, `write PATH`, or a word alone."""
+    # Two paths are not one path with a space in it: an answer about that would be an answer to another question.
+    joined = " ".join(words)
+    if len(words) > 1 and not (len(words) == 2 and (_ACTION.fullmatch(joined) or _REQUEST.fullmatch(joined))):
+        raise InvalidUse(joined, "one use; ask about each by itself, and quote a path that holds spaces")
+    return asked_use(joined, places)
 
 
 def asked_use(text: str, places: Places) -> Use:

@@ -14,7 +14,7 @@ from licet.core.manifest import Manifest
 from licet.core.reach import reach_of
 from licet.core.use import InvalidUse
 from licet.errors import Refused
-from licet.surfaces.cli.asked import asked_use
+from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.show import place_document, show, show_json
 
@@ -54,7 +54,7 @@ def command(
     around. Without USE: whether the tool can be called at all.
 
     \b
-    USE is one concrete act:
+    USE is one concrete act; one that holds spaces is quoted:
       https://api.example.com/v1        a request; GET unless a method stands before it
       POST https://api.example.com/v1
       /srv/data/a.csv                   a path; read unless `write` or `delete` stands before it
@@ -72,7 +72,7 @@ def command(
     setting = Setting(workspace, personality, workdir)
     places = Places.here(workdir)
     try:
-        uses = (asked_use(" ".join(use), places),) if use else ()
+        uses = (one_use(use, places),) if use else ()
     except InvalidUse as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     policy = read_sound(manifest, setting, as_json)
