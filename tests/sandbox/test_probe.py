@@ -1,0 +1,143 @@
+"""Whether walls that do not hold are noticed: kernels that lack something, refuse it, or only say that they did it."""
+
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from licet.guard.ports import SandboxUnavailable
+from licet.sandbox import kernel, probe
+from licet.sandbox.probe import Finding, Support
+from sandbox.walled import needs_landlock, run
+
+pytestmark = needs_landlock
+
+_ERRNO, _ALLOW = 0x00050000, 0x7FFF0000
+
+
+def answering(numbers: Mapping[int, int]) -> str:
+    """A filter that answers some calls with an error, or with success and nothing done where the error is 0."""
+    steps = [(0x20, 0, 0, 0)]
+    for number, error in numbers.items():
+        steps += [(0x15, 0, 1, number), (0x06, 0, 0, _ERRNO | error)]
+    steps.append((0x06, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *step) for step in steps).hex()
+
+
+def looked(numbers: Mapping[int, int]) -> dict[str, Any]:
+    code = """
+from licet.sandbox import probe
+hardening.no_new_privs()
+seccomp.install(bytes.fromhex(spec["given"]))
+found = probe.look()
+answer = {"restricted": found.keeps("restricted"), "isolated": found.keeps("isolated"), "namespaces": found.namespaces,
+          "missing": found.missing("restricted"), "trouble": found.trouble,
+          "walls": {wall: found.wall_holds(wall) for wall in probe.WALLS}}
+"""
+    return dict(run(code, given=answering(numbers)))
+
+
+def test_everything_holds_where_nothing_is_missing() -> None:
+    found = probe.look()
+    assert not found.trouble
+    assert {finding.about for finding in found.findings if finding.wall in ("landlock", "seccomp", "hardening")} >= {
+        "read a file", "open a socket", "take too much memory",
+    }  # fmt: skip
+    assert [finding for finding in found.findings if finding.wall not in probe.NAMESPACES and not finding.holds] == []
+    assert found.keeps("restricted")
+    assert found.keeps("isolated")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wall", "reason"),
+    [
+        ({444: 38}, "landlock", "cannot be built"),
+        ({446: 1}, "landlock", "cannot be built"),
+        ({446: 0}, "landlock", "does not hold"),
+        ({445: 0, 446: 0}, "landlock", "does not hold"),
+        ({436: 0}, "hardening", "does not hold"),
+    ],
+    ids=["no landlock", "landlock refused", "landlock pretended", "rules pretended", "closing pretended"],
+)
+def test_a_wall_that_does_not_stand_is_noticed(numbers: dict[int, int], wall: str, reason: str) -> None:
+    found = looked(numbers)
+    assert not found["restricted"]
+    assert not found["isolated"]
+    assert not found["walls"][wall]
+    assert any(line.startswith(f"{wall}: {reason}") for line in found["missing"]), found["missing"]
+
+
+@pytest.mark.skipif(kernel.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.parametrize(
+    "numbers", [{272: 1}, {272: 0}, {165: 1}], ids=["unshare refused", "pretended", "mount refused"]
+)
+def test_without_namespaces_the_levels_stand(numbers: dict[int, int]) -> None:
+    found = looked(numbers)
+    assert found["restricted"]
+    assert not found["namespaces"]
+
+
+@pytest.mark.skipif(kernel.machine() != "x86_64", reason="numbers of x86_64")
+def test_a_pretended_filter_is_noticed() -> None:
+    # prctl does nothing and says that it went well: no filter, no dumpable, no death with the parent.
+    found = looked({157: 0})
+    assert not found["walls"]["seccomp"]
+    assert not found["restricted"]
+
+
+def test_what_cannot_be_tried_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    found = probe.look()
+    assert found.trouble
+    assert not found.keeps("restricted")
+    assert found.keeps("native")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"[]", b"{}", b'{"landlock": 7}', b'{"landlock": "x", "attempts": []}', b'{"landlock": 7, "attempts": [1]}'],
+)
+def test_nonsense_is_not_believed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(probe, "_START", f"import sys; sys.stdout.buffer.write({said!r})")
+    assert not probe.look().keeps("restricted")
+
+
+def test_elsewhere_than_on_linux_only_native_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    found = probe.look()
+    assert [found.keeps(level) for level in ("restricted", "isolated", "native")] == [False, False, True]
+    with pytest.raises(SandboxUnavailable, match=r"`restricted` cannot be kept here: .*not Linux.*only `native` runs"):
+        found.require("restricted")
+
+
+def test_a_refusal_says_what_is_missing_and_how_to_get_it() -> None:
+    found = Support(
+        0,
+        (
+            Finding("landlock", "read a file", "cannot be built: no Landlock"),
+            Finding("seccomp", "open a socket", "holds"),
+            Finding("hardening", "open too many files", "holds"),
+        ),
+    )
+    with pytest.raises(SandboxUnavailable) as refused:
+        found.require("isolated")
+    assert "landlock: cannot be built: no Landlock (tried to read a file)" in str(refused.value)
+    assert "lsm=" in str(refused.value)
+    found.require("native")
+
+
+def test_a_wall_that_was_not_tried_does_not_hold() -> None:
+    assert not Support(7, ()).keeps("restricted")
+    assert list(Support(7, ()).faults("seccomp")) == ["seccomp: nothing was tried"]
+
+
+def test_one_attempt_that_succeeds_is_enough_against_a_wall() -> None:
+    good, bad = Finding("seccomp", "a", "holds"), Finding("seccomp", "b", "does not hold")
+    assert Support(7, (good,)).wall_holds("seccomp")
+    assert not Support(7, (good, bad)).wall_holds("seccomp")
+
+
+def test_a_process_tries_once() -> None:
+    assert probe.support() is probe.support()
