@@ -1,5 +1,6 @@
 """Declarations read from source: what is found, what is a problem, and that nothing of a file is ever run."""
 
+import ast
 import os
 import sys
 import textwrap
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licet.backends import source_names
 from licet.backends.source import Source, find_tool, read_tools
-from licet.backends.source_text import MOST_BYTES
+from licet.backends.source_text import MOST_BYTES, parse
 from licet.core.origin import Origin, Problem
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -538,6 +540,109 @@ def test_nobody_can_order_problems_without_end(tmp_path: Path, source: str, expe
     found = read(tmp_path, HEAD + source)
     assert len(found.problems) <= 1002
     assert any(expected in line for line in problems(found))
+
+
+# What a hostile file costs --------------------------------------------------------------------------------------------
+
+NINE_THOUSAND = "MANY = [" + ", ".join(f'"env:read:V{number}"' for number in range(9000)) + "]\n"
+
+
+def tools(count: int, arguments: str) -> str:
+    return "".join(f"@tool({arguments})\ndef t{number}(): ...\n" for number in range(count))
+
+
+def test_the_values_of_all_tools_of_a_file_are_bounded_together(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + NINE_THOUSAND + tools(500, "needs=MANY"))
+    assert [spec.name for spec in found.specs] == [f"t{number}" for number in range(11)]
+    assert problems(found) == [
+        (
+            "file.py:25:13: error: found more than 100000 values in the declarations up to `t11`, expected fewer; "
+            "what follows was not read"
+        )
+    ]
+
+
+def test_a_tool_that_was_not_read_is_not_found_and_said_to_be_so(tmp_path: Path) -> None:
+    write(tmp_path, {"m.py": HEAD + NINE_THOUSAND + tools(500, "needs=MANY")})
+    assert isinstance(find_tool("m:t10", [tmp_path]), ToolSpec)
+    assert "more than 100000 values" in str(find_tool("m:t400", [tmp_path]))
+    assert "no `t500`" in str(find_tool("m:t500", [tmp_path]))
+
+
+LONG: dict[str, tuple[str, str]] = {
+    "text that is no rule": ("'" + "y" * 200_000 + "'", "needs=[LONG]"),
+    "text that is no list": ("'" + "y" * 200_000 + "'", "needs=LONG"),
+    "text that is no name": ("'" + "y" * 200_000 + "'", "needs=[], name=LONG"),
+    "text that is fine": ("'" + "y" * 200_000 + "'", "needs=[], description=LONG"),
+    "a path": ("'fs:read:/" + "y" * 200_000 + "'", "needs=[LONG]"),
+    "text that is computed": ("f'" + "{x}" * 10_000 + "'", "needs=LONG"),
+    "a call": ("f(" + "1," * 100_000 + ")", "needs=LONG"),
+    "a number": ("0x" + "9" * 200_000, "needs=[], cost_usd=LONG"),
+    "a number of digits": ("9" * 4000, "needs=[], cost_usd=LONG"),
+}
+
+
+@pytest.mark.parametrize(("value", "arguments"), LONG.values(), ids=LONG)
+def test_a_long_value_that_many_tools_name_makes_no_long_report(tmp_path: Path, value: str, arguments: str) -> None:
+    found = read(tmp_path, HEAD + f"LONG = {value}\n" + tools(2000, arguments))
+    assert found.problems
+    assert len(found.problems) <= 1002
+    assert max(map(len, problems(found))) < 1000
+    assert len(found.specs) < 40
+
+
+def test_code_is_put_into_words_once_however_many_tools_are_given_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(source_names, "_excerpt", lambda *given: calls.append(given) or "`…`")
+    found = read(tmp_path, HEAD + "A = f(1)\n" + tools(50, "needs=A"))
+    assert len(found.problems) == 50
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(("parts", "sound"), [(10_000, True), (10_001, False)])
+@pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
+def test_an_f_string_that_takes_an_interpreter_long_is_not_given_to_it(
+    tmp_path: Path, parts: int, sound: bool, quote: str
+) -> None:
+    found = read(tmp_path, f"x = 1\n#\ny = rF{quote}{'{x}' * parts}{quote}\n")
+    assert problems(found) == (
+        []
+        if sound
+        else ["file.py:3:5: error: found an f-string of more than 10000 parts, expected text that a person can read"]
+    )
+
+
+def test_names_inside_names_are_followed_in_one_pass(tmp_path: Path) -> None:
+    def steps(count: int) -> int:
+        chain = "".join(f"A{number} = [A{number + 1}]\n" for number in range(count)) + f"A{count} = []\nprint(A0)\n"
+        taken = 0
+
+        def traced(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal taken
+            taken += event == "line"
+            return traced if frame.f_code.co_filename == source_names.__file__ else None
+
+        before = sys.gettrace()
+        sys.settrace(traced)
+        try:
+            found = read(tmp_path, HEAD + chain + tools(1, f"needs=A{count}"))
+        finally:
+            sys.settrace(before)
+        assert "may change" in problems(found)[0]
+        return taken
+
+    assert steps(400) < 6 * steps(100)
+
+
+def test_a_name_of_many_meanings_costs_no_more_than_one_of_two(tmp_path: Path) -> None:
+    bound = "".join(f"import a{number}.b as tool\n" for number in range(5000))
+    found = read(tmp_path, HEAD + bound + tools(300, "needs=[]"))
+    assert len(found.problems) == 300
+    assert all("a name that this file binds more than once" in line for line in problems(found))
+    names = source_names.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
+    assert len(names.dotted(ast.parse("tool", mode="eval").body)) == 2
 
 
 def test_one_wrong_tool_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A declaration read this way has no `schema`: type hints are code, and code under
 not that of the running tool; its needs, class, level, connector and cost are.
 """
 
+import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,6 +111,8 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     if len(bindings) > 1:
         return Problem(place, f"`{function}` bound {len(bindings)} times in this file", "one meaning", way_out)
     meaning = bindings[0].meaning
+    if module.unread and isinstance(bindings[0].node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return module.unread
     if isinstance(meaning, Imported) and meaning.name:
         return meaning, place
     return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)

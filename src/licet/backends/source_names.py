@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from licet.backends.source_text import Text
@@ -19,6 +20,9 @@ from licet.core.tool_capabilities import ToolCapabilities
 
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
 MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise grow without bound
+MOST_IN_FILE = 100_000  # in all arguments: more than a file can write out, and thousands of tools may name one constant
+LONGEST_NUMBER = 1024  # in bits: what is longer costs time to print and to count with, and is no amount of anything
+_TEXT_OF_ONE = 64  # characters that cost as much as one value
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -34,6 +38,13 @@ _CONSTRUCTORS: dict[str, Any] = {
     "licet.CapabilitySet": CapabilitySet,
     "decimal.Decimal": Decimal,
 }
+# Every beginning of a name that means something here: all that a name may stand for and still matter.
+_LEADING = frozenset(
+    beginning
+    for known in ("licet.tool", *_CONSTRUCTORS)
+    for dotted in (known, known.replace("licet.", "licet.declare.", 1))
+    for beginning in accumulate(dotted.split("."), "{}.{}".format)
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -68,6 +79,14 @@ class NotLiteral(Exception):
         super().__init__(found)
 
 
+class Spent(Exception):
+    """More values in one file than anyone would write; `node` is where it was too much."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.node = node
+        super().__init__(f"more than {MOST_IN_FILE} values")
+
+
 class _TooMany(Exception):
     """More values than anyone would write."""
 
@@ -82,7 +101,9 @@ class Names:
         for name, binding in _bound(self.top):
             self._bindings.setdefault(name, []).append(binding)
         self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
-        self._starts: dict[str, set[str]] = {}
+        self._starts: dict[str, frozenset[str]] = {}
+        self._excerpts: dict[int, str] = {}
+        self._left = MOST_IN_FILE
 
     def bindings(self, name: str) -> list[Binding]:
         """Every meaning a name is given at the level of the module."""
@@ -96,9 +117,7 @@ class Names:
             node = node.value
         if not isinstance(node, ast.Name):
             return set()
-        if node.id not in self._starts:
-            self._starts[node.id] = set(self._meanings(node.id))
-        names = {_public(".".join([start, *reversed(tail)])) for start in self._starts[node.id]}
+        names = {_public(".".join([start, *reversed(tail)])) for start in self._meanings(node.id)}
         return names | {f"{name} assigned" for name in names & self._assigned}
 
     @cached_property
@@ -118,7 +137,15 @@ class Names:
             for start in self._meanings(node.value.id)
         }
 
-    def _meanings(self, name: str) -> Iterator[str]:
+    def _meanings(self, name: str) -> frozenset[str]:
+        """What a name may stand for; all that leads to nothing known here counts as one, however many there are."""
+        if name not in self._starts:
+            found = set(self._every_meaning(name))
+            known = found & _LEADING
+            self._starts[name] = frozenset(known | set(sorted(found - known)[:1]))
+        return self._starts[name]
+
+    def _every_meaning(self, name: str) -> Iterator[str]:
         for binding in self.bindings(name):
             yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
         if name in self._changed:
@@ -134,13 +161,27 @@ class Names:
             raise NotLiteral(node, "names or values nested too deeply") from None
         except _TooMany:
             raise NotLiteral(node, f"more than {MOST_VALUES} values") from None
+        except Spent:
+            raise Spent(node) from None
+
+    def excerpt(self, node: ast.expr) -> str:
+        """The beginning of a piece of code, on one line; made once, since many tools may be given by the same one."""
+        if id(node) not in self._excerpts:
+            self._excerpts[id(node)] = _excerpt(node, self._text.beginning(node))
+        return self._excerpts[id(node)]
 
     def _value(self, node: ast.expr, left: list[int]) -> Any:
         left[0] -= 1
+        self._left -= 1
         if left[0] < 0:
             raise _TooMany
+        if self._left < 0:
+            raise Spent(node)
         match node:
+            case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
+                raise NotLiteral(node, f"a number of {number.bit_length()} bits")
             case ast.Constant(value=value):
+                self._left -= len(value) // _TEXT_OF_ONE if isinstance(value, str | bytes) else 0
                 return value
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
                 return ast.literal_eval(node)
@@ -156,23 +197,23 @@ class Names:
                 return self._value(self._constant(name, node), left)
             case ast.Call():
                 return self._constructed(node, left)
-        raise NotLiteral(node, excerpt(node))
+        raise NotLiteral(node, self.excerpt(node))
 
     def _set(self, node: ast.expr, items: list[Any]) -> frozenset[Any]:
         try:
             return frozenset(items)
         except TypeError:
-            raise NotLiteral(node, f"{excerpt(node)}, a set of what cannot be in one") from None
+            raise NotLiteral(node, f"{self.excerpt(node)}, a set of what cannot be in one") from None
 
     def _dict(self, keys: list[ast.expr | None], values: list[ast.expr], left: list[int]) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
         for key, value in zip(keys, values, strict=True):
             if key is None:
-                raise NotLiteral(value, f"`**` of {excerpt(value)}")
+                raise NotLiteral(value, f"`**` of {self.excerpt(value)}")
             word = self._value(key, left)
             if not isinstance(word, str) or word in made:
                 again = "a second time" if isinstance(word, str) else "that is not text"
-                raise NotLiteral(key, f"the key {excerpt(key)} {again}")
+                raise NotLiteral(key, f"the key {self.excerpt(key)} {again}")
             made[word] = self._value(value, left)
         return made
 
@@ -214,15 +255,18 @@ class Names:
                 if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
                     holders |= {id(inner): name for inner in ast.walk(binding.meaning)}
         escaping: set[str] = set()
-        held: list[tuple[str, str]] = []
+        held: dict[str, set[str]] = {}
         for node in self._text.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in sheltered:
                 if id(node) in holders:
-                    held.append((node.id, holders[id(node)]))
+                    held.setdefault(holders[id(node)], set()).add(node.id)
                 else:
                     escaping.add(node.id)
-        for _ in held:  # a chain of names is no longer than their number
-            escaping |= {name for name, holder in held if holder in escaping}
+        waiting = list(escaping)
+        while waiting:
+            further = held.pop(waiting.pop(), set()) - escaping
+            escaping |= further
+            waiting += further
         return escaping
 
     def _looked_at(self) -> Iterator[ast.expr]:
@@ -240,7 +284,7 @@ class Names:
         known = self.dotted(node.func)
         constructor = _CONSTRUCTORS.get(next(iter(known))) if len(known) == 1 else None
         if constructor is None or any(keyword.arg is None for keyword in node.keywords):
-            raise NotLiteral(node, f"a call, {excerpt(node)}")
+            raise NotLiteral(node, f"a call, {self.excerpt(node)}")
         given = [self._value(item, left) for item in node.args]
         named = {keyword.arg: self._value(keyword.value, left) for keyword in node.keywords if keyword.arg}
         try:
@@ -248,7 +292,7 @@ class Names:
         except Malformed:
             raise
         except (TypeError, ArithmeticError, ValueError) as error:
-            raise NotLiteral(node, f"a call that fails, {excerpt(node)} ({error})") from None
+            raise NotLiteral(node, f"a call that fails, {self.excerpt(node)} ({error})") from None
 
 
 def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
@@ -321,10 +365,12 @@ def _public(dotted: str) -> str:
     return dotted.replace("licet.declare.", "licet.", 1) if dotted.startswith("licet.declare.") else dotted
 
 
-def excerpt(node: ast.AST) -> str:
-    """The beginning of a piece of code, on one line."""
+def _excerpt(node: ast.expr, beginning: str) -> str:
+    """The beginning of a piece of code, on one line; `beginning` is its text, where that is long."""
     try:
-        text = ast.unparse(node)
+        if isinstance(node, ast.JoinedStr):
+            node = ast.JoinedStr(node.values[:30])  # at two characters each more than is shown, and slow to write out
+        text = beginning or ast.unparse(node)
     except (RecursionError, ValueError):
         text = type(node).__name__
     text = visible(" ".join(text.split()))

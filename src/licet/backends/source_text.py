@@ -15,10 +15,20 @@ from dataclasses import dataclass
 from licet.core.origin import Origin, Problem
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
+MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it
+LONGEST_EXCERPT = 500  # several times what is shown of it
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 # What makes a line look like another one than Python reads ("trojan source"): embeddings, overrides and isolates.
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_F_STRING = re.compile(
+    r"(?<!\w)(?:f|fr|rf)(?:"
+    r'"""(?:[^\\]|\\.)*?"""|'
+    r"'''(?:[^\\]|\\.)*?'''|"
+    r'"(?:[^"\\\n]|\\.)*"|'
+    r"'(?:[^'\\\n]|\\.)*')",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,15 @@ class Text:
         line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
         return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
+
+    def beginning(self, node: ast.expr) -> str:
+        """The first characters of a node that is long, or else nothing: a long one takes time to write out."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        start = self.place(node).column - 1
+        lines = [self.lines[first - 1][start:], *self.lines[first : min(last, first + LONGEST_EXCERPT)]]
+        beyond = len(self.lines[last - 1].encode()) - (node.end_col_offset or 0) if len(lines) > last - first else 0
+        text = "\n".join(lines)
+        return text[:LONGEST_EXCERPT] if len(text) - beyond > LONGEST_EXCERPT else ""
 
     def place_of_decorator(self, node: ast.expr) -> Origin:
         """Where the `@` of a decorator stands."""
@@ -74,6 +93,12 @@ def parse(data: bytes, file: str) -> Text | Problem:
             found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
             return Problem(Origin(file, number, hidden.start() + 1), found, "text in reading order", "delete it")
     start = Origin(file, 1, 1)
+    for string in _F_STRING.finditer(text):
+        if string[0].count("{") > MOST_PARTS:
+            line = len(_LINE_BREAK.findall(text, 0, string.start())) + 1
+            column = string.start() - max(text.rfind(end, 0, string.start()) for end in "\r\n")
+            found = f"an f-string of more than {MOST_PARTS} parts"
+            return Problem(Origin(file, line, column), found, "text that a person can read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a doubtful escape is not for us to judge

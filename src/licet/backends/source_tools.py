@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
-from licet.backends.source_names import Function, Names, NotLiteral, excerpt
+from licet.backends.source_names import MOST_IN_FILE, Function, Names, NotLiteral, Spent
 from licet.backends.source_text import Text, parse
 from licet.core.domain import nearest
 from licet.core.needs import TOUCHES_NOTHING, spec_of, summary
@@ -20,7 +20,9 @@ from licet.declare import tool
 
 TOOL = "licet.tool"
 MOST_ARGUMENTS = 50  # of one decorator
+LONGEST_SHOWN = 300  # of what is wrong with a value
 MOST_PROBLEMS = 1000  # after which nobody reads on, and a hostile file must not buy time
+UNREAD = "what follows was not read"
 WAY_OUT = "write it as a literal, or declare `needs:` in licet.yaml"
 ARGUMENTS = tuple(
     parameter.name
@@ -47,6 +49,7 @@ class Module:
     names: Names
     declared: tuple[Declared, ...]
     problems: tuple[Problem, ...]  # of the whole file, not of one tool
+    unread: Problem | None = None  # why the rest of the file was not read, where it was not
 
 
 @lru_cache(maxsize=8)  # many tools of one file are looked up one by one
@@ -61,25 +64,31 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     declared: list[Declared] = []
     problems: list[Problem] = []
     decorators: set[int] = set()
+    unread: Problem | None = None
     count = 0
     for node, marks in _marked(text, names):
         decorators |= {id(_called(mark)) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
         elif id(node) in top:
-            declared.append(_declared(text, names, node, marks))
+            try:
+                declared.append(_declared(text, names, node, marks))
+            except Spent as spent:
+                found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
+                unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
+                break
             count += len(declared[-1].problems)
         elif id(node) in in_class:
             problems.append(_misplaced(text, marks[0], f"the method `{node.name}` as a tool", "error"))
         else:
             problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
         if count + len(problems) > MOST_PROBLEMS:
-            found = f"more than {MOST_PROBLEMS} problems"
-            problems.append(Problem(text.place(node), found, "fewer", "what follows was not read"))
+            unread = Problem(text.place(node), f"more than {MOST_PROBLEMS} problems", "fewer", UNREAD)
             break
     else:
         problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
-    return Module(text, names, tuple(_each_once(declared)), tuple(problems))
+    problems += [unread] if unread else []
+    return Module(text, names, tuple(_each_once(declared)), tuple(problems), unread)
 
 
 def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
@@ -101,7 +110,7 @@ def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -
             found = f"more than {MOST_ARGUMENTS} arguments in `@tool` of `{node.name}`"
             problems.append(Problem(origin, found, f"those that it has: {', '.join(ARGUMENTS)}"))
         for item in mark.args[:MOST_ARGUMENTS]:
-            found = f"{excerpt(item)} without a name in `@tool` of `{node.name}`"
+            found = f"{names.excerpt(item)} without a name in `@tool` of `{node.name}`"
             problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
         for keyword in mark.keywords[:MOST_ARGUMENTS]:
             problem = _take(text, names, node, keyword, written, given)
@@ -130,13 +139,13 @@ def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> 
         yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
     called = _called(marks[0])
     if len(names.dotted(called)) > 1:
-        found = f"{excerpt(called)} on `{node.name}`, a name that this file binds more than once"
+        found = f"{names.excerpt(called)} on `{node.name}`, a name that this file binds more than once"
         yield Problem(origin, found, "a name bound once, by its import from licet")
     if (count := len(names.bindings(node.name))) > 1:
         found = f"`{node.name}` bound {count} times in this file"
         yield Problem(origin, found, "one function of that name", "rename one, or declare `needs:` in licet.yaml")
     if marks[0] is not node.decorator_list[0]:
-        found = f"{excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
+        found = f"{names.excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
         expected = "`@tool` as the first decorator"
         yield Problem(origin, found, expected, "what the other makes of the tool is not read", "warning")
 
@@ -152,7 +161,7 @@ def _take(
     """Read one argument of a decorator into `given`, or say what is wrong with it."""
     key, origin = keyword.arg, text.place(keyword.value)
     if key is None:
-        found = f"`**` of {excerpt(keyword.value)} in `@tool` of `{node.name}`"
+        found = f"`**` of {names.excerpt(keyword.value)} in `@tool` of `{node.name}`"
         return Problem(origin, found, "arguments one by one", WAY_OUT)
     if key not in ARGUMENTS:
         listed = ", ".join(f"`{name}`" for name in ARGUMENTS)
@@ -166,6 +175,8 @@ def _take(
         return None
     try:
         value = names.value(keyword.value)
+        if key == "reuse":  # how the tool is run, which is no part of what it touches
+            return None if isinstance(value, bool) else Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
         if isinstance(value, ToolCapabilities):
             value = value.as_mapping()
         if value is not None:
@@ -181,7 +192,12 @@ def _take(
 
 
 def _malformed(origin: Origin, error: Malformed) -> Problem:
-    return Problem(origin, f"`{visible(error.found)}`", error.expected, error.hint)
+    return Problem(origin, f"`{_short(visible(error.found))}`", error.expected, _short(error.hint))
+
+
+def _short(text: str) -> str:
+    """A constant may be as long as the file, and thousands of tools may be given by it."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 
 def _each_once(declared: list[Declared]) -> Iterator[Declared]:
@@ -213,7 +229,7 @@ def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Prob
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
         if id(node) not in decorators and TOOL in names.dotted(node):
-            found, expected = f"{excerpt(node)} used by hand", "`@tool(…)` above a function"
+            found, expected = f"{names.excerpt(node)} used by hand", "`@tool(…)` above a function"
             hint = "what it declares is not read; declare `needs:` in licet.yaml"
             yield Problem(text.place(node), found, expected, hint, "warning")
 
