@@ -275,3 +275,21 @@ def test_budgets_settle_to_what_was_spent() -> None:
         return [refused, usage.calls, usage.cost_usd]
 
     assert asyncio.run(run()) == [None, 1, Decimal("0.10")]
+
+
+def test_a_plain_function_is_an_approver(tmp_path: Path) -> None:
+    async def yes(question: Question) -> Answer:
+        return "approved" if question.arguments == {"text": "x"} else "denied"
+
+    backends = Backends.memory(approver=yes, files=MemoryFiles({f"{tmp_path}/keep": ""}))
+    reach = {"write": [str(tmp_path)]}
+    at = gate(tmp_path, note, backends=backends, fs_reach=reach, approvals={"write": "call"})
+    assert [result.reason for result in calls(at, {"text": "x"}, {"text": "y"})] == ["ALLOWED", "APPROVAL_DENIED"]
+
+
+def test_a_refusal_of_a_delegate_cites_the_delegation(tmp_path: Path) -> None:
+    at = gate(tmp_path, look, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
+    told = delegated(at, "look", {"name": "B"}, "env:read:A").explain()
+    assert "delegate(agent='helper')" in told
+    assert "add `env:read:B` to `allow` where the parent delegates" in told
+    assert "capabilities.grants" not in told

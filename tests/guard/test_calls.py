@@ -111,7 +111,7 @@ FAILURES = {
     "exit": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: SystemExit: 3"),
     "cancel": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: CancelledError"),
     "generator": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: TypeError: it returned a generator: return a list"),
-    "object": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: PydanticSerializationError"),
+    "object": ("execution_failed", "TOOL_FAILED", "TOOL_FAILED: TypeError: it returned what JSON cannot carry: object"),
     "slow": ("timed_out", "LIMIT_TIME", "LIMIT_TIME: fail ran for longer than 1 seconds"),
 }
 
@@ -608,3 +608,68 @@ def test_a_success_tells_what_was_held_and_what_was_refused_on_the_way(tmp_path:
     result = call(gate(tmp_path, curious, backends=Backends.memory(environ={"A": "1"}), env=["A"]), "curious")
     words = [line.split()[:2] for line in result.explain().splitlines()[1:-1]]
     assert words == [["held", "tool:call:curious"], ["refused", "env:read:B"], ["held", "env:read:A"]]
+
+
+HEADINGS = {
+    "error": "failed: `fail` raised an error",
+    "slow": "timed out: `fail` was stopped",
+    "nothing": "invalid arguments: `fail` was not called",
+}
+
+
+@pytest.mark.parametrize("kind", HEADINGS)
+def test_what_was_not_denied_is_not_called_denied(tmp_path: Path, kind: str) -> None:
+    at = gate(tmp_path, fail, limits={"wall_seconds": 1})
+    result = call(at, "fail", {} if kind == "nothing" else {"kind": kind})
+    assert result.explain().splitlines()[0] == HEADINGS[kind]
+
+
+def test_the_operator_is_told_the_line_that_raised_and_the_model_is_not(tmp_path: Path) -> None:
+    result = call(gate(tmp_path, fail), "fail", {"kind": "error"})
+    assert f"{Path(__file__).name}:" in result.explain()
+    assert Path(__file__).name not in result.error
+
+
+def test_a_tool_that_the_gate_was_not_given_is_told_apart(tmp_path: Path) -> None:
+    at = Gate(policy(tmp_path, add, fail), [add], Backends.memory(), workdir=tmp_path)
+    result = call(at, "fail", {"kind": "error"})
+    assert (result.code, result.reason) == ("not_available", "TOOL_NOT_AVAILABLE")
+    assert "tools=[fail]" in result.explain()
+
+
+def test_a_missing_part_is_named_as_it_is_passed(tmp_path: Path) -> None:
+    at = gate(tmp_path, read_env, backends=Backends.memory(environ=None), env=["PATH"])
+    assert "Backends(environ=…)" in call(at, "read_env", {"name": "PATH"}).explain()
+
+
+def test_what_is_no_gate_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    async def watch(event: Any) -> None: ...
+
+    fine = policy(tmp_path, add)
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (lambda: Gate("agent.yaml"), "load_manifest"),  # type: ignore[arg-type]
+        (lambda: Gate(fine, [print]), "@tool"),  # type: ignore[list-item]
+        (lambda: Gate(fine, [add], observers=[watch]), "plain function"),  # type: ignore[list-item]
+        (lambda: Gate(fine, [add], on_misfit="ignore"), "refuse"),  # type: ignore[arg-type]
+    ]
+    for make, said in wrong:
+        with pytest.raises((TypeError, ValueError), match=said):
+            make()
+
+
+def test_nothing_that_is_printed_shows_the_environment(tmp_path: Path) -> None:
+    backends = Backends.memory(environ={"KEY": "sk-live-123"}, secrets={"token": "t0ken-v4lue"})
+    at = gate(tmp_path, add, backends=backends)
+    said = repr(backends) + repr(at) + repr(at.session("s"))
+    assert "sk-live-123" not in said
+    assert "t0ken" not in said
+    assert "environ=dict" in repr(backends)
+
+
+def test_a_batch_of_something_else_is_refused_before_any_of_it_runs(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with gate(tmp_path, add).session("s") as session:
+            await session.call_many(["add"])  # type: ignore[list-item]
+
+    with pytest.raises(TypeError, match="pairs"):
+        asyncio.run(run())

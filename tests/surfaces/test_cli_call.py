@@ -242,7 +242,7 @@ def test_a_refusal_as_json_ends_with_1_all_the_same() -> None:
     assert (result.exit_code, result.stderr, said["ok"], said["value"]) == (1, "", False, None)
     assert (said["code"], said["reason"]) == ("execution_failed", "TOOL_FAILED")
     assert said["error"] == "TOOL_FAILED: ValueError: no \\u001b[2J luck"
-    assert said["explanation"].startswith("denied: `fail`")
+    assert said["explanation"].startswith("failed: `fail` raised an error")
 
 
 # What stands around it ------------------------------------------------------------------------------------------------

@@ -36,9 +36,10 @@ from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
+from licet.sandbox.workers import Workers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Backends(Ports):
     """The parts of the world that tools may be given; each can be replaced by name, and one that is None refuses.
 
@@ -48,7 +49,7 @@ class Backends(Ports):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
-    sandbox: Sandbox | None = field(default_factory=InProcess)
+    sandbox: Sandbox | None = field(default_factory=lambda: Workers(InProcess()))
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -85,6 +86,9 @@ class Backends(Ports):
             "processes": MemoryProcesses({}),
             "environ": {},
         }
+        for name, twin in {"files": MemoryFiles, "http": MemoryHttp, "secrets": MemorySecrets}.items():
+            if isinstance(parts.get(name), Mapping):  # what the twin holds, rather than another twin
+                parts[name] = twin(parts[name])
         return cls(**{**own, **parts})
 
 
@@ -103,6 +107,8 @@ class Gate(BareGate):
         observers: Sequence[Observer] = (),
     ) -> None:
         """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits."""
+        if not isinstance(manifest, Manifest):
+            raise TypeError("expected a manifest: load its file with `load_manifest(…)`")
         places = Places.here(workdir)
         super().__init__(
             manifest,

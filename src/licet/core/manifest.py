@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 class Layer:
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
-    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files"]
+    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files", "delegation"]
     title: str
     origin: Origin
     allows: tuple[Rule, ...] = ()

@@ -7,14 +7,14 @@ __all__ = ["Origin", "Problem"]
 
 
 class Origin(NamedTuple):
-    """A place in a file; lines and columns count from 1."""
+    """A place in a file; lines and columns count from 1, and line 0 is no line at all, such as of a call in Python."""
 
     file: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def full(self) -> str:

@@ -19,7 +19,17 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
-from licet.guard.ports import Claim, Clock, Entry, Question, Reservation, SandboxUnavailable, Stopped, ToolCall
+from licet.guard.ports import (
+    Approver,
+    Claim,
+    Clock,
+    Entry,
+    Question,
+    Reservation,
+    SandboxUnavailable,
+    Stopped,
+    ToolCall,
+)
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result
@@ -131,10 +141,13 @@ def declare(call: Call) -> Registered:
     """The tool, if it is known and admitted for this agent."""
     registered = call.policy.tools.get(call.tool) if type(call.tool) is str else None
     if registered is None or registered.reach is None:
+        if registered is None and type(call.tool) is str and call.tool in call.policy.manifest.seats:
+            text = f"{call.tool} is admitted, but this gate was not given its function"
+            call.refuse("TOOL_NOT_AVAILABLE", text, f"pass it: `Gate(…, tools=[{call.tool}])`")
         decision = decide(call.request, call.policy.manifest)
         if isinstance(decision, Deny):
             raise Refused(decision)
-        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} is admitted, but this gate was not given its function")
+        call.refuse("DECISION_FAILED", "a tool without a decision")
     return registered
 
 
@@ -218,11 +231,12 @@ def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
     """The handles for exactly what is held; a part that is needed and not there refuses the call."""
     if registered.missing:
         if call.ports.empty:
-            call.refuse(
-                "BACKEND_MISSING", f"Tool {call.tool} declares capabilities but no capability backends are configured"
-            )
+            text = f"Tool {call.tool} declares capabilities but no capability backends are configured"
+            call.refuse("BACKEND_MISSING", text, "pass `backends=Backends.local()` to the gate")
         missing = ", ".join(registered.missing)
-        call.refuse("BACKEND_MISSING", f"Tool {call.tool} needs a backend that is not configured: {missing}")
+        parts = ", ".join(f"{port}=…" for port in registered.missing.values())
+        text = f"Tool {call.tool} needs a backend that is not configured: {missing}"
+        call.refuse("BACKEND_MISSING", text, f"pass `Backends.local()`, or `Backends({parts})`, to the gate")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
     call.context = BoundContext(call.session, registered, call.ports, holding)
@@ -278,7 +292,8 @@ async def _settled(call: Call, decision: Ask) -> None:
             decision.rules[0].text,
             call.policy.manifest.approvals.expires_seconds,
         )
-        answer = await call.ports.approver.ask(question)
+        approver = call.ports.approver
+        answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
     match answer:
         case "approved":
             if not decision.approval.arguments:  # for the session, not for one call

@@ -1,10 +1,13 @@
 """The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
 
+import os
+import traceback
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from licet.core.decision import Ask, Deny, Ground, Reason, events
+from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from licet.guard.call import Call
 
 MOST_OF_AN_ERROR = 1000  # characters
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def succeeded(call: "Call", value: Any) -> ResultParts:
@@ -23,7 +27,10 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
         return ResultParts(call.tool, value)
     if hasattr(value, "__next__") or hasattr(value, "__anext__"):
         raise TypeError("it returned a generator: return a list")
-    text = plain_json(value)
+    try:
+        text = plain_json(value)
+    except ValueError as error:  # its text may show the value
+        raise TypeError(f"it returned what JSON cannot carry: {type(value).__name__}") from error
     data = plain_data(text)
     if call.redactor is not None:  # before anything is cut: half a secret is not found
         data = call.redactor.data(data)
@@ -54,8 +61,18 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
         whole = call.redactor.text(str(error)) if call.redactor is not None else str(error)
         line = visible(whole.strip().partition("\n")[0])
         said = f"{said}: {line}"[:MOST_OF_AN_ERROR] if line else said
-    refusal = Refused(Deny(call.request, (Ground(reason, said),)))
+    refusal = Refused(Deny(call.request, (Ground(reason, said, _raised_at(error)),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
+
+
+def _raised_at(error: BaseException) -> Origin | None:
+    """The line of the tool, or of what it called, that an error came from; our own lines help nobody."""
+    lines = [
+        Origin(frame.filename, frame.lineno or 1, 1)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OURS)
+    ]
+    return lines[-1] if lines else None
 
 
 async def close(call: "Call", parts: ResultParts) -> Result:

@@ -1,5 +1,6 @@
 """The gate: where calls come in. It holds tools, a manifest and the ports, and opens sessions."""
 
+import inspect
 import itertools
 import secrets
 from collections.abc import Iterable, Sequence
@@ -8,6 +9,7 @@ from dataclasses import replace
 from licet.core.capability import Capability
 from licet.core.decision import Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
+from licet.core.origin import Origin
 from licet.core.set import Rules
 from licet.declare import Tool
 from licet.errors import Refused
@@ -35,6 +37,14 @@ class Gate:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.tools = tuple(tools)
+        for tool in self.tools:
+            if not isinstance(tool, Tool):
+                raise TypeError(f"expected tools declared with `@tool`, found {type(tool).__name__}")
+        for observer in observers:
+            if not callable(observer) or inspect.iscoroutinefunction(observer):
+                raise TypeError("an observer is a plain function of one event: a coroutine would never run")
+        if on_misfit not in ("refuse", "narrow"):
+            raise ValueError(f"expected `on_misfit` to be `refuse` or `narrow`, found `{on_misfit}`")
         self.ports = ports
         self.workdir, self.home = workdir, home
         self.pin, self.on_misfit = pin, on_misfit
@@ -83,10 +93,10 @@ class Gate:
     def delegated(self, agent: str, allow: Rules) -> "Gate":
         """A gate for another agent that holds what this one holds and was asked for: only ever less."""
         rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
-        origin, calls = self.manifest.origin, [rule for rule in rules if rule.domain == "tool"]
-        layer = Layer(
-            "manifest", f"the delegation to `{agent}`", origin, tuple(Rule(rule, origin, "allow") for rule in rules)
-        )
+        calls = [rule for rule in rules if rule.domain == "tool"]
+        origin = Origin(f"delegate(agent={agent!r})", 0, 0)
+        stated = tuple(Rule(rule, origin, "allow") for rule in rules)
+        layer = Layer("delegation", f"the delegation to `{agent}`", origin, stated)
         seats = {
             name: seat
             for name, seat in self.manifest.seats.items()
@@ -95,7 +105,7 @@ class Gate:
         narrowed = replace(self.manifest, agent=agent, layers=(*self.manifest.layers, layer), seats=seats, loaded=None)
         child = Gate(
             narrowed,
-            [tool for tool in self.tools if tool.name in seats],
+            self.tools,
             self.ports,
             workdir=self.workdir,
             home=self.home,
@@ -104,6 +114,9 @@ class Gate:
         )
         child._parent = self
         return child
+
+    def __repr__(self) -> str:
+        return f"Gate({self.manifest.agent!r}, {len(self.tools)} tools, {self.manifest.digest[:19]}…)"
 
     def next_receipt(self) -> str:
         """The id of one more receipt."""

@@ -6,11 +6,11 @@ port: whoever stands there acts on what was checked, and reports what it really 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 from licet.core.capability import Capability
 from licet.core.decision import Approval, Reason, Usage
@@ -178,6 +178,17 @@ class SandboxUnavailable(Exception):
     """A level that cannot be kept here: what is missing, and how to get it."""
 
 
+class Watch(Protocol):
+    """Whoever stays outside while a program runs behind walls."""
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """What the program is handed under the same numbers; closed by whoever starts it, once that is done."""
+
+    async def ended(self) -> Exception | None:
+        """Clear up when the program and all it started is gone, or never was; why it could not be put behind walls."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One program to run: the real file, what it is called, its whole environment, and its limits."""
@@ -189,6 +200,7 @@ class Command:
     stdin: bytes
     seconds: float
     output_bytes: int
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,11 +351,15 @@ class Question:
 Answer = Literal["approved", "denied", "expired", "absent"]
 
 
+@runtime_checkable
 class Approver(Protocol):
     """A person, or what stands for one."""
 
     async def ask(self, question: Question) -> Answer:
         """The answer, or `absent` if nobody has answered yet."""
+
+
+ApproverFunction = Callable[[Question], Awaitable[Answer]]
 
 
 class Clock(Protocol):
@@ -363,7 +379,7 @@ ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]
 # All of them ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ports:
     """Every part a call may need; a tool that needs one that is None is refused."""
 
@@ -375,11 +391,17 @@ class Ports:
     environ: Mapping[str, str] | None = None
     ledger: Ledger | None = None
     budgets: Budgets | None = None
-    approver: Approver | None = None
+    approver: Approver | ApproverFunction | None = None
     sandbox: Sandbox | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None
     state: tuple[str, ...] = ()  # where the parts keep their own files: no grant ever reaches them
+
+    def __repr__(self) -> str:
+        # By their names alone: the environment is one of them, and it is full of secrets.
+        given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "state"}
+        parts = ", ".join(f"{name}={type(part).__name__}" for name, part in given.items() if part is not None)
+        return f"{type(self).__name__}({parts})"
 
     @property
     def empty(self) -> bool:

@@ -47,7 +47,7 @@ class Registered:
     tool: Tool
     reach: Reach | None  # None: the manifest does not admit it
     validate: Callable[[object], dict[str, Any]]
-    missing: tuple[str, ...]  # categories that it needs and that nothing stands behind
+    missing: Mapping[str, str]  # categories that it needs and that nothing stands behind, and the part that would
     layers: tuple[str, ...]  # what is in force at its level
     unavailable: str  # why its level cannot be kept here; empty if it can
     binaries: Mapping[str, str]  # the programs it may start, by name, as they were found on the host's PATH
@@ -145,10 +145,10 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
                 yield Misfit(tool.name, f"args.{name}", text)
 
 
-def missing_ports(needs: CapabilitySet, ports: Ports) -> tuple[str, ...]:
-    """The categories that a tool needs and that nothing stands behind."""
+def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:
+    """The categories that a tool needs and that nothing stands behind, each with the part that would."""
     wanted = sorted({rule.domain for rule in needs.allow} & _PORTS.keys())
-    return tuple(title for port, title in map(_PORTS.__getitem__, wanted) if getattr(ports, port) is None)
+    return {title: port for port, title in map(_PORTS.__getitem__, wanted) if getattr(ports, port) is None}
 
 
 def _layers(reach: Reach | None, ports: Ports) -> tuple[tuple[str, ...], str]:

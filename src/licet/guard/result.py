@@ -91,9 +91,31 @@ class Result(Sealed, ResultParts):
         if self.ok:
             lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
             lines += [_line(event) for event in self.events]
+            if self.truncated:
+                lines.append(
+                    f"  {'cut':<14}the value was longer than `limits.output_kb`; this is its beginning, as text"
+                )
         else:
             lines = [explain(self._decision)]
+            if heading := self._heading:
+                lines = [heading, *lines[0].splitlines()[1:]]
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
+
+    @property
+    def _heading(self) -> str:
+        """What happened, where nothing was denied."""
+        match self.reason:
+            case "INPUT_INVALID":
+                return f"invalid arguments: `{self.tool}` was not called"
+            case "TOOL_FAILED":
+                return f"failed: `{self.tool}` raised an error"
+            case _ if self.code == "timed_out":
+                return f"timed out: `{self.tool}` was stopped"
+            case "CONNECT_FAILED" | "RESOLVE_FAILED":
+                return f"failed: `{self.tool}` could not reach {self._decision.use}"
+            case _ if self.code == "not_available":
+                return f"not available: `{self.tool}` was not called"
+        return ""
 
     def __repr__(self) -> str:
         outcome = repr(self.value) if self.ok else f"{self.code}, {self.error!r}"

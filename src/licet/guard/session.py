@@ -38,6 +38,9 @@ class Session:
         self._closed = False
         self._requests: dict[str, Request] = {}
 
+    def __repr__(self) -> str:
+        return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
+
     async def __aenter__(self) -> "Session":
         kv = self.gate.ports.kv
         try:
@@ -65,7 +68,10 @@ class Session:
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
     ) -> list[Result]:
         """Run several calls side by side; results come in the order of the calls, and one failure is one failure."""
-        waiting = list(enumerate(calls))
+        asked = list(calls)
+        if not all(isinstance(one, tuple | list) and len(one) == 2 for one in asked):
+            raise TypeError('expected pairs of a tool\'s name and its arguments: [("read_file", {"path": "a"}), …]')
+        waiting = list(enumerate(asked))
         results: dict[int, Result] = {}
         numbered = iter(waiting)
 
