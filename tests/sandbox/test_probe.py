@@ -141,3 +141,8 @@ def test_one_attempt_that_succeeds_is_enough_against_a_wall() -> None:
 
 def test_a_process_tries_once() -> None:
     assert probe.support() is probe.support()
+
+
+def test_a_receipt_names_the_walls_with_the_version_of_landlock() -> None:
+    assert Support(7, ()).layers("restricted") == ("landlock-7", "seccomp", "hardening")
+    assert Support(7, ()).layers("native") == ()

@@ -67,6 +67,10 @@ class Support:
         """Whether a level can be kept here."""
         return all(map(self.wall_holds, _OF_LEVEL[level]))
 
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """The walls of a level as a receipt names them."""
+        return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in _OF_LEVEL[level])
+
     def missing(self, level: Level) -> tuple[str, ...]:
         """What stands against a level, one line each."""
         return tuple(line for wall in _OF_LEVEL[level] if not self.wall_holds(wall) for line in self.faults(wall))
