@@ -81,6 +81,10 @@ CASES: dict[str, Case] = {
         for inet in ["fd" if family in (2, 10) else "EPERM"]
     },
     "datagram socket": ("socket", (2, DGRAM, 0), "EPERM", "EPERM", "fd"),
+    "close-on-exec UDP by name": ("socket", (10, DGRAM | 0o2000000, 17), "EPERM", "EPERM", "fd"),
+    "multipath TCP": ("socket", (2, STREAM, 262), "EPERM", "EPERM", "EPERM"),
+    "raw socket": ("socket", (2, 3, 1), "EPERM", "EPERM", "EPERM"),
+    "ping socket": ("socket", (2, DGRAM, 1), "EPERM", "EPERM", "EPERM"),
     "stream pair": ("socketpair", (1, STREAM, 0, "        "), 0, 0, 0),
     "non-blocking stream pair": ("socketpair", (1, STREAM | NONBLOCK, 0, "        "), 0, 0, 0),
     "seqpacket pair": ("socketpair", (1, SEQPACKET, 0, "        "), 0, 0, 0),

@@ -29,7 +29,8 @@ _MS_RECURSIVE, _MS_PRIVATE = 1 << 14, 1 << 18
 _DETACH = 2
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
-_STAGE = "/tmp"  # noqa: S108 - any directory will do to mount the new root on: nothing is written to the host's
+# Any directory will do to mount the new root on: nothing is written to the host's.
+_STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -104,8 +105,9 @@ def private_root(
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     trees = [_copied(path, flags) for path, flags in kinds.items() if _outer(path, kinds) != flags]
     # Nobody else's: if this ends half way, the mounts end with the process.
-    _mount("tmpfs", _STAGE, "tmpfs", 0, "size=1m,mode=755")
-    os.chdir(_STAGE)
+    stage = next(filter(os.path.isdir, _STAGES))
+    _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
+    os.chdir(stage)
     if scratch is not None and scratch[0] not in kinds:
         _put_memory(scratch[0], f"size={scratch[1]},mode=700")
     # Outer paths first, so that inner ones come to lie on top.

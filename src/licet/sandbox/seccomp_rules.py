@@ -71,7 +71,8 @@ def _if(*tests: Test, otherwise: int = errno.EPERM) -> Answer:
 _THREAD, _PARENT = 0x10000, 0x8000
 _NAMESPACES = 0x7E020000
 _UNIX, _INET, _INET6 = 1, 2, 10
-_STREAM, _SEQPACKET = 1, 5
+_STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
+_TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, past every check on connecting
 _SIGKILL = 9
 _SET_IDS = 0o6000
@@ -105,7 +106,8 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
     flags = _NAMESPACES | _PARENT
     found["clone"] = _if(Test(0, (0,), flags)) if fork else _if(Test(0, (_THREAD,), flags | _THREAD))
     if inet:
-        found["socket"] = _if(Test(0, (_INET, _INET6)))
+        # TCP and UDP alone: other protocols are much code of the kernel that few programs need.
+        found["socket"] = _if(Test(0, (_INET, _INET6)), Test(1, (_STREAM, _DGRAM), 0xF), Test(2, (0, _TCP, _UDP)))
     else:
         found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
         found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
