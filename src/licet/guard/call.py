@@ -18,6 +18,7 @@ from licet.errors import Refused
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
+from licet.guard.endings import Stopped
 from licet.guard.holding import Holding
 from licet.guard.ports import (
     Approver,
@@ -27,7 +28,6 @@ from licet.guard.ports import (
     Question,
     Reservation,
     SandboxUnavailable,
-    Stopped,
     ToolCall,
 )
 from licet.guard.redact import Redactor

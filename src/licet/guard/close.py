@@ -11,7 +11,7 @@ from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
-from licet.guard.ports import Raised
+from licet.guard.endings import Raised
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 
 if TYPE_CHECKING:

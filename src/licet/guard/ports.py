@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 from licet.core.capability import Capability
-from licet.core.decision import Approval, Reason, Usage
+from licet.core.decision import Approval, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
 from licet.core.tool import ToolSpec
@@ -229,22 +229,6 @@ class Processes(Protocol):
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a program behind walls until it ends or its time is up."""
-
-
-class Stopped(Exception):
-    """A tool that was ended from outside, or ended itself without an answer: by what, and in words for the model."""
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        self.reason: Reason = reason
-        super().__init__(text)
-
-
-class Raised(Exception):
-    """What a tool raised behind a wall: of the exception itself only the name of its type and its text come out."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        super().__init__(text)
 
 
 class ToolCall(NamedTuple):

@@ -23,6 +23,10 @@ class BrokenWire(Exception):
     """What came over the wire is no frame, or more than was agreed on."""
 
 
+class TooMuch(BrokenWire):
+    """A frame that is larger than was agreed on."""
+
+
 class Closed(Exception):
     """The other side has gone."""
 
@@ -68,7 +72,7 @@ class Unpacker:
         while len(buffer) >= self._wanted:
             head, blob = _LENGTHS.unpack_from(buffer)
             if head > self._sizes.head or blob > self._sizes.blob:
-                raise BrokenWire(f"a frame of {head} + {blob} bytes, expected at most {self._sizes}")
+                raise TooMuch(f"a frame of {head} + {blob} bytes, expected at most {self._sizes}")
             start, middle = _LENGTHS.size, _LENGTHS.size + head
             self._wanted = middle + blob
             if len(buffer) < self._wanted:

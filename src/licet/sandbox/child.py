@@ -1,0 +1,149 @@
+"""The life of a worker, inside: it walls itself in, loads its tool, and answers calls until the host hangs up.
+
+The walls come before the tool's code, imports included. Everything that they leave reachable was named by the host in
+the first frame; a worker that cannot build every wall that it was told to build ends at once.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from licet.declare.arguments import context_parameter, plain_data, plain_json, validator
+from licet.sandbox import hardening, landlock, seccomp
+from licet.sandbox.asking import Asking
+from licet.sandbox.inside import RemoteContext, Waiting
+from licet.sandbox.loading import load
+from licet.sandbox.wire import Closed, Frame
+
+OUT_OF_MEMORY, NO_WALLS = 77, 78  # exit codes that say why there is no answer
+_MOST_SAID = 2000  # characters of an error
+_SIGNALS_SINCE = 6  # the version of Landlock that keeps signals inside
+
+
+class TooLong(Exception):
+    """A result of more bytes than the limit."""
+
+
+def live(end: socket.socket, parent: int) -> NoReturn:
+    """Be a worker; does not return."""
+    try:
+        asking = Asking(end)
+        spec = asking.wire.receive().head
+        try:
+            wall_in(spec, end.fileno(), parent)
+        except OSError:
+            os._exit(NO_WALLS)
+        _Worker(asking, spec).serve()
+    except Closed:
+        os._exit(0)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    finally:
+        os._exit(1)
+
+
+def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
+    """Give up everything that the host did not name, for good."""
+    os.setsid()
+    scratch = spec["scratch"]
+    os.environ.clear()
+    os.environ.update({"TMPDIR": scratch, "HOME": scratch, "LANG": "C.UTF-8"})
+    tempfile.tempdir = scratch
+    os.umask(0o077)
+    try:
+        os.chdir(spec["directory"] or scratch)
+    except OSError:
+        os.chdir(scratch)
+    rules = [landlock.Rule(path, access) for path, access in spec["rules"]]
+    rules.append(landlock.Rule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
+    ruleset = landlock.ruleset(rules)
+    hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, keep, ruleset}, parent=parent)
+    landlock.restrict(ruleset)
+    os.close(ruleset)
+    own_pid = None if landlock.abi() >= _SIGNALS_SINCE else os.getpid()
+    seccomp.install(seccomp.program(own_pid=own_pid))
+
+
+class _Worker:
+    def __init__(self, asking: Asking, spec: Mapping[str, Any]) -> None:
+        self._asking = asking
+        self._spec = spec
+        self._wrong: dict[str, Any] | None = None
+        self._runner: asyncio.Runner | None = None
+        try:
+            self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
+            self._context = context_parameter(self._fn)
+            self._validate = validator(self._fn, self._context)
+            if spec["async"]:
+                self._runner = asyncio.Runner()
+                self._runner.get_loop()
+        except BaseException as error:
+            self._wrong = described(error)
+
+    def serve(self) -> None:
+        """One call, or as many as come."""
+        while True:
+            frame = self._asking.wire.receive()
+            head, blob = self._answer(frame)
+            self._asking.wire.send({"op": "result", "call": frame.head["call"], **head}, blob)
+            if not self._spec["reuse"]:
+                os._exit(0)
+
+    def _answer(self, frame: Frame) -> tuple[dict[str, Any], bytes]:
+        if self._wrong is not None:
+            return self._wrong, b""
+        try:
+            text = _bounded(plain_json(self._called(frame)), self._spec["result_bytes"])
+        except BaseException as error:
+            return described(error), b""
+        return {}, text
+
+    def _called(self, frame: Frame) -> Any:
+        arguments = self._validate(plain_data(frame.blob))
+        loop = self._runner.get_loop() if self._runner is not None else None
+        self._asking.begin(frame.head["call"], loop)
+        if self._context is not None:
+            context = RemoteContext(self._asking, frame.head)
+            arguments[self._context] = context if loop is not None else Waiting(context)
+        try:
+            fn, runner = self._fn, self._runner
+            value = fn(**arguments) if runner is None else runner.run(_alone(fn, arguments))
+        finally:
+            self._asking.finish()
+        if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+            raise TypeError("it returned a generator: return a list")
+        return value
+
+
+def _bounded(text: bytes, most: int) -> bytes:
+    if len(text) > most:
+        raise TooLong(f"{len(text)} bytes of result, expected at most {most}")
+    return text
+
+
+async def _alone(fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Run an async tool; what it left running ends with it."""
+    try:
+        return await fn(**arguments)
+    finally:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """What is told of an exception: the name of its type, its text, and by which limit or refusal it came."""
+    text = ""
+    with contextlib.suppress(Exception):  # a tool's exception may do anything when asked for its text
+        text = str(error)[:_MOST_SAID]
+    text = text.encode("utf-8", "replace").decode()
+    told: dict[str, Any] = {"error": f"{type(error).__name__}"[:200], "text": text}
+    if isinstance(error, OSError) and type(error.errno) is int:
+        told["errno"] = error.errno
+    number = vars(error).get("licet_number")
+    if type(number) is int:
+        told["refused"] = number
+    return told

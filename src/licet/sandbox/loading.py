@@ -1,0 +1,47 @@
+"""Loading a tool inside its walls: by file, under a name that runs nothing but definitions."""
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from licet.declare import Tool
+
+
+class Given:
+    """Finds the modules that a worker was given, by name. Directories cannot be listed here, so nothing is searched."""
+
+    def __init__(self, modules: Mapping[str, Sequence[str | None]]) -> None:
+        self._modules = modules
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Where a module is, if it is one of these."""
+        if name not in self._modules:
+            return None
+        file, directory = self._modules[name]
+        inside = [directory] if directory is not None else None
+        if file is None:
+            spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = inside
+            return spec
+        # A script may have any name, so the loader is named and not guessed.
+        extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+        loader: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
+        return importlib.util.spec_from_file_location(
+            name, file, loader=loader(name, file), submodule_search_locations=inside
+        )
+
+
+def load(module: str, qualname: str, modules: Mapping[str, Sequence[str | None]], path: Sequence[str]) -> Any:
+    """The function of a tool; its module and whatever it imports run now, behind the walls."""
+    sys.path[:] = path
+    # What the zygote had under one of these names is another module.
+    for name in [name for name in modules if name in sys.modules]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, Given(modules))
+    found = getattr(importlib.import_module(module), qualname)
+    return found.fn if isinstance(found, Tool) else found

@@ -1,0 +1,72 @@
+"""Scratch: the one directory that a worker may write, and that disappears with it, whatever was put there."""
+
+import contextlib
+import os
+import stat
+from typing import NamedTuple
+
+MOST_SEEN = 20_000  # entries that are counted; more than these are too many anyway
+
+
+class Used(NamedTuple):
+    """How much of a scratch directory is used."""
+
+    size: int
+    entries: int
+
+
+def used(directory: str) -> Used:
+    """What a directory holds, in bytes on disk; it stops to count at what is too much in any case."""
+    size = entries = 0
+    left = [directory]
+    while left and entries < MOST_SEEN:
+        try:
+            with os.scandir(left.pop()) as found:
+                for entry in found:
+                    entries += 1
+                    with contextlib.suppress(OSError):
+                        kept = entry.stat(follow_symlinks=False)
+                        size += kept.st_blocks * 512
+                        if stat.S_ISDIR(kept.st_mode):
+                            left.append(entry.path)
+        except OSError:
+            continue
+    return Used(size, entries)
+
+
+def clear(directory: str) -> None:
+    """Remove everything in a directory whose worker is dead; links are removed, never followed.
+
+    Not recursively: a tree can be deeper than any stack and longer than any path. What is inside a directory is moved
+    up to the top before the directory itself goes.
+    """
+    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        count = 0
+        while names := os.listdir(top):
+            for name in names:
+                if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                os.chmod(name, 0o700, dir_fd=top)  # it is a directory, and nobody is left to change that
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+                try:
+                    for below in os.listdir(inner):
+                        if stat.S_ISDIR(os.lstat(below, dir_fd=inner).st_mode):
+                            count += 1
+                            os.chmod(below, 0o700, dir_fd=inner)  # to move a directory its `..` is rewritten
+                            os.rename(below, f".{os.getpid()}.{count}", src_dir_fd=inner, dst_dir_fd=top)
+                        else:
+                            os.unlink(below, dir_fd=inner)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+
+
+def remove(directory: str) -> None:
+    """Remove a directory with everything in it; one that is gone is fine."""
+    with contextlib.suppress(OSError):
+        clear(directory)
+        os.rmdir(directory)

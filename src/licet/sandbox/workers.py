@@ -1,0 +1,325 @@
+"""The levels `restricted` and `isolated`: tools run in walled processes of their own, which wait for their calls.
+
+For each tool a few workers are parked ahead of time: walled in, the tool loaded, good for one call. Where a tool says
+`reuse=True` a worker serves many. Whatever happens in a worker ends its own call and nothing else.
+"""
+
+import asyncio
+import atexit
+import errno
+import inspect
+import os
+import signal
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from licet.core.decision import Reason
+from licet.core.effects import Level
+from licet.core.set import CapabilitySet
+from licet.declare import Tool
+from licet.declare.arguments import plain_data, plain_json
+from licet.guard.bind import BoundContext
+from licet.guard.endings import Raised, Stopped
+from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
+from licet.sandbox import probe
+from licet.sandbox.broker import Broker, Outcome
+from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
+from licet.sandbox.children import Child, Watched, Zygote
+from licet.sandbox.fs_rules import base_rules, denied_among, grant_rules, is_split
+from licet.sandbox.tool_source import import_path, source_of
+from licet.sandbox.wire import BrokenWire, Closed, TooMuch, packed
+
+# Where the manifest states no limit.
+DEFAULTS: Mapping[str, int] = {
+    "cpu_seconds": 20,
+    "memory_mb": 512,
+    "open_files": 128,
+    "processes": 32,
+    "file_mb": 64,
+    "scratch_mb": 256,
+}
+RESULT_BYTES = 16 << 20
+_PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
+_PARKED = 32  # of all tools together
+_KNOWN = 512
+_LAST_WORDS = 2.0  # seconds to hear how a worker ended
+_LAYERS: Mapping[Level, tuple[str, ...]] = {
+    "restricted": ("handles", "process", "landlock", "seccomp", "limits"),
+    "isolated": ("handles", "process", "landlock", "seccomp", "limits"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Everything about a tool at a level that is the same for each of its calls."""
+
+    tool: Tool
+    level: Level
+    grant: CapabilitySet
+    limits: Mapping[str, int]
+    fixed: Mapping[str, Any]
+    rules: Callable[[], list[tuple[str, int]]]
+
+    def spec(self, scratch: str) -> bytes:
+        """What a worker is told to be."""
+        return packed({**self.fixed, "rules": self.rules(), "scratch": scratch})
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """Default values of the tool: inside, they are taken from the tool itself, and need not fit into JSON."""
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.tool.fn).parameters.items()
+            if parameter.default is not parameter.empty
+        }
+
+    @property
+    def watched(self) -> Watched:
+        """What the host itself looks after."""
+        return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
+
+
+class _Pool:
+    """The workers of this process that wait for a call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._zygote: Zygote | None = None
+        self._parked: OrderedDict[Prepared, deque[Child]] = OrderedDict()
+
+    def take(self, prepared: Prepared) -> tuple[Zygote, Child]:
+        """A worker for a call: one that waits, or a new one."""
+        with self._lock:
+            zygote = self._living()
+            waiting = self._parked.get(prepared)
+            while waiting:
+                child = waiting.popleft()
+                if child.death is None:
+                    return zygote, child
+                child.end.close()
+            return zygote, zygote.spawn(prepared.spec, prepared.watched)
+
+    def park(self, prepared: Prepared, zygote: Zygote, used: Child | None = None) -> None:
+        """Have a worker wait for the next call of a tool: the one that was used, or as many new ones as are due."""
+        with self._lock:
+            if zygote is not self._zygote or zygote.dead:
+                return
+            waiting = self._parked.setdefault(prepared, deque())
+            self._parked.move_to_end(prepared)
+            if used is not None:
+                waiting.append(used)
+            else:
+                try:
+                    while len(waiting) < _PARKED_OF_ONE:
+                        waiting.append(zygote.spawn(prepared.spec, prepared.watched))
+                except SandboxUnavailable:
+                    return  # the next call will tell
+            while sum(map(len, self._parked.values())) > _PARKED:
+                _, others = self._parked.popitem(last=False)
+                for child in others:
+                    zygote.end(child)
+
+    def _living(self) -> Zygote:
+        if self._zygote is None or self._zygote.dead:
+            self._drop()
+            self._zygote = Zygote(import_path())
+        return self._zygote
+
+    def _drop(self) -> None:
+        for waiting in self._parked.values():
+            for child in waiting:
+                child.end.close()
+        self._parked.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+    def close(self) -> None:
+        """End everything; the next call begins anew."""
+        with self._lock:
+            self._drop()
+
+    def abandon(self) -> None:
+        """In a fork of the host: leave it to the parent."""
+        if self._zygote is not None:
+            self._zygote.abandon()
+
+
+_pool = _Pool()
+
+
+def _in_a_fork() -> None:
+    global _pool
+    _pool.abandon()
+    _pool = _Pool()
+
+
+def close_workers() -> None:
+    """End every worker of this process; the next call starts new ones."""
+    _pool.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_fork)
+atexit.register(close_workers)
+
+
+class Workers:
+    """Runs tools behind walls, and hands those at `native` to an inner engine."""
+
+    def __init__(self, native: Sandbox) -> None:
+        self._native = native
+        self._prepared: dict[tuple[int, int, Level, tuple[tuple[str, int], ...]], Prepared] = {}
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """What will be in force at a level; the walls are tried out before they are relied on."""
+        if level == "native":
+            return self._native.layers(level)
+        probe.support().require(level)
+        return _LAYERS[level]
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process."""
+        return self._native.walls(held)
+
+    def run(self, level: Level, call: ToolCall, context: BoundContext) -> Awaitable[Any]:
+        """Run a tool at a level."""
+        if level == "native":
+            return self._native.run(level, call, context)
+        return self._walled(level, call, context)
+
+    async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
+        prepared = self._prepare(level, call, context)
+        zygote, child = _pool.take(prepared)
+        zygote.begin(child)
+        kept = False
+        try:
+            broker = Broker(child.end, context, child.calls, call.tool.name)
+            outcome = await broker.serve(_start(prepared, call, context, child.calls))
+            kept = call.tool.reuse and _reusable(child, prepared)
+        except (BrokenWire, Closed) as wrong:
+            raise await _stopped(zygote, child, wrong, prepared) from None
+        finally:
+            if kept:
+                zygote.rest(child)
+                _pool.park(prepared, zygote, child)
+            else:
+                zygote.end(child)
+                _pool.park(prepared, zygote)
+        return _value(outcome, prepared)
+
+    def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+        reach = context._holding.reach
+        key = (id(call.tool), id(reach.grant), level, tuple(sorted(call.limits.items())))
+        found = self._prepared.get(key)
+        if found is None or found.tool is not call.tool or found.grant is not reach.grant:
+            if len(self._prepared) >= _KNOWN:
+                self._prepared.clear()
+            found = self._prepared[key] = _prepared(level, call, context)
+        return found
+
+
+def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+    tool, reach = call.tool, context._holding.reach
+    probe.support().require(level)
+    source = source_of(tool)
+    limits = {**DEFAULTS, **call.limits}
+    base = base_rules(source)
+    if inside := denied_among(base, reach.grant):
+        raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
+
+    def rules() -> list[tuple[str, int]]:
+        return [*base, *grant_rules(reach.grant, reach.effect)] if level == "isolated" else base
+
+    known = None if level == "isolated" and is_split(reach.grant) else rules()
+    fixed = {
+        "module": source.module,
+        "qualname": source.qualname,
+        "modules": source.modules,
+        "path": import_path(),
+        "async": tool.is_async,
+        "reuse": tool.reuse,
+        "directory": context.workdir if level == "isolated" else "",
+        "result_bytes": RESULT_BYTES,
+        "limits": {
+            # A worker that stays is ended after twice its time, and retired once it has used that of one call.
+            "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),
+            "memory_bytes": limits["memory_mb"] << 20,
+            "open_files": limits["open_files"],
+            "file_bytes": limits["file_mb"] << 20,
+        },
+    }
+    return Prepared(tool, level, reach.grant, limits, fixed, rules if known is None else lambda: known)
+
+
+def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
+    defaults = prepared.defaults
+    given = {
+        name: value for name, value in call.arguments.items() if name not in defaults or value is not defaults[name]
+    }
+    who = {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
+    return packed({"call": number, **who}, plain_json(given))
+
+
+def _reusable(child: Child, prepared: Prepared) -> bool:
+    if child.cpu_seconds() > prepared.limits["cpu_seconds"]:
+        return False
+    return not os.listdir(child.scratch)  # what one call left there is not for the next
+
+
+def _value(outcome: Outcome, prepared: Prepared) -> Any:
+    """What the tool returned; or what it raised, as far as it can be told."""
+    if outcome.refusal is not None:
+        raise outcome.refusal
+    kind, text = outcome.head.get("error"), outcome.head.get("text")
+    if kind is None:
+        try:
+            return plain_data(outcome.blob)
+        except ValueError:
+            raise Stopped("TOOL_CRASHED", "the tool's process gave back what is no JSON") from None
+    kind, text = str(kind), str(text)
+    limits, number = prepared.limits, outcome.head.get("errno")
+    if kind == "MemoryError":
+        raise Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
+    if kind == "TooLong":
+        raise Stopped("LIMIT_OUTPUT", text)
+    if number == errno.EFBIG:
+        raise Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+    if number == errno.EMFILE:
+        raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
+    raise Raised(kind, text)
+
+
+async def _stopped(zygote: Zygote, child: Child, wrong: Exception, prepared: Prepared) -> Stopped:
+    """Why a worker gave no answer, from what the kernel and the zygote say; its own word is not asked."""
+    limits = prepared.limits
+    if isinstance(wrong, TooMuch):
+        return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
+    if isinstance(wrong, BrokenWire):
+        return Stopped("TOOL_CRASHED", "the tool's process broke the protocol")
+    await asyncio.sleep(0)
+    # It may have closed its socket and live on; told to end it, the zygote says how it ended in either case.
+    zygote.end(child, child.ended or ("TOOL_CRASHED", "the tool's process hung up"))
+    death = await child.buried(_LAST_WORDS)
+    if death is None:
+        return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
+    if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
+        return Stopped(*death.ended)
+    code, killer = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0, 0
+    if code < 0:
+        killer = -code
+    reason: Reason = "TOOL_CRASHED"
+    if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
+        return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
+    if killer == signal.SIGXFSZ:
+        return Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+    if code == OUT_OF_MEMORY:
+        return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
+    if code == NO_WALLS:
+        return Stopped("SANDBOX_UNAVAILABLE", "a wall could not be built in the tool's process")
+    said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
+    return Stopped(reason, f"the tool's process {said} and gave no answer")

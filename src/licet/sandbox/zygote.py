@@ -1,0 +1,103 @@
+"""The zygote: a small process that was started clean, has everything imported that workers need, and forks them.
+
+It never holds anything of the host: no environment, no files, no arguments, no names of tools. What a worker is to be
+comes to the worker itself, over a socket that is only passed through here. One thread, so that forking is safe.
+"""
+
+import asyncio
+import gc
+import os
+import select
+import signal
+import socket
+from typing import NoReturn
+
+from licet.sandbox import child, hardening
+from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire
+
+
+def main(control: int) -> NoReturn:
+    """Fork workers until the host hangs up; then everything here ends."""
+    hardening.close_all_but({0, 1, 2, control})
+    os.environ.clear()
+    os.chdir("/")
+    _warm()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    wire = Wire(socket.socket(fileno=control), FROM_THE_HOST)
+    workers: dict[int, int] = {}  # by pid
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    gc.collect()
+    gc.freeze()  # what lives now lives for good: looking at it would only copy its pages
+    while True:
+        ready = {fd for fd, _ in poll.poll()}
+        try:
+            if woken in ready:
+                os.read(woken, 4096)
+                _reap(wire, workers)
+            if control in ready:
+                wire.take()
+                for frame in wire.frames():
+                    _obey(wire, workers, frame.head)
+        except Closed:
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
+            os._exit(0)
+
+
+def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int]) -> None:
+    number = order["number"]
+    if "end" in order:
+        # A pid stays a worker's until it is reaped here, so this reaches no one else.
+        for pid in [pid for pid, its in workers.items() if its == number]:
+            os.kill(pid, signal.SIGKILL)
+        return
+    end = wire.file()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as wrong:
+        wire.send({"number": number, "died": -1, "cpu": 0, "said": str(wrong)})
+        os.close(end)
+        return
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            child.live(socket.socket(fileno=end), parent)
+        finally:
+            os._exit(1)
+    os.close(end)
+    workers[pid] = number
+    wire.send({"number": number, "born": pid})
+
+
+def _reap(wire: Wire, workers: dict[int, int]) -> None:
+    while workers:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+        if not pid:
+            return
+        number = workers.pop(pid, None)
+        if number is not None:
+            wire.send({"number": number, "died": status, "cpu": used.ru_utime + used.ru_stime})
+
+
+def _warm() -> None:
+    """Load what every worker uses, down to what is loaded when something is first done."""
+    import datetime  # noqa: F401
+    import decimal  # noqa: F401
+    import enum  # noqa: F401
+    import uuid  # noqa: F401
+
+    from licet.declare.arguments import plain_data, plain_json, validator
+
+    def sample(a: int, b: str = "") -> int:
+        return a
+
+    validator(sample, None)({"a": 1})
+    plain_data(plain_json({"a": [1]}))
+    with asyncio.Runner() as runner:
+        runner.run(asyncio.sleep(0))
