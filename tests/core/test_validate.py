@@ -102,7 +102,8 @@ def test_misfits_are_data() -> None:
         "network:*:api.stripe.com",
         "needs network:*:api.stripe.com, which the manifest does not allow (agent.yaml:1)",
     )
-    assert str(misfit) == f"t: {misfit.message}"
+    assert misfit.fix == "add `api.stripe.com` under `capabilities.destinations.allow` in agent.yaml"
+    assert str(misfit) == f"t: {misfit.message}; to allow it: {misfit.fix}"
 
 
 def test_all_misfits_of_all_tools_come_together() -> None:

@@ -20,6 +20,7 @@ from licet.core.advice import add_need
 from licet.core.decision import REASON_OF_DOMAIN, Deny, Request
 from licet.core.needs import needs_of, spec_of
 from licet.core.origin import Origin
+from licet.core.validate import registered
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"
@@ -260,7 +261,7 @@ FIXES: list[tuple[str, Callable[..., None]]] = [
 ]
 
 
-NOTE = r"(?: \((?:this key|no rule) can[^()]+\))?"  # why it is wider than what was asked for
+NOTE = r"(?: \((?:this key can|no rule can|the tool needs)[^()]+\))?"  # why it is wider than what was asked for
 
 
 def follow(fix: str, files: Files) -> None:
@@ -294,7 +295,7 @@ def ask(place: Path, files: Files, use: str) -> Any:
         (place / name).write_text(text)
     policy = review(MANIFEST, personality=PERSONALITY if PERSONALITY in files else None)
     assert policy.manifest is not None, policy.problems
-    return decide(Request("t", (Use(use),)), policy.manifest)
+    return registered(decide(Request("t", (Use(use),)), policy.manifest), policy.manifest)
 
 
 @given(world=worlds())

@@ -11,6 +11,7 @@ from licet import decide, load_manifest, validate_registration
 from licet.backends.manifest_yaml import read_policy
 from licet.core.decision import CapabilityDenied, CapabilityGranted, events
 from licet.core.reach import reach_of
+from licet.core.validate import unmet_needs
 from licet.surfaces.cli.app import licet
 
 from .cases import HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
@@ -64,15 +65,29 @@ def test_the_library_decides(case: Case, place: Path) -> None:
 )
 def test_the_command_line_decides_alike(case: Case, place: Path) -> None:
     use = [filled(case.use, place)] if case.use else []
-    code, said = run("explain", MANIFEST, case.tool, *use, personality=case.write(place))
+    personality = case.write(place)
+    code, said = run("explain", MANIFEST, case.tool, *use, personality=personality)
 
-    assert code == (0 if case.verdict == "allow" else 1)
-    reason = {"allow": None, "ask": "APPROVAL_REQUIRED", "deny": case.reason}[case.verdict]
-    assert (said["verdict"], said["reason"]) == (case.verdict, reason)
-    if case.rules is not None:
-        assert [_ground(rule) for rule in said["rules"]] == [filled(rule, place) for rule in case.rules]
-    if case.fix is not None:
-        assert [rule["fix"] for rule in said["rules"] if rule["fix"]] == case.fix
+    # A tool that does not fit is not registered, so nothing that it asks is allowed, and the misfit is told too.
+    unfit = _needs_unmet(case.tool, personality, place)
+    verdict = "deny" if unfit else case.verdict
+    assert (code, said["verdict"]) == (0 if verdict == "allow" else 1, verdict)
+    if verdict == case.verdict:
+        assert said["reason"] == {"allow": None, "ask": "APPROVAL_REQUIRED", "deny": case.reason}[verdict]
+    told = [_ground(rule) for rule in said["rules"]]
+    own = [rule for rule in told if rule not in unfit]
+    if verdict == case.verdict and case.rules is not None:
+        assert own == [filled(rule, place) for rule in case.rules]
+    if verdict == case.verdict and case.fix is not None:
+        assert [rule["fix"] for rule in said["rules"] if rule["fix"] and _ground(rule) in own] == case.fix
+    fixes = " ".join(rule["fix"] or "" for rule in said["rules"])
+    assert all(text in told or fix in fixes for text, fix in unfit.items())
+
+
+def _needs_unmet(tool: str, personality: str | None, place: Path) -> dict[str, str]:
+    """What a tool needs and does not get, each with what would give it."""
+    reach = reach_of(load_manifest(MANIFEST, personality=personality).expand(str(place), HOME), tool)
+    return {str(ground): ground.fix for ground in unmet_needs(reach)} if reach is not None else {}
 
 
 def _ground(rule: dict[str, Any]) -> str:

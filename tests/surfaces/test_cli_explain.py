@@ -224,6 +224,61 @@ def test_the_way_out_leads_out(here: Path) -> None:
     assert run("m.yaml", "fetch", "https://api.stripe.com").exit_code == 0
 
 
+KEYS = """agent: a
+capabilities:
+  tools: [t]
+  max_side_effect_class: full
+  budget: {max_calls_per_session: 9}
+  destinations: {allow: [%s]}
+  fs_reach: {write: [%s]}
+tools: {t: {from: "tools:t"}}
+"""
+BY_KEYS = """from licet import tool
+
+@tool(capabilities={"network": {"allowed_hosts": [%s]}, "fs_reach": {"write": [%s]}}, effect="full", sandbox="isolated")
+def t() -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "host", "path"),
+    [("https://new.example/v1", '"new.example:443"', ""), ("write /srv/new", "", '"/srv/new"')],
+)
+def test_following_every_line_leaves_a_check_that_is_clean(use: str, host: str, path: str, here: Path) -> None:
+    (here / "k.yaml").write_text(KEYS % ("", ""))
+    (here / "tools.py").write_text(BY_KEYS % ("", ""))
+    told = [line.strip() for line in run("k.yaml", "t", use).stdout.splitlines() if "to allow it" in line]
+    item = (host or path).strip('"')
+    assert [re.sub(r" in \S+( \(.*)?$", "", line).removeprefix("to allow it   ") for line in told] == [
+        f"add `{item}` to the tool's `{'network.allowed_hosts' if host else 'fs_reach.write'}`",
+        f"add `{item}` under `capabilities.{'destinations.allow' if host else 'fs_reach.write'}`",
+    ]
+    (here / "k.yaml").write_text(KEYS % (host, path))
+    (here / "tools.py").write_text(BY_KEYS % (host, path))
+    assert CliRunner().invoke(licet, ["check", "k.yaml"]).exit_code == 0
+    assert run("k.yaml", "t", use).stdout.startswith(("asks: ", "allowed: "))
+
+
+def test_a_tool_that_does_not_fit_is_allowed_nothing(here: Path) -> None:
+    (here / "k.yaml").write_text(KEYS.replace("[t]", "[t, u]", 1) % ('"a.example:443"', "") + "# {}\n")
+    (here / "tools.py").write_text(BY_KEYS % ('"a.example:443", "b.example"', ""))
+    result = run("k.yaml", "t", "https://a.example")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:2] == [
+        "denied: `t` may not network:https:get@a.example:443",
+        "  because       `t` needs network:*:b.example, which the manifest does not allow (k.yaml:2)",
+    ]
+    assert "to allow it   add `b.example` under `capabilities.destinations.allow` in k.yaml" in result.stdout
+
+
+def test_an_answer_says_that_another_tool_does_not_fit(here: Path) -> None:
+    other = "  other: {needs: ['env:read:X'], effect: read_only, sandbox: restricted}\n"
+    (here / "m.yaml").write_text(MANIFEST.replace("[fetch,", "[other, fetch,") + other)
+    result = run("m.yaml", "fetch", "secret:read:KEY")
+    assert result.exit_code == 0
+    assert "  but first     closed, other: " in result.stdout
+
+
 @pytest.mark.parametrize("words", [["gone.yaml"], ["bad.yaml"], ["shared.yaml"]], ids=" ".join)
 def test_a_manifest_that_is_wrong_says_why_and_decides_nothing(words: list[str], here: Path) -> None:
     (here / "bad.yaml").write_text("agent: a\nverison: x\n")

@@ -4,13 +4,16 @@ What is advised is no wider than the file can say; where that is wider than what
 Steps that belong together are joined by `; `.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from licet.core.capability import Capability, capability
+from licet.core.domain import DOMAINS
 from licet.core.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
 from licet.core.keys import EXACT_KEY_OF, KEY_OF
 from licet.core.manifest import Layer, Manifest, MaxEffect, Rule, Seat
-from licet.core.scope import TOP, Malformed
+from licet.core.network import EVERYTHING
+from licet.core.scope import TOP, Malformed, host_text
+from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
 
@@ -18,21 +21,41 @@ Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> t
 
 _EVERY_PATH = "ask for something below `/`: a rule for `/` itself would allow every path"
 _ANY_REQUEST = " (this key cannot say less than any connection to that port)"
+_ANY_PORT = " (this key cannot say less than any connection to that host)"
+_WHOLE_NEED = " (the tool needs all of this, and fits with nothing less)"
 _ALSO = {"fs:write": "delete", "fs:delete": "write", "storage:read": "write", "storage:write": "read"}
 _ALL_BELOW = " (no rule can name the path itself, so this is everything in the directory above it)"
 
 
-def add_to_layer(layer: Layer, use: Use, roots: Roots) -> str:
-    """Where and what to add so that a layer allows a use."""
+def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
+    """Where and what to add so that a layer allows what a tool needs; for a use, what is wider than it says so."""
+    missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
+    exact = narrowest(use) if use else None
+    steps = []
+    for rule in missing or wanted:
+        note = _wider(rule, use) if use else ""
+        if not note and use and rule != exact:
+            note = _WHOLE_NEED
+        steps.append(_add_rule(layer, rule, spec, roots, note))
+    return "; ".join(dict.fromkeys(steps)) or _EVERY_PATH
+
+
+def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> str:
+    if layer.kind == "delegation":
+        return f"add `{rule}` to `allow` where the parent delegates{note}"
+    kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
-        return f"add `{use.target}:{use.port}` under `{key}` in {layer.origin.file}{_ANY_REQUEST}"
-    rule = narrowest(use)
-    if rule is None:
-        return _EVERY_PATH
-    exact = EXACT_KEY_OF.get(f"{use.domain}:{use.action}")
-    item = _target(rule, roots) if exact else _text(rule, roots)
-    return f"add `{item}` under `{_own(layer, exact or 'grants')}` in {layer.origin.file}{_wider(rule, use)}"
+        item, note = _place(rule), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
+    elif everything and layer.kind == "manifest":
+        key, item = "capabilities.destinations.allow", _place(rule)
+    elif spec.by_keys and kind in ("fs:write", "fs:delete"):
+        key, item, note = _own(layer, KEY_OF[kind]), _target(rule, roots), note or _also(kind)
+    elif kind in EXACT_KEY_OF:
+        key, item = _own(layer, EXACT_KEY_OF[kind]), _target(rule, roots)
+    else:
+        key, item = _own(layer, "grants"), _text(rule, roots)
+    return f"add `{item}` under `{key}` in {layer.origin.file}{note}"
 
 
 def admit(layer: Layer, tool: str) -> str:
@@ -57,7 +80,7 @@ def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
     if not spec.by_keys:
         return f"add `{_text(rule, roots)}` to the tool's `needs`{where}{_wider(rule, use)}"
     kind = f"{use.domain}:{use.action}"
-    also = f" (this key cannot say it without {_ALSO[kind]})" if kind in _ALSO else ""
+    also = _also(kind)
     if use.domain == "network":
         return f"add `{use.target}:{use.port}` to the tool's `network.allowed_hosts`{where}{_ANY_REQUEST}"
     if use.domain == "storage" and not any(need.domain == "storage" for need in spec.needs.allow):
@@ -67,6 +90,20 @@ def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
     if kind not in KEY_OF:
         return f"declare the tool with `needs=`, since `capabilities=` cannot say `{rule}`, and add that{where}"
     return f"add `{_target(rule, roots)}` to the tool's `{KEY_OF[kind]}`{where}{_wider(rule, use) or also}"
+
+
+def declared_so(use: Use, spec: ToolSpec) -> tuple[Capability, ...]:
+    """What a tool needs once `add_need` was followed: a key may say more than the use."""
+    rule = narrowest(use)
+    if rule is None:
+        return ()
+    if spec.by_keys and use.domain == "network":
+        return (capability("network", EVERYTHING, use.keys[0], use.port),)
+    if spec.by_keys and use.domain == "storage" and not any(need.domain == "storage" for need in spec.needs.allow):
+        return (Capability(f"storage:*:{use.target}"),)
+    if spec.by_keys and f"{use.domain}:{use.action}" in ("fs:write", "fs:delete"):
+        return tuple(capability("fs", DOMAINS["fs"].actions[each], rule.key, None) for each in ("write", "delete"))
+    return (rule,)
 
 
 def narrowest(use: Use) -> Capability | None:
@@ -142,8 +179,17 @@ def _own(layer: Layer, key: str) -> str:
     return key if layer.kind == "personality" else f"capabilities.{key}"
 
 
+def _also(kind: str) -> str:
+    return f" (this key cannot say it without {_ALSO[kind]})" if kind in _ALSO else ""
+
+
+def _place(rule: Capability) -> str:
+    return host_text(rule.key) + ("" if rule.port is None else f":{rule.port}")
+
+
 def _wider(rule: Capability, use: Use) -> str:
-    return _ALL_BELOW if use.domain == "fs" and rule.key != use.keys[0] else ""
+    exact = narrowest(use)
+    return _ALL_BELOW if use.domain == "fs" and rule == exact and rule.key != use.keys[0] else ""
 
 
 def _can_be_written(rule: Capability) -> bool:

@@ -13,7 +13,9 @@ from licet.core.advice import (
     add_need,
     add_to_layer,
     admit,
+    declared_so,
     elevate,
+    narrowest,
     raise_class,
     remove,
     state_class,
@@ -91,9 +93,13 @@ class Reach:
 
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
+        wanted = self._wanted(use)
         if not self.spec.needs.has(use):
-            text, fix = f"`{self.spec.name}` does not declare it", add_need(use, self.spec, roots)
-            yield Ground(reason, text, self.spec.origin, fix)
+            # A key of the tool may say more than the use: then layers that allow the use must still take the rest.
+            narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
+            steps = (add_to_layer(layer, wanted, self.spec, roots, use) for layer in narrow)
+            fix = "; ".join((add_need(use, self.spec, roots), *steps))
+            yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, fix)
         if self.effect and not self.permitted.has(use):
             text = f"{_act(use)} is not permitted to class {self.effect}"
             yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
@@ -109,10 +115,17 @@ class Reach:
                     yield Ground(reason, text, None if own else rule.origin, fix)
             elif verdict is None:
                 listed = _connector_ground(self.manifest, self.spec, use.target) if layer.kind == "connectors" else None
-                text, fix = f"{layer.title} does not allow it", add_to_layer(layer, use, roots)
+                text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
                 yield listed or Ground(reason, text, layer.origin, fix)
         if not any(layer.kind in CEILINGS for layer in self.layers):
             yield Ground(reason, "no manifest allows anything")
+
+    def _wanted(self, use: Use) -> tuple[Capability, ...]:
+        """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
+        if not self.spec.needs.has(use):
+            return declared_so(use, self.spec)
+        whole = () if self.manifest.narrow else tuple(need for need in covering(self.spec, use) if not need.defers)
+        return whole or tuple(rule for rule in (narrowest(use),) if rule)
 
     @property
     def class_origin(self) -> Origin | None:
@@ -129,7 +142,8 @@ class Reach:
         if use.action == "tcp":  # named in every ceiling, it needs no more than this
             wanted = "write_limited"
             unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
-            steps = [add_to_layer(layer, use, self.manifest.roots) for layer in unnamed]
+            exact = [rule for rule in (narrowest(use),) if rule]
+            steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
         if self.effect and not class_fits(wanted, self.effect):
             steps.append(raise_class(self.spec, self.seats, self.manifest.max_effects, wanted))
             steps += elevate(self.manifest, self.seats, self.level, wanted)
@@ -303,6 +317,10 @@ def _level_of(
                 fix = walled or f"add `{spec.name}` under `{listed.key}` in {listed.origin.file}"
                 grounds.append(Ground("NATIVE_NOT_ALLOWED", text, listed.origin, fix, "sandbox native"))
     return level
+
+
+def _takes(layer: Layer, wanted: tuple[Capability, ...]) -> bool:
+    return CapabilitySet(wanted) <= layer.without_denies
 
 
 def _names_tcp(layer: Layer, use: Use) -> bool:

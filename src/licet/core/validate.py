@@ -1,10 +1,12 @@
 """Registration: does a tool fit a manifest? The misfits, as data; the same folding decides calls."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from licet.core.advice import add_to_layer, remove
 from licet.core.capability import Capability
+from licet.core.decision import REASON_OF_DOMAIN, Decision, Deny, Ground
 from licet.core.folding import common_of
 from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
@@ -19,9 +21,10 @@ class Misfit:
     tool: str
     capability: str
     message: str
+    fix: str = field(default="", compare=False)  # the change that would make it fit
 
     def __str__(self) -> str:
-        return f"{self.tool}: {self.message}"
+        return f"{self.tool}: {self.message}" + (f"; to allow it: {self.fix}" if self.fix else "")
 
 
 class Declared(Protocol):
@@ -41,11 +44,41 @@ def validate_registration(tool: ToolSpec | Declared, manifest: Manifest) -> tupl
     if reach is None:
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}` ({manifest.origin})"
         return (Misfit(spec.name, f"tool:call:{spec.name}", text),)
-    standing = [Misfit(spec.name, ground.capability or "side_effect_class", str(ground)) for ground in reach.grounds]
-    told = {misfit.capability for misfit in standing}
-    denied = common_of(manifest, reach.seats, spec.connector).denied()
+    standing = tuple(
+        Misfit(spec.name, ground.capability or "side_effect_class", str(ground), ground.fix) for ground in reach.grounds
+    )
+    unmet = (
+        Misfit(spec.name, ground.capability, ground.text.removeprefix(f"`{spec.name}` "), ground.fix)
+        for ground in unmet_needs(reach)
+    )
+    return (*standing, *unmet)
+
+
+def unmet_needs(reach: Reach) -> tuple[Ground, ...]:
+    """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
+    spec = reach.spec
+    told = {ground.capability for ground in reach.grounds}
+    denied = common_of(reach.manifest, reach.seats, spec.connector).denied()
     unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
-    return (*standing, *(_misfit(reach, need) for need in unfit))
+    return tuple(_unmet(reach, need) for need in unfit)
+
+
+def registered(decision: Decision, manifest: Manifest) -> Decision:
+    """The decision as a gate would come to it that takes no misfits: a tool with unmet needs is refused whole."""
+    reach = reach_of(manifest, decision.request.tool)
+    unmet = unmet_needs(reach) if reach is not None and not manifest.narrow else ()
+    if not unmet:
+        return decision
+    if not isinstance(decision, Deny):
+        return Deny(decision.request, unmet, next(iter(decision.request.uses), None))
+    rules = decision.rules
+    known = {step for ground in rules for step in _steps(ground.fix)}
+    more = tuple(ground for ground in unmet if not _steps(ground.fix) <= known)
+    return Deny(decision.request, (*rules, *more), decision.use)
+
+
+def _steps(fix: str) -> set[str]:
+    return {step.partition(" (")[0] for step in fix.split("; ") if step}
 
 
 def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> tuple[Misfit, ...]:
@@ -79,11 +112,15 @@ def _unallowed(reach: Reach, need: Capability) -> Layer | None:
     return next((layer for layer in reach.layers if not wanted <= layer.without_denies), None)
 
 
-def _misfit(reach: Reach, need: Capability) -> Misfit:
+def _unmet(reach: Reach, need: Capability) -> Ground:
     layer = _unallowed(reach, need)
     if layer:
         why = f"which {layer.title} does not allow ({layer.origin})"
+        closed = [one for one in reach.layers if not CapabilitySet((need,)) <= one.without_denies]
+        steps = [add_to_layer(one, (need,), reach.spec, reach.manifest.roots, None) for one in closed]
     else:
-        denies = [rule for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
-        why = f"denied by {'; '.join(map(str, denies))}"
-    return Misfit(reach.spec.name, str(need), f"needs {need}, {why}")
+        denies = [(one, rule) for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
+        why = f"denied by {'; '.join(str(rule) for _, rule in denies)}"
+        steps = [remove(rule) for one, rule in denies if one.kind != "policy files"]
+    text = f"`{reach.spec.name}` needs {need}, {why}"
+    return Ground(REASON_OF_DOMAIN[need.domain], text, None, "; ".join(dict.fromkeys(steps)), str(need))

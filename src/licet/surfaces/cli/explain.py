@@ -8,11 +8,12 @@ import click
 
 from licet.assemble import Places
 from licet.core.decide import decide
-from licet.core.decision import Allow, Decision, Ground, Request
+from licet.core.decision import Allow, Decision, Deny, Ground, Request
 from licet.core.explain import explain
 from licet.core.manifest import Manifest
 from licet.core.reach import reach_of
 from licet.core.use import InvalidUse
+from licet.core.validate import registered, validate_tools
 from licet.errors import Refused
 from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -76,7 +77,7 @@ def command(
     except InvalidUse as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     policy = read_sound(manifest, setting, as_json)
-    decision = decide(Request(tool, uses), policy)
+    decision = registered(decide(Request(tool, uses), policy), policy)
     if as_json:
         show_json(_document(decision))
     else:
@@ -90,9 +91,17 @@ def _show(decision: Decision, manifest: Manifest) -> None:
     show(verdict, colour=COLOURS[decision.verdict])
     for line in reasons:
         show(line)
+    if not isinstance(decision, Deny) and (unfit := sorted(_unfit(manifest))):
+        # A gate takes all tools or none, and `licet call` takes all of a manifest.
+        show(f"  but first     {', '.join(unfit)}: does not fit, and then no tool is registered; see `licet check`")
     known = manifest.seats.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         show(f"  did you mean  {near[0]}")
+
+
+def _unfit(manifest: Manifest) -> set[str]:
+    admitted = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
+    return {misfit.tool for misfit in validate_tools(admitted, manifest)}
 
 
 def _document(decision: Decision) -> dict[str, Any]:

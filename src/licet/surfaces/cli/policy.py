@@ -10,7 +10,6 @@ from licet.assemble import Places, review
 from licet.backends.manifest_yaml import WORKSPACE_FILE, Policy
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
-from licet.core.reach import reach_of
 from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
@@ -85,9 +84,7 @@ def _unnameable(path: str) -> str:
 
 def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
     spec = manifest.tools[misfit.tool]
-    reach = reach_of(manifest, misfit.tool)
-    fixes = [ground.fix for ground in reach.grounds if str(ground) == misfit.message] if reach else []
-    hint = next(filter(None, fixes), "allow it there, or narrow what the tool declares")
+    hint = misfit.fix or "allow it there, or narrow what the tool declares"
     name, message = f"`{misfit.tool}`", misfit.message
     if name not in message:
         message = f"{name} {message}" if message.startswith("needs ") else f"{name}: {message}"
