@@ -21,8 +21,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # what Python sets to its liking
 
 
-def main(control: int, status: int) -> None:
-    """Read a command, run it, say how it ended, and leave nothing behind."""
+def main(control: int, status: int, *files: int) -> None:
+    """Read a command, run it with the files it is handed, say how it ended, and leave nothing behind."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         _say(status, f"error {ctypes.get_errno()}")
@@ -43,6 +43,8 @@ def main(control: int, status: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # only the program holds its pipes now, so that their end is its end
         os.dup2(nowhere, stream)
+    for file in files:
+        os.close(file)
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command[0]))
     _kill_all()
     _say(status, how)
@@ -159,4 +161,4 @@ def _say(status: int, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

@@ -39,30 +39,56 @@ class LocalProcesses:
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a program behind walls until it ends or its time is up; `OSError` if it cannot be started."""
+        return await self._watched(command, walls, attached=False)
+
+    async def run_attached(self, command: Command, walls: Walls) -> Finished:
+        """The same with the input and output of this process instead of pipes: nothing is read, capped or kept."""
+        return await self._watched(command, walls, attached=True)
+
+    async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
         if not sys.platform.startswith("linux") or not sys.executable:
             raise Unavailable(_NO_WAY)
-        message = _message(walls.around(command))
-        pipes = _Pipes()
+        inside, trouble = walls.around(command), None
         try:
-            supervisor = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
-                [sys.executable, "-I", "-S", _SUPERVISOR, str(pipes.control[0]), str(pipes.status[1])],
-                stdin=pipes.stdin[0],
-                stdout=pipes.stdout[1],
-                stderr=pipes.stderr[1],
-                env={},
-                cwd="/",
-                pass_fds=(pipes.control[0], pipes.status[1]),
-                start_new_session=True,
-            )
-        except BaseException:
-            pipes.close()
-            raise
-        try:
-            pipes.close_far_ends()
-            return await _converse(pipes, message, command)
+            finished = await _supervised(inside, attached)
         finally:
-            pipes.close()  # the end of the control pipe means stop
-            await _gone(supervisor)
+            if inside.watch is not None:
+                trouble = await inside.watch.ended()
+        if trouble is not None:
+            raise trouble
+        return finished
+
+
+async def _supervised(command: Command, attached: bool) -> Finished:
+    files = command.watch.files if command.watch is not None else ()
+    pipes: _Pipes | None = None
+    try:
+        message = _message(command)
+        pipes = _Pipes()
+        passed = (pipes.control[0], pipes.status[1], *files)
+        supervisor = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
+            [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, passed)],
+            stdin=None if attached else pipes.stdin[0],
+            stdout=None if attached else pipes.stdout[1],
+            stderr=None if attached else pipes.stderr[1],
+            env={},
+            cwd="/",
+            pass_fds=passed,
+            start_new_session=True,
+        )
+    except BaseException:
+        if pipes is not None:
+            pipes.close()
+        raise
+    finally:
+        for file in files:
+            os.close(file)
+    try:
+        pipes.close_far_ends()
+        return await _converse(pipes, message, command)
+    finally:
+        pipes.close()  # the end of the control pipe means stop
+        await _gone(supervisor)
 
 
 async def _converse(pipes: "_Pipes", message: bytes, command: Command) -> Finished:

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
 
-from licet.core.address import address_grounds
-from licet.core.decision import Deny
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
+from licet.guard.addresses import checked_addresses
 from licet.guard.deadline import Deadline
 from licet.guard.decoding import Corrupt, Decoder, TooLarge
 from licet.guard.holding import Holding
 from licet.guard.outgoing import BadRequest, Outgoing, checked_value, outgoing
-from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached, Unresolved
+from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.guard.response import Headers, Response
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
 _DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
 
 
@@ -193,7 +191,7 @@ class ScopedFetch:
     async def _open(self, stack: AsyncExitStack, there: Destination, message: Outgoing, seconds: float) -> Reply:
         """The head of the answer, from the first address that a connection can be made to."""
         use, text = there.use, ""
-        for address in await self._addresses(use):
+        for address in await checked_addresses(self._holding, self._http, use):
             exchange = Exchange(
                 there.method,
                 there.url,
@@ -218,21 +216,6 @@ class ScopedFetch:
                     self._holding.refuse("LIMIT_SIZE", text, use)
                 return reply
         self._holding.refuse("CONNECT_FAILED", text, use)
-
-    async def _addresses(self, use: Use) -> tuple[str, ...]:
-        """The addresses of a host, all of them checked. They are asked for once, and what is dialled is among them."""
-        try:
-            addresses = tuple(map(str, await self._http.resolve(use.target, use.port or 0)))
-        except Unresolved as unknown:
-            self._holding.refuse("RESOLVE_FAILED", str(unknown), use)
-        except Exception as error:
-            self._holding.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
-        if not addresses:
-            self._holding.refuse("RESOLVE_FAILED", "the name has no address", use)
-        grounds = address_grounds(use, addresses, self._holding.reach)
-        if grounds:
-            self._holding.deny(Deny(self._holding.request, grounds, use))
-        return addresses[:_MOST_ADDRESSES]
 
     def _follow(
         self, there: Destination, message: Outgoing, status: int, location: str

@@ -49,6 +49,10 @@ class HeldPaths:
         kept = (key for key, allowed in self._answers[action].items() if allowed)
         return self.covers(action, path) or any(key.startswith(below) for key in kept)
 
+    def allowed(self, action: str) -> tuple[str, ...]:
+        """The outermost paths that are held; below them, what `denied` names is not."""
+        return tuple(sorted(key or "/" for key, allowed in self._answers[action].items() if allowed))
+
     def denied(self, action: str) -> tuple[str, ...]:
         """The paths that denies name."""
         return self._denied[action]

@@ -84,6 +84,8 @@ class ScopedProcesses:
         )
         try:
             return await self._processes.run(command, walls)
+        except SandboxUnavailable as missing:
+            self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {missing}", use)
         except Unavailable as wrong:
             text, fix = f"{use.target} could not be run here", str(wrong)
         except OSError as wrong:

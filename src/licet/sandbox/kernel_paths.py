@@ -1,0 +1,129 @@
+"""What a grant says of files, in the words of the kernel: trees that may be read and written, and what to hide in them.
+
+Landlock knows no deny, so around a deny existing neighbours are granted one by one, or a private root hides it. What
+neither can say is left out: a path that is not granted here may still be reached through the handles of the call.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from licet.core.use import InvalidUse, use_of_path
+from licet.guard.held_paths import HeldPaths, held_paths
+from licet.guard.holding import Holding
+from licet.guard.ports import SandboxUnavailable
+from licet.sandbox import landlock
+
+_MOST_RULES = 20_000
+Identity = tuple[int, int]
+
+
+class KernelRule(NamedTuple):
+    """A Landlock rule, for the very file or directory that was looked at; None where nobody could exchange it."""
+
+    path: str
+    access: int
+    identity: Identity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPaths:
+    """The files of one call: what a private root holds of them, and the Landlock rules inside or instead of it."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    hide: tuple[str, ...]
+    rules: tuple[KernelRule, ...]
+
+
+def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False) -> KernelPaths:
+    """What of a call's files the kernel can grant; with a private root, denied files are hidden rather than avoided."""
+    held, effect = held_paths(holding.reach.grant), holding.reach.effect
+    reads = _roots(holding, held, "read")
+    writes = _roots(holding, held, "write") if effect not in (None, "read_only") else ()
+    # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
+    deletes = _roots(holding, held, "delete") if effect == "destructive" else ()
+    unread, unwritten = held.denied("read"), held.denied("write")
+    undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
+    hide = tuple(path for path in unread if path != "/" and os.path.lexists(path)) if private_root else ()
+    # A mount over a path needs something there: what is not there yet is kept from being made.
+    avoided = unwritten if not private_root else tuple(path for path in unwritten if not os.path.lexists(path))
+    readable = landlock.READ | (landlock.EXECUTE if execute else 0)
+    rules = (
+        *_rules(reads, readable, () if private_root else unread),
+        *_rules(writes, landlock.WRITE, avoided),
+        *_rules(deletes, landlock.DELETE, undeleted),
+    )
+    kept = tuple(path for path in unwritten if path not in unread and os.path.lexists(path) and inside(path, writes))
+    return KernelPaths((*reads, *kept), tuple(dict.fromkeys((*writes, *deletes))), hide, rules)
+
+
+def _roots(holding: Holding, held: HeldPaths, action: str) -> tuple[str, ...]:
+    """The outermost paths of an action that are there, and that lead where the manifest's author saw them lead."""
+    found: list[str] = []
+    for path in held.allowed(action):
+        if not inside(path, found) and os.path.exists(path) and not _planted(holding, path):
+            found.append(path)
+    return tuple(found)
+
+
+def _planted(holding: Holding, path: str) -> bool:
+    """Whether a path goes through a link that a tool of this manifest could have put there."""
+    ceiling = holding.reach.manifest.ceiling
+    step = ""
+    for part in path.split("/")[1:]:
+        step = f"{step}/{part}"
+        if os.path.islink(step):
+            try:
+                if ceiling.has(use_of_path("write", step)):
+                    return True
+            except InvalidUse:
+                return True
+    real = os.path.realpath(path)
+    return any(inside(real, (denied,)) for denied in held_paths(holding.reach.grant).denied("read"))
+
+
+def inside(path: str, trees: Iterable[str]) -> bool:
+    """Whether a path is one of some trees or lies in it."""
+    return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)
+
+
+def _rules(roots: Sequence[str], access: int, denied: Sequence[str]) -> Iterator[KernelRule]:
+    count = 0
+    for root in roots:
+        for path in around(os.path.realpath(root), [os.path.realpath(path) for path in denied]):
+            count += 1
+            if count > _MOST_RULES:
+                raise SandboxUnavailable(f"{root} holds denied paths among more neighbours than can be granted")
+            found = _identity(path)
+            if found is not None:
+                yield KernelRule(path, access, found)
+
+
+def around(root: str, denied: Sequence[str]) -> Iterator[str]:
+    """A tree, or the parts of it that hold nothing denied. Links are left out: what they lead to has its own rule."""
+    inner = [path for path in denied if inside(path, (root,)) or inside(root, (path,))]
+    if not inner:
+        yield root
+    elif not any(inside(root, (path,)) for path in inner):
+        try:
+            names = sorted(os.listdir(root))
+        except OSError:
+            return
+        for name in names:
+            path = os.path.join(root, name)
+            if not os.path.islink(path):
+                yield from around(path, inner)
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    # Only what can be read and written like a file: a socket or a device in a granted tree is no file of the grant.
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,224 @@
+"""The small program that becomes another one behind walls: it reads orders, builds what they say, and starts a binary.
+
+Run as a script with nothing but the standard library and the modules beside it, in an interpreter of its own, so that
+nothing of the host is there to be inherited. Whatever cannot be built ends it before the binary starts: it then says
+why on the socket that it was given, which the binary never sees.
+"""
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+if __name__ == "__main__":  # `licet` itself would load far more than is needed here, and is not on the path
+    for name, places in (("licet", []), ("licet.sandbox", [os.path.dirname(os.path.abspath(__file__))])):
+        package = ModuleType(name)
+        package.__path__ = places
+        sys.modules[name] = package
+
+from licet.sandbox import hardening, landlock, namespaces, seccomp
+
+FAILED = 125  # like other programs that start programs; the socket says why
+_MOST_ORDERS = 64 << 20
+_PROXY = ("127.0.0.1", 3128)
+PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
+_BACKLOG = 128
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # what Python sets to its liking
+
+
+def main(control: int) -> None:
+    """Do what the orders say; it does not return unless they cannot be followed."""
+    os.set_inheritable(control, False)
+    host = socket.socket(fileno=control)
+    try:
+        orders = _orders(host)
+        if orders["namespaces"]:
+            _in_namespaces(orders, host)
+        hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
+        _wall(orders)
+        _become(orders)
+    except OSError as wrong:
+        _tell(host, wrong)
+    except (ValueError, KeyError, TypeError) as wrong:
+        _tell(host, OSError(errno.EINVAL, f"orders that make no sense: {wrong!r}"))
+
+
+def _orders(host: socket.socket) -> dict[str, Any]:
+    """A length, and a JSON object of that length."""
+    size = int.from_bytes(_exactly(host, 8), "big")
+    if size > _MOST_ORDERS:
+        raise ValueError("more orders than anybody gives")
+    orders: dict[str, Any] = json.loads(_exactly(host, size))
+    return orders
+
+
+def _exactly(host: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = host.recv(min(size - len(data), 1 << 20))
+        if not more:
+            raise ValueError("the host has gone")
+        data += more
+    return bytes(data)
+
+
+def _tell(host: socket.socket, wrong: OSError) -> NoReturn:
+    """Say why nothing was started. `stage` tells a binary that cannot be run from walls that cannot be built."""
+    stage = getattr(wrong, "stage", "walls")
+    said = {"stage": stage, "errno": wrong.errno or 0, "text": str(wrong)}
+    try:
+        host.sendall(json.dumps(said).encode())
+    finally:
+        os._exit(FAILED)
+
+
+# Namespaces ----------------------------------------------------------------------------------------------------------
+
+
+def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
+    """Leave the host's namespaces, and wait for what runs in the new ones, to end as it ended."""
+    namespaces.enter()
+    if orders["network"]:
+        _pass_out(host, _listening())
+    alive, watched = os.pipe()
+    said, saying = os.pipe()
+    first = os.fork()
+    if not first:
+        try:
+            os.close(watched)
+            _first_process(orders, host, alive, saying)
+        except OSError as wrong:
+            _tell(host, wrong)
+        finally:
+            os._exit(FAILED)
+    host.close()
+    os.close(saying)
+    for stream in (0, 1, 2):  # only the binary holds its pipes, so that their end is its end
+        os.close(stream)
+    os.waitpid(first, 0)  # and everything in its namespace ends with it
+    status = int(os.read(said, 16) or FAILED << 8)
+    _end_like(status)
+
+
+def _listening() -> socket.socket:
+    """A listener on the loopback of the new network. Who connects to it talks to the host, which alone accepts."""
+    listener = socket.socket()
+    listener.bind(_PROXY)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def _pass_out(host: socket.socket, listener: socket.socket) -> None:
+    socket.send_fds(host, [b"L"], [listener.fileno()])
+    listener.close()
+
+
+def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, saying: int) -> NoReturn:
+    """The init of the new namespace. It is behind the same walls as the binary: there is nothing to gain from it."""
+    hardening.die_with(0)  # a parent in another namespace has no id here
+    if select.select([alive], [], [], 0)[0]:  # it ended before the kernel was asked
+        os._exit(FAILED)
+    mounts = orders["mounts"]
+    namespaces.private_root(
+        mounts["read"], mounts["write"], hide=mounts["hide"], scratch=tuple(orders["scratch"]), proc=True
+    )
+    hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, host.fileno(), saying))
+    _wall(orders)
+    binary = os.fork()
+    if not binary:
+        try:
+            os.close(saying)
+            _become(orders)
+        except OSError as wrong:
+            _tell(host, wrong)
+        finally:
+            os._exit(FAILED)
+    host.close()
+    for stream in (0, 1, 2):
+        os.close(stream)
+    # Signals that nobody handles do not reach the first process of a namespace from inside.
+    for number in _RESET:
+        signal.signal(number, signal.SIG_DFL)
+    while True:
+        ended, status = os.waitpid(-1, 0)  # also what others have left behind
+        if ended == binary:
+            os.write(saying, str(status).encode())
+            os._exit(0)
+
+
+def _end_like(status: int) -> NoReturn:
+    """End as another process did, also by the same signal."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        hardening.limit(hardening.Limits())  # no core file: it would be ours
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+# Walls ---------------------------------------------------------------------------------------------------------------
+
+
+def _limits(orders: dict[str, Any]) -> hardening.Limits:
+    limits = dict(orders["limits"])
+    # A namespace counts for itself, this program included; without one the other tasks of the user count too.
+    limits["processes"] += 2 if orders["namespaces"] else hardening.tasks_of_user()
+    return hardening.Limits(**limits)
+
+
+def _wall(orders: dict[str, Any]) -> None:
+    """Landlock and seccomp, always."""
+    spaces: bool = orders["namespaces"]
+    opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
+    try:
+        ports = (_PROXY[1],) if spaces and orders["network"] else ()
+        ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports)
+    finally:
+        for _, fd in opened:
+            if fd is not None:
+                os.close(fd)
+    landlock.restrict(ruleset)
+    os.close(ruleset)
+    fenced = spaces or landlock.abi() >= 6
+    seccomp.install(
+        seccomp.program(
+            execute=True,
+            fork=True,
+            inet=spaces and orders["network"],
+            metadata=spaces,
+            own_pid=None if fenced else os.getpid(),
+        )
+    )
+
+
+def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.Rule, int | None]:
+    """A rule for what the host has looked at: whoever put something else in its place meanwhile gains nothing."""
+    if identity is None:
+        return landlock.Rule(path, access), None
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    found = os.fstat(fd)
+    if [found.st_dev, found.st_ino] != identity:
+        raise OSError(errno.ESTALE, "a granted path has become another file", path)
+    through = f"/proc/self/fd/{fd}"
+    return landlock.Rule(through if os.path.lexists(through) else path, access), fd
+
+
+def _become(orders: dict[str, Any]) -> NoReturn:
+    for number in (*_RESET, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.chdir(orders["directory"])
+        os.execve(orders["binary"], orders["argv"], orders["environment"])  # noqa: S606 - it has been checked
+    except OSError as wrong:
+        wrong.stage = "start"  # type: ignore[attr-defined]
+        raise
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

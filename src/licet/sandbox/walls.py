@@ -1,0 +1,246 @@
+"""The walls around programs: each one that a call starts runs behind these, with what the call holds and nothing more.
+
+Whatever the level of the tool. Landlock and seccomp always; namespaces, a private root and a way out to the network
+where the machine has them. Without namespaces a program has no network at all, and a call that holds some is refused.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from licet.core.manifest import least_limits
+from licet.core.reach import Reach
+from licet.core.scope import TOP
+from licet.guard.held_paths import held_paths
+from licet.guard.holding import Holding
+from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
+from licet.sandbox import landlock, probe
+from licet.sandbox.egress import Egress
+from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
+from licet.sandbox.launcher import PROXY_URL
+from licet.sandbox.namespaces import DEVICES
+
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
+_MOST_SAID = 1 << 16
+_GRACE = 2.0
+_MB = 1 << 20
+
+# What programs are made of, and what they need to start. None of it belongs to anybody.
+SYSTEM = (
+    "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
+    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl", "/etc/ca-certificates", "/etc/pki/tls/certs",
+)  # fmt: skip
+# Of the private root, where nobody else is. The first that is neither around nor inside what is granted: Landlock's
+# rules hold for everything below a path, and so would those for scratch.
+_SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
+_WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+# Where no limit is stated. Memory is per process, and so is the time of the processor.
+_DEFAULTS = {"cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024}
+_DEFAULTS |= {"scratch_mb": 256}
+
+
+class ProgramWalls:
+    """Makes walls for the programs of calls. `http` is how names are resolved and plain requests are sent."""
+
+    def __init__(self, http: Http | None = None, support: Callable[[], probe.Support] = probe.support) -> None:
+        self._http, self._support = http, support
+
+    def walls(self, holding: Holding) -> Walls:
+        """The walls of a child process with this grant; `SandboxUnavailable` if they cannot be kept here."""
+        support = self._support()
+        support.require("isolated")
+        reach = holding.reach
+        network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
+        if network and not support.namespaces:
+            if not reach.manifest.allow_degraded:
+                missing = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
+                advice = probe.help_with("namespaces")
+                raise SandboxUnavailable("; ".join(("no program can be given a network here", *missing, advice)))
+            network = False
+        return _Around(holding, self._http if network else None, support.namespaces)
+
+
+class _Around:
+    """The walls of one call's programs."""
+
+    def __init__(self, holding: Holding, http: Http | None, spaces: bool) -> None:
+        self._holding, self._http, self._spaces = holding, http, spaces
+
+    def around(self, command: Command) -> Command:
+        """The command that starts the same program inside; it is to be run in the running loop."""
+        limits = limits_of(self._holding.reach)
+        anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
+        paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
+        own = tuple(_of_binary(command.binary))
+        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else tempfile.mkdtemp(prefix="licet-")
+        try:
+            environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
+            orders = {
+                "binary": command.binary,
+                "argv": command.argv,
+                "environment": environment,
+                "directory": command.directory,
+                "namespaces": self._spaces,
+                "network": self._http is not None,
+                "scratch": (scratch, limits["scratch_mb"] * _MB),
+                "limits": {
+                    "cpu_seconds": limits["cpu_seconds"],
+                    "memory_bytes": limits["memory_mb"] * _MB,
+                    "address_bytes": 0,  # runtimes reserve far more addresses than they ever use
+                    "open_files": limits["open_files"],
+                    "processes": limits["processes"],
+                    "file_bytes": limits["file_mb"] * _MB,
+                },
+                "mounts": {"read": (*SYSTEM, *own, *paths.read), "write": paths.write, "hide": paths.hide},
+                "rules": (*self._rules(own, scratch, anything), *paths.rules),
+            }
+            egress = Egress(self._holding, self._http) if self._http is not None else None
+            watch = Attendant(orders, egress, None if self._spaces else scratch)
+        except BaseException:
+            if not self._spaces:
+                _remove(scratch)
+            raise
+        return replace(
+            command,
+            binary=sys.executable,
+            argv=(sys.executable, "-I", "-S", _LAUNCHER, str(watch.files[0])),
+            environment={},
+            directory="/",
+            watch=watch,
+        )
+
+    def _rules(self, own: tuple[str, ...], scratch: str, anything: bool) -> Iterator[KernelRule]:
+        """What every program may use: the system, its own files, some devices, and scratch."""
+        unread = held_paths(self._holding.reach.grant).denied("read")
+        for path in (*SYSTEM, *own):
+            for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
+                yield KernelRule(part, landlock.READ | landlock.EXECUTE)
+        for device in DEVICES:
+            yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
+        everything = landlock.READ | landlock.WRITE | landlock.DELETE
+        yield KernelRule(scratch, everything | (landlock.EXECUTE if anything else 0))
+        if self._spaces:
+            yield KernelRule("/proc", landlock.READ)  # its own: it shows nobody else
+
+
+def _apart(paths: Sequence[str]) -> str:
+    """A place for scratch that has nothing to do with what is granted."""
+    reals = [os.path.realpath(path) for path in paths]
+    for place in _SCRATCH:
+        if not inside(place, reals) and not any(inside(path, (place,)) for path in (*reals, *paths)):
+            return place
+    raise SandboxUnavailable("everything is granted, and so no place is left for scratch")
+
+
+def _of_binary(binary: str) -> Iterator[str]:
+    """The file itself, and the libraries that were installed beside it, where that is not the system's place."""
+    yield binary
+    above, folder = os.path.split(os.path.dirname(binary))
+    if folder == "bin" and above.count("/") >= 2 and above != os.path.expanduser("~"):
+        for name in ("lib", "lib64", "libexec"):
+            if os.path.isdir(path := os.path.join(above, name)):
+                yield path
+
+
+def _proxied() -> Mapping[str, str]:
+    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+
+
+def limits_of(reach: Reach) -> Mapping[str, int]:
+    """What a program of a call may use up: the tightest that manifest, bundle and tool say, or a safe default."""
+    limits = reach.manifest.limits
+    for seat in reach.seats:
+        limits = least_limits(limits, seat.limits)
+    return {**_DEFAULTS, **limits}
+
+
+class Attendant:
+    """Stays outside while one program runs: gives the launcher its orders, and serves the way out to the network."""
+
+    def __init__(self, orders: Mapping[str, Any], egress: Egress | None, scratch: str | None) -> None:
+        text = json.dumps(orders).encode()
+        self._loop = asyncio.get_running_loop()
+        self._egress, self._scratch = egress, scratch
+        self._said = bytearray()
+        self._near, far = socket.socketpair()
+        self._near.setblocking(False)
+        self.files = (far.detach(),)
+        self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text))
+
+    async def ended(self) -> Exception | None:
+        """Clear up; why the program could not be put behind walls, or could not be started there."""
+        # Every process that held the other end is gone, so what was said is there to be read.
+        await asyncio.wait([self._task], timeout=_GRACE)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError, OSError):
+            await self._task
+        self._near.close()
+        if self._egress is not None:
+            await self._egress.close()
+        if self._scratch is not None:
+            await asyncio.to_thread(_remove, self._scratch)
+        return _trouble(bytes(self._said))
+
+    async def _attend(self, orders: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await self._loop.sock_sendall(self._near, orders)
+        while True:
+            await self._readable()
+            data, files, _, _ = socket.recv_fds(self._near, _MOST_SAID, 1)
+            if files and self._egress is not None:
+                await self._egress.serve(socket.socket(fileno=files[0]))
+                data = data[1:]
+            self._said += data[: _MOST_SAID - len(self._said)]
+            if not data and not files:
+                return
+
+    async def _readable(self) -> None:
+        ready: asyncio.Future[None] = self._loop.create_future()
+
+        def is_ready() -> None:
+            self._loop.remove_reader(self._near)
+            if not ready.done():
+                ready.set_result(None)
+
+        self._loop.add_reader(self._near, is_ready)
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(self._near)
+
+
+def _trouble(said: bytes) -> Exception | None:
+    """What the launcher said before it gave up; silence means that the program was started."""
+    if not said:
+        return None
+    try:
+        told = json.loads(said)
+        if told["stage"] == "start":
+            return OSError(int(told["errno"]), os.strerror(int(told["errno"])))
+        return SandboxUnavailable(f"the walls could not be built: {told['text']}")
+    except (ValueError, KeyError, TypeError):
+        return SandboxUnavailable("the walls could not be built, and what was said about it cannot be read")
+
+
+def _remove(scratch: str) -> None:
+    """Remove a directory in which somebody may have made things hard to remove."""
+
+    def again(function: Callable[[str], object], path: str, _: object) -> None:
+        with suppress(OSError):
+            os.chmod(os.path.dirname(path), 0o700)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+            function(path)
+
+    shutil.rmtree(scratch, onerror=again)
+    if os.path.isdir(scratch):
+        shutil.rmtree(scratch, ignore_errors=True)
