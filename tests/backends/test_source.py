@@ -260,7 +260,7 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
             (
                 "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
                 "`capabilities`, `needs`, "
-                "`effect`, `sandbox`, `connector`, `cost_usd`, `available`; did you mean `connector`?"
+                "`effect`, `sandbox`, `connector`, `cost_usd`, `available`, `reuse`; did you mean `connector`?"
             ),
             "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",
         ],

@@ -374,7 +374,8 @@ def test_the_desk_example_reads_what_it_may_and_nothing_else() -> None:
     assert "HOST_NOT_ALLOWED" in in_example("desk", "desk.yaml", "http_get", "url=https://a.test", "--json").stdout
 
 
-def test_the_weather_example_runs_at_a_level_that_is_refused_here() -> None:
-    refused = in_example("weather", "research.yaml", "read_notes", "name=x")
-    assert refused.exit_code == 1
-    assert "`restricted` cannot be kept here" in refused.stderr
+def test_the_weather_example_runs_behind_walls() -> None:
+    missing = in_example("weather", "research.yaml", "read_notes", "name=x")
+    sys.modules.pop("weather", None)
+    assert missing.exit_code == 1
+    assert "FileNotFoundError: [Errno 2] No such file or directory: 'notes/x.md'" in missing.stderr
