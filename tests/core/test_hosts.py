@@ -462,3 +462,27 @@ def test_a_wildcard_covers_every_name_below_and_not_the_apex() -> None:
     assert below.has("network:https:get@a.b.c.x.com")
     for host in ("x.com", "notx.com", "x.com.evil.com", "com", "ax.com", "x.co"):
         assert not below.has(f"network:https:get@{host}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "a" * 63 + ".b0.c",
+        "0" + "a" * 62 + ".b.c0",
+        "a" * 63 + ".b",
+        "a" * 62 + ".b",
+        "a" * 61 + ".b",
+        "9.z9." + "a" * 60 + ".z",
+    ],
+)
+def test_names_that_are_too_long_for_a_short_look_are_hosts_too(host: str) -> None:
+    assert canonical_host(host) == host
+    assert CapabilitySet([f"network:*:{host}"]).has(f"network:https:get@{host}")
+
+
+def test_what_prints_as_nothing_is_spelled_out() -> None:
+    assert visible("plain") == "plain"
+    assert visible("a\u3164b") == "a\\u3164b"
+    assert visible("a\u200bb") == "a\\u200bb"
+    assert visible("\x1b[2J") == "\\u001b[2J"
+    assert visible("grüß") == "grüß"
