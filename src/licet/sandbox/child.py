@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from licet.declare.arguments import context_parameter, plain_data, plain_json, validator
@@ -58,7 +58,7 @@ def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
         os.chdir(spec["directory"] or scratch)
     except OSError:
         os.chdir(scratch)
-    rules = [landlock.Rule(path, access) for path, access in spec["rules"]]
+    rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.Rule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
     ruleset = landlock.ruleset(rules)
     hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, keep, ruleset}, parent=parent)
@@ -66,6 +66,18 @@ def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
     os.close(ruleset)
     own_pid = None if landlock.abi() >= _SIGNALS_SINCE else os.getpid()
     seccomp.install(seccomp.program(own_pid=own_pid))
+
+
+def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.Rule]:
+    """A rule for what the host has looked at; whoever put something else in its place since then gains nothing."""
+    if identity is None:
+        yield landlock.Rule(path, access)
+        return
+    with contextlib.suppress(OSError):  # what is gone needs no rule
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)  # closed with everything else before the tool is loaded
+        found = os.fstat(fd)
+        if [found.st_dev, found.st_ino] == identity:
+            yield landlock.Rule(f"/proc/self/fd/{fd}", access)
 
 
 class _Worker:

@@ -29,7 +29,7 @@ from licet.sandbox import probe
 from licet.sandbox.broker import Broker, Outcome
 from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Watched, Zygote
-from licet.sandbox.fs_rules import base_rules, denied_among, grant_rules, is_split
+from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
 from licet.sandbox.wire import BrokenWire, Closed, TooMuch, packed
 
@@ -62,7 +62,7 @@ class Prepared:
     grant: CapabilitySet
     limits: Mapping[str, int]
     fixed: Mapping[str, Any]
-    rules: Callable[[], list[tuple[str, int]]]
+    rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
 
     def spec(self, scratch: str) -> bytes:
         """What a worker is told to be."""
@@ -232,10 +232,11 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
     if inside := denied_among(base, reach.grant):
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
-    def rules() -> list[tuple[str, int]]:
-        return [*base, *grant_rules(reach.grant, reach.effect)] if level == "isolated" else base
+    holding = context._holding
 
-    known = None if level == "isolated" and is_split(reach.grant) else rules()
+    def rules() -> Rules:
+        return [*base, *grant_rules(holding)] if level == "isolated" else base
+
     fixed = {
         "module": source.module,
         "qualname": source.qualname,
@@ -253,7 +254,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
             "file_bytes": limits["file_mb"] << 20,
         },
     }
-    return Prepared(tool, level, reach.grant, limits, fixed, rules if known is None else lambda: known)
+    return Prepared(tool, level, reach.grant, limits, fixed, rules)
 
 
 def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
