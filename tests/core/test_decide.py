@@ -315,6 +315,7 @@ def test_what_went_wrong_is_named_and_not_shown() -> None:
     decision = decide(Request("t"), policy)
     assert told(decision)[:2] == ("deny", "DECISION_FAILED")
     assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
+    assert decision.request == Request("t")  # the name of the tool stays for the records
     assert "swordfish" not in repr(decision) + explain(decision) + str(Refused(decision))  # type: ignore[arg-type]
 
 
