@@ -36,6 +36,7 @@ from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
+from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.workers import Workers
 
 
@@ -64,9 +65,11 @@ class Backends(Ports):
         state = Path(path) if path is not None else state_directory(Path.cwd())
         environment = EnvironmentSecrets(os.environ)
         kept = [state] if secrets_file is None else [state, Path(secrets_file)]
+        http = parts.get("http") or HttpClient()
         own = {
             "files": LocalFiles(),
-            "http": HttpClient(),
+            "http": http,
+            "sandbox": Workers(InProcess(), ProgramWalls(http)),
             "secrets": environment if secrets_file is None else ChainSecrets(FileSecrets(secrets_file), environment),
             "kv": SqliteKv(state / "kv.sqlite"),
             "processes": LocalProcesses(),

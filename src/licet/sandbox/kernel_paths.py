@@ -17,6 +17,7 @@ from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import landlock
 
 _MOST_RULES = 20_000
+_NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these
 Identity = tuple[int, int]
 
 
@@ -63,10 +64,18 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
 def _roots(holding: Holding, held: HeldPaths, action: str) -> tuple[str, ...]:
     """The outermost paths of an action that are there, and that lead where the manifest's author saw them lead."""
     found: list[str] = []
-    for path in held.allowed(action):
-        if not inside(path, found) and os.path.exists(path) and not _planted(holding, path):
+    allowed = held.allowed(action)
+    if "/" in allowed:
+        allowed = tuple(os.path.join("/", name) for name in sorted(os.listdir("/")))
+    for path in allowed:
+        if (
+            not inside(path, _NEVER)
+            and not inside(path, found)
+            and os.path.exists(path)
+            and not _planted(holding, path)
+        ):
             found.append(path)
-    return tuple(found)
+    return tuple(path for path in found if not inside(os.path.realpath(path), _NEVER))
 
 
 def _planted(holding: Holding, path: str) -> bool:

@@ -46,6 +46,7 @@ _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PR
 # Where no limit is stated. Memory is per process, and so is the time of the processor.
 _DEFAULTS = {"cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024}
 _DEFAULTS |= {"scratch_mb": 256}
+_LAYERS = ("process", "landlock", "seccomp", "limits")
 
 
 class ProgramWalls:
@@ -53,6 +54,12 @@ class ProgramWalls:
 
     def __init__(self, http: Http | None = None, support: Callable[[], probe.Support] = probe.support) -> None:
         self._http, self._support = http, support
+
+    def layers(self) -> tuple[str, ...]:
+        """What is in force around a program here, for receipts."""
+        support = self._support()
+        support.require("isolated")
+        return (*_LAYERS, *(("namespaces", "private root") if support.namespaces else ()))
 
     def walls(self, holding: Holding) -> Walls:
         """The walls of a child process with this grant; `SandboxUnavailable` if they cannot be kept here."""

@@ -31,6 +31,7 @@ from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Watched, Zygote
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
+from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.wire import BrokenWire, Closed, TooMuch, packed
 
 # Where the manifest states no limit.
@@ -171,8 +172,9 @@ atexit.register(close_workers)
 class Workers:
     """Runs tools behind walls, and hands those at `native` to an inner engine."""
 
-    def __init__(self, native: Sandbox) -> None:
+    def __init__(self, native: Sandbox, programs: ProgramWalls | None = None) -> None:
         self._native = native
+        self._programs = programs
         self._prepared: dict[tuple[int, int, Level, tuple[tuple[str, int], ...]], Prepared] = {}
 
     def layers(self, level: Level) -> tuple[str, ...]:
@@ -184,7 +186,7 @@ class Workers:
 
     def walls(self, held: Any) -> Walls:
         """The walls of a child process."""
-        return self._native.walls(held)
+        return self._native.walls(held) if self._programs is None else self._programs.walls(held)
 
     def run(self, level: Level, call: ToolCall, context: BoundContext) -> Awaitable[Any]:
         """Run a tool at a level."""

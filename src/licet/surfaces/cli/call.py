@@ -75,7 +75,7 @@ def command(
       1  refused, or the tool failed; or the files are wrong
       2  a command line that makes no sense
     """
-    policy = _load(manifest, Setting(workspace, personality, workdir), as_json)
+    policy = sound_manifest(manifest, Setting(workspace, personality, workdir), as_json)
     gate = _gate(ctx, policy, Backends.local(state or state_directory(manifest.parent), secrets_file=secrets),
                  workdir, as_json)  # fmt: skip
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
@@ -88,7 +88,7 @@ def command(
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     result = run(gate, tool, given, session=session)
     if as_json:
-        show_json(_document(result))
+        show_json(result_document(result))
     elif result.ok:
         _show_value(result)
     else:
@@ -96,7 +96,8 @@ def command(
     ctx.exit(0 if result.ok else 1)
 
 
-def _load(path: Path, setting: Setting, as_json: bool) -> Manifest:
+def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
+    """The manifest in a file; what is wrong with it is shown, and ends the command."""
     try:
         return load_manifest(path, setting.workspace, setting.personality)
     except ManifestError:
@@ -153,7 +154,8 @@ def _show_refusal(result: Result, policy: Manifest) -> None:
         show(f"  did you mean  {near[0]}", err=True)
 
 
-def _document(result: Result) -> dict[str, Any]:
+def result_document(result: Result) -> dict[str, Any]:
+    """What came of a call, as plain data."""
     return {
         "ok": result.ok,
         "tool": result.tool,
