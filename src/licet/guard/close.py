@@ -25,12 +25,7 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
-    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
-        raise TypeError("it returned a generator: return a list")
-    try:
-        text = plain_json(value)
-    except ValueError as error:  # its text may show the value
-        raise TypeError(f"it returned what JSON cannot carry: {type(value).__name__}") from error
+    text = result_text(value)
     data = plain_data(text)
     if call.redactor is not None:  # before anything is cut: half a secret is not found
         data = call.redactor.data(data)
@@ -43,6 +38,16 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
     parts = ResultParts(call.tool, whole[:limit].decode(errors="ignore"))
     parts.truncated = True
     return parts
+
+
+def result_text(value: Any) -> bytes:
+    """What a tool returned, as JSON; `TypeError` if that cannot be. The same wherever the tool ran."""
+    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+        raise TypeError("it returned a generator: return a list")
+    try:
+        return plain_json(value)
+    except ValueError as error:  # its text may show the value
+        raise TypeError(f"it returned what JSON cannot carry: {type(value).__name__}") from error
 
 
 def refused(call: "Call", refusal: Refused) -> ResultParts:

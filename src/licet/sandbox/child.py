@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from licet.declare.arguments import context_parameter, plain_data, plain_json, validator
+from licet.declare.arguments import context_parameter, plain_data, validator
+from licet.guard.close import result_text
 from licet.sandbox import hardening, landlock, seccomp
 from licet.sandbox.asking import Asking
 from licet.sandbox.inside import RemoteContext, Waiting
@@ -109,7 +110,7 @@ class _Worker:
         if self._wrong is not None:
             return self._wrong, b""
         try:
-            text = _bounded(plain_json(self._called(frame)), self._spec["result_bytes"])
+            text = _bounded(result_text(self._called(frame)), self._spec["result_bytes"])
         except BaseException as error:
             return described(error), b""
         return {}, text
@@ -123,12 +124,9 @@ class _Worker:
             arguments[self._context] = context if loop is not None else Waiting(context)
         try:
             fn, runner = self._fn, self._runner
-            value = fn(**arguments) if runner is None else runner.run(_alone(fn, arguments))
+            return fn(**arguments) if runner is None else runner.run(_alone(fn, arguments))
         finally:
             self._asking.finish()
-        if hasattr(value, "__next__") or hasattr(value, "__anext__"):
-            raise TypeError("it returned a generator: return a list")
-        return value
 
 
 def _bounded(text: bytes, most: int) -> bytes:

@@ -224,7 +224,11 @@ class RemoteKv:
 
     async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
         """Keep a value that JSON can carry."""
-        await self._host.ask("kv.set", kind=self._kind, key=key, value=value, ttl_seconds=ttl_seconds)
+        try:
+            text = json_text.dumps(value, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            text = b""  # which is no JSON: the store says so in its own words
+        await self._host.ask("kv.set", text, kind=self._kind, key=key, ttl_seconds=ttl_seconds)
 
     async def delete(self, key: str) -> bool:
         """Forget a key; whether it was there."""

@@ -204,7 +204,7 @@ class Operations:
 
     async def kv_set(self, _: int, head: Head, blob: bytes) -> Answered:
         """Keep a value."""
-        await self._kv(head).set(head.get("key"), head.get("value"), head.get("ttl_seconds"))  # type: ignore[arg-type]
+        await self._kv(head).set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
         return Answered({})
 
     async def kv_delete(self, _: int, head: Head, blob: bytes) -> Answered:

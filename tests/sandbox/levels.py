@@ -1,0 +1,56 @@
+"""Gates whose tools run at a level of the test's choosing."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licet import Backends, Gate, Result, Tool, load_manifest
+from licet.sandbox import probe
+
+WALLED = ("restricted", "isolated")
+
+
+def needs_walls() -> None:
+    """Skip where the machine cannot keep a walled level."""
+    missing = probe.support().missing("restricted")
+    if missing:
+        pytest.skip(f"no walls here: {missing[0]}")
+
+
+def gate(
+    folder: Path, level: str, *tools: Tool, backends: Backends | None = None, limits: Mapping[str, int] | None = None,
+    effect: str = "write_limited", **capabilities: Any,
+) -> Gate:  # fmt: skip
+    """A gate with the tools at a level; what they need is granted unless `grants` says otherwise."""
+    names = [tool.name for tool in tools]
+    grants = sorted({str(rule) for tool in tools for rule in tool.needs})
+    content = {
+        "agent": "tester",
+        "version": "1.0",
+        "bundles": {"all": {"tools": names, "sandbox": level, "side_effect_class": effect, "limits": limits or {}}},
+        "capabilities": {
+            "bundles": ["all"],
+            "native": names,
+            "max_side_effect_class": effect,
+            "approvals": {"write": "manifest"},
+            "grants": grants,
+            **capabilities,
+        },
+    }
+    path = folder / "agent.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return Gate(load_manifest(path), tools, Backends.memory() if backends is None else backends, workdir=folder)
+
+
+def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:
+    """One call in a session of its own."""
+
+    async def once() -> Result:
+        async with at.session("s") as opened:
+            return await opened.call(tool, arguments)
+
+    return asyncio.run(once())
