@@ -486,3 +486,14 @@ def test_what_is_beyond_some_ranges_is_told_as_ranges_with_exceptions(
 
 def test_an_empty_set_has_no_entries() -> None:
     assert entries_of(CapabilitySet()) == ()
+
+
+def test_an_address_that_no_call_goes_to_is_not_shown_as_reached() -> None:
+    hosts = [
+        "network:*:169.254.169.254",
+        "network:https:get@[fd00:ec2::254]",
+        "network:*:10.0.0.5",
+        "network:*:a.example",
+    ]
+    (shown,) = surface(manifest(tool("t", "network:*:*"), allows=hosts)).tools
+    assert [entry.target for entry in shown.entries] == ["10.0.0.5", "a.example"]

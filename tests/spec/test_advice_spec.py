@@ -18,9 +18,9 @@ from licet import Use, decide, use_of_path
 from licet.assemble import review
 from licet.core.advice import add_need
 from licet.core.decision import REASON_OF_DOMAIN, Deny, Request
+from licet.core.foreseen import foreseen
 from licet.core.needs import needs_of, spec_of
 from licet.core.origin import Origin
-from licet.core.validate import registered
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"
@@ -231,6 +231,14 @@ def _budget(files: Files, file: str | None = None) -> None:
     (held if file == PERSONALITY else held["capabilities"])["budget"] = {"max_calls_per_session": 100}
 
 
+def _private(files: Files, key: str, ranges: str, file: str) -> None:
+    *above, last = key.split(".")
+    held = files[file]
+    for part in above:
+        held = held[part]
+    held[last] = json.loads(ranges)
+
+
 def _widen(files: Files, key: str, file: str | None = None) -> None:
     held = _list_at(files[file] if file else _file_of(key, files), key)
     held[:] = [line["connector"] if isinstance(line, dict) else line for line in held]
@@ -255,6 +263,7 @@ FIXES: list[tuple[str, Callable[..., None]]] = [
     (r"add `([^`]+)` under `([^`]+)`(?: in (\S+))?", _add),
     (r"remove `([^`]+)` from `([^`]+)`(?: in (\S+))?", _remove),
     (r"set `(sandbox): \w+` there, or `(\w+)` on the tool", _on_tool),
+    (r"set `([\w.]*private): (\[.*\])` in (\S+)", _private),
     (r"set (.+)", _set_each),
     (r"widen its version under `([^`]+)`(?: in (\S+))?", _widen),
     (r"state its version on the tool.*", _version),
@@ -295,7 +304,7 @@ def ask(place: Path, files: Files, use: str) -> Any:
         (place / name).write_text(text)
     policy = review(MANIFEST, personality=PERSONALITY if PERSONALITY in files else None)
     assert policy.manifest is not None, policy.problems
-    return registered(decide(Request("t", (Use(use),)), policy.manifest), policy.manifest)
+    return foreseen(decide(Request("t", (Use(use),)), policy.manifest), policy.manifest)
 
 
 @given(world=worlds())

@@ -271,6 +271,47 @@ def test_a_tool_that_does_not_fit_is_allowed_nothing(here: Path) -> None:
     assert "to allow it   add `b.example` under `capabilities.destinations.allow` in k.yaml" in result.stdout
 
 
+HOSTS = """agent: a
+capabilities:
+  tools: [t]
+  destinations: {allow: [%s]}
+tools: {t: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "url", "verdict", "told"),
+    [
+        ('"*"', "http://169.254.169.254/latest", "deny", ["169.254.169.254 is a metadata service"]),
+        ("169.254.169.254", "http://169.254.169.254/latest", "deny", ["169.254.169.254 is a metadata service"]),
+        ('"[fd00:ec2::254]"', "http://[fd00:ec2::254]/", "deny", ["fd00:ec2::254 is a metadata service"]),
+        (
+            "a.example",
+            "http://0xa9fea9fe/",
+            "deny",
+            ["169.254.169.254 is a metadata service", "the manifest does not allow it"],
+        ),
+        ('"*"', "http://127.0.0.1:8080/", "deny", ["127.0.0.1 is loopback"]),
+        ("127.0.0.1", "http://127.0.0.1:8080/", "allow", None),
+        ('"[::1]"', "http://[::1]:8080/", "allow", None),
+        ('"*"', "http://[::1]:8080/", "deny", ["::1 is loopback"]),
+        ('"*"', "http://93.184.215.14/", "allow", None),
+        ('"*"', "http://localhost/", "allow", None),  # where a name leads is known when it is looked up
+    ],
+)
+def test_an_address_is_judged_as_a_call_judges_it(
+    allowed: str, url: str, verdict: str, told: list[str] | None, here: Path
+) -> None:
+    (here / "h.yaml").write_text(HOSTS % allowed)
+    said = json.loads(run("h.yaml", "t", url, "--json").stdout)
+    assert said["verdict"] == verdict
+    if told is not None:
+        assert [rule["text"] for rule in said["rules"]] == told
+        assert said["reason"] == "ADDRESS_NOT_ALLOWED"
+        # No change opens a metadata service, so none is advised.
+        assert any(rule["fix"] for rule in said["rules"]) == ("metadata" not in told[0])
+
+
 def test_an_answer_says_that_another_tool_does_not_fit(here: Path) -> None:
     other = "  other: {needs: ['env:read:X'], effect: read_only, sandbox: restricted}\n"
     (here / "m.yaml").write_text(MANIFEST.replace("[fetch,", "[other, fetch,") + other)

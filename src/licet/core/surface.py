@@ -1,7 +1,8 @@
 """Everything an agent can reach under a manifest, as data for tables, JSON and pictures.
 
-For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it. Two surfaces
-are equal if they reach the same; where rules are written, file names and digests do not count.
+For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it; left out are
+addresses that no connection ever goes to. Two surfaces are equal if they reach the same; where rules are written, file
+names and digests do not count.
 """
 
 import json
@@ -17,6 +18,7 @@ from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
 from licet.core.effects import WRITES, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
+from licet.core.foreseen import never_dialled
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
 from licet.core.ranges import common_ranges
@@ -247,7 +249,9 @@ class _Tools:
             self._written[id(layers)] = Written(layers)
         key = id(grant), id(layers)
         if key not in self._entries:
-            self._entries[key] = entries_of(grant, self._written[id(layers)])
+            found = entries_of(grant, self._written[id(layers)])
+            # A rule may name an address that no call connects to: it is held, and never reached.
+            self._entries[key] = tuple(entry for entry in found if not never_dialled(entry.pieces[0].rule))
         return self._entries[key]
 
     def _holds_deletes(self, grant: CapabilitySet) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from licet.core.advice import add_to_layer, remove
 from licet.core.capability import Capability
-from licet.core.decision import REASON_OF_DOMAIN, Decision, Deny, Ground
+from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.folding import common_of
 from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
@@ -61,24 +61,6 @@ def unmet_needs(reach: Reach) -> tuple[Ground, ...]:
     denied = common_of(reach.manifest, reach.seats, spec.connector).denied()
     unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
     return tuple(_unmet(reach, need) for need in unfit)
-
-
-def registered(decision: Decision, manifest: Manifest) -> Decision:
-    """The decision as a gate would come to it that takes no misfits: a tool with unmet needs is refused whole."""
-    reach = reach_of(manifest, decision.request.tool)
-    unmet = unmet_needs(reach) if reach is not None and not manifest.narrow else ()
-    if not unmet:
-        return decision
-    if not isinstance(decision, Deny):
-        return Deny(decision.request, unmet, next(iter(decision.request.uses), None))
-    rules = decision.rules
-    known = {step for ground in rules for step in _steps(ground.fix)}
-    more = tuple(ground for ground in unmet if not _steps(ground.fix) <= known)
-    return Deny(decision.request, (*rules, *more), decision.use)
-
-
-def _steps(fix: str) -> set[str]:
-    return {step.partition(" (")[0] for step in fix.split("; ") if step}
 
 
 def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> tuple[Misfit, ...]:

@@ -10,10 +10,11 @@ from licet.assemble import Places
 from licet.core.decide import decide
 from licet.core.decision import Allow, Decision, Deny, Ground, Request
 from licet.core.explain import explain
+from licet.core.foreseen import foreseen
 from licet.core.manifest import Manifest
 from licet.core.reach import reach_of
 from licet.core.use import InvalidUse
-from licet.core.validate import registered, validate_tools
+from licet.core.validate import validate_tools
 from licet.errors import Refused
 from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -77,7 +78,7 @@ def command(
     except InvalidUse as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
     policy = read_sound(manifest, setting, as_json)
-    decision = registered(decide(Request(tool, uses), policy), policy)
+    decision = foreseen(decide(Request(tool, uses), policy), policy)
     if as_json:
         show_json(_document(decision))
     else:

@@ -1,0 +1,92 @@
+"""What a review can tell beyond the decision itself: a tool that no gate would register, an address no call goes to.
+
+`decide` judges one call of a tool that is registered. Whoever only has files wants to know the rest too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from licet.core.address import address_grounds, nature
+from licet.core.capability import Capability
+from licet.core.decision import Decision, Deny, Ground
+from licet.core.folding import CEILINGS
+from licet.core.manifest import Manifest, Rule
+from licet.core.origin import Problem
+from licet.core.reach import Reach, reach_of
+from licet.core.scope import host_text, is_address
+from licet.core.use import Use
+from licet.core.validate import unmet_needs
+
+# Names that lead to no public address wherever they are looked up.
+_INNER = ("localhost", "local", "internal", "intranet", "lan", "corp", "private", "home.arpa")
+
+
+def foreseen(decision: Decision, manifest: Manifest) -> Decision:
+    """The decision as a gate would come to it: a misfit is refused whole, an address never dialled too."""
+    reach = reach_of(manifest, decision.request.tool)
+    if reach is None:
+        return decision
+    use = decision.use if isinstance(decision, Deny) else next(iter(decision.request.uses), None)
+    known = decision.rules if isinstance(decision, Deny) else ()
+    closed = _never_dialled(use, reach) if use else ()
+    if closed and isinstance(decision, Deny):
+        return Deny(decision.request, (*closed, *(replace(ground, fix="") for ground in known)), use)
+    unmet = () if manifest.narrow else unmet_needs(reach)
+    steps = {step for ground in known for step in _steps(ground.fix)}
+    more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
+    if not known and use and use.domain == "network" and not closed and is_address(use.target):
+        closed = address_grounds(use, (_bare(use.target),), reach)
+    return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
+
+
+def address_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each rule that looks as if it opened something and does not, because of where it leads."""
+    seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    shut = any(not ranges for ranges in manifest.private) or not manifest.private
+    for layer in dict.fromkeys((*manifest.layers, *seats)):
+        for rule in layer.allows:
+            if rule.capability.domain != "network":
+                continue
+            if never_dialled(rule.capability):
+                yield _metadata(rule)
+            elif shut and layer.kind in CEILINGS and _is_inner(rule.capability.key):
+                yield _unopened(rule, manifest)
+
+
+def never_dialled(about: Capability | Use) -> bool:
+    """Whether a rule or a use is about an address that no manifest opens."""
+    host = about.key if isinstance(about, Capability) else about.target
+    return about.domain == "network" and is_address(host) and nature(_bare(host)).metadata
+
+
+def _never_dialled(use: Use, reach: Reach) -> tuple[Ground, ...]:
+    return address_grounds(use, (_bare(use.target),), reach) if never_dialled(use) else ()
+
+
+def _bare(host: str) -> str:
+    return host.strip("[]")
+
+
+def _steps(fix: str) -> set[str]:
+    return {step.partition(" (")[0] for step in fix.split("; ") if step}
+
+
+def _metadata(rule: Rule) -> Problem:
+    host = rule.capability.key
+    hint = "no call connects there, whatever is allowed: remove it"
+    return Problem(rule.origin, f"`{host}`, {nature(_bare(host)).title}", "a host that can be reached", hint, "warning")
+
+
+def _is_inner(key: str) -> bool:
+    name = key.removeprefix(".")
+    return any(name == end or name.endswith(f".{end}") for end in _INNER)
+
+
+def _unopened(rule: Rule, manifest: Manifest) -> Problem:
+    name = host_text(rule.capability.key)
+    own = name.rpartition(".")[2] == "localhost"
+    listed = '["127.0.0.0/8", "::1/128"]' if own else '["10.0.0.0/8"]'
+    hint = f"add `private: {listed}` beside `destinations`" + ("" if own else ", or the ranges that your network has")
+    return Problem(
+        rule.origin, f"`{name}`, which has no public address", "its addresses under `private`", hint, "warning"
+    )
