@@ -36,8 +36,9 @@ def backends() -> Backends:
     )
 
 
+ORDER = {"name": "a", "amount": "1.5", "when": "2024-05-01"}
 CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
-    "typed": (tools.typed, {"order": {"name": "a", "amount": "1.5", "when": "2024-05-01"}, "color": "red", "sizes": [1]}),
+    "typed": (tools.typed, {"order": ORDER, "color": "red", "sizes": [1]}),
     "files": (tools.files, {}),
     "files_async": (tools.files_async, {}),
     "fetches": (tools.fetches, {}),

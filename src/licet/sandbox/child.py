@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from licet.sandbox.wire import Closed, Frame
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # exit codes that say why there is no answer
 _MOST_SAID = 2000  # characters of an error
+_STACK = 2 << 20  # of a thread: what the system would take counts as memory, and is four times that
 _SIGNALS_SINCE = 6  # the version of Landlock that keeps signals inside
 
 
@@ -55,6 +57,7 @@ def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
     os.environ.update({"TMPDIR": scratch, "HOME": scratch, "LANG": "C.UTF-8"})
     tempfile.tempdir = scratch
     os.umask(0o077)
+    threading.stack_size(_STACK)
     try:
         os.chdir(spec["directory"] or scratch)
     except OSError:

@@ -207,6 +207,8 @@ class Zygote:
             self._buried()
         finally:
             wire.close()
+            self._woken.close()
+            self._wake.close()
 
     def _heard(self, said: dict[str, int]) -> None:
         child = self.children.get(said["number"])

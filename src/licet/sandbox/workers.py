@@ -294,6 +294,8 @@ def _value(outcome: Outcome, prepared: Prepared) -> Any:
         raise Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
     if number == errno.EMFILE:
         raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
+    if (kind, text) == ("RuntimeError", "can't start new thread"):
+        raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
     raise Raised(kind, text)
 
 

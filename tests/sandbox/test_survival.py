@@ -1,0 +1,272 @@
+"""Whatever a tool does, its own call ends with a reason, and the host goes on: no zombies, no files, no processes."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from licet import Gate, tool
+from licet.sandbox import workers
+from sandbox import wild_tools as wild
+from sandbox.levels import WALLED, call, gate, needs_walls
+
+LIMITS = {
+    "cpu_seconds": 1,
+    "memory_mb": 256,
+    "wall_seconds": 10,
+    "open_files": 64,
+    "processes": 16,
+    "file_mb": 8,
+    "scratch_mb": 16,
+}
+
+
+@pytest.fixture(autouse=True)
+def walls() -> None:
+    needs_walls()
+
+
+ENDINGS = {
+    "exit": ("TOOL_CRASHED", "ended with code 0"),
+    "exit with code": ("TOOL_CRASHED", "ended with code 9"),
+    "segfault": ("TOOL_CRASHED", "SIGSEGV"),
+    "abort": ("TOOL_CRASHED", "SIGABRT"),
+    "memory": ("LIMIT_MEMORY", "256 MB"),
+    "memory bit by bit": ("LIMIT_MEMORY", "256 MB"),
+    "spin": ("LIMIT_CPU", "1 seconds of CPU"),
+    "spin, deaf": ("LIMIT_CPU", "1 seconds of CPU"),
+    "sleep": ("LIMIT_TIME", "1 seconds"),
+    "sleep, deaf": ("LIMIT_TIME", "1 seconds"),
+    "kill group": ("TOOL_CRASHED", "SIGKILL"),
+    "kill itself": ("TOOL_CRASHED", "SIGTERM"),
+    "many files": ("LIMIT_FILES", "64 files"),
+    "many threads": ("LIMIT_PROCESSES", "16 threads"),
+    "more threads than memory": ("LIMIT_PROCESSES", "than its memory holds"),
+    "large file": ("LIMIT_DISK", "8 MB"),
+    "many large files": ("LIMIT_DISK", "16 MB"),
+    "long result": ("LIMIT_OUTPUT", "bytes of result"),
+    "fork": ("TOOL_FAILED", "PermissionError"),
+    "exec": ("TOOL_FAILED", "PermissionError"),
+    "recursion": ("TOOL_FAILED", "RecursionError"),
+    "hang up": ("TOOL_CRASHED", "gave no answer"),
+    "raise the limits": ("TOOL_FAILED", "ValueError"),
+}
+
+
+def both(case: str) -> list[str]:
+    return ["restricted"] if "sleep" in case or "spin" in case else list(WALLED)
+
+
+@pytest.mark.parametrize(("how", "level"), [(how, level) for how in ENDINGS for level in both(how)])
+def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: str) -> None:
+    limits = {**LIMITS, "wall_seconds": 1} if "sleep" in how else LIMITS
+    at = gate(tmp_path, level, wild.misbehave, wild.count, limits=limits)
+    result = call(at, "misbehave", {"how": how})
+    reason, said = ENDINGS[how]
+    assert (result.ok, result.reason) == (False, reason), result.error
+    assert result.code == ("timed_out" if reason == "LIMIT_TIME" else "execution_failed")
+    assert said in result.error
+    assert call(at, "count").value == 1
+
+
+HARMLESS = {"print": "printed", "thread stays": "left a thread"}
+
+
+@pytest.mark.parametrize("how", HARMLESS)
+def test_what_is_merely_rude_ends_with_its_value(tmp_path: Path, how: str) -> None:
+    result = call(gate(tmp_path, "restricted", wild.misbehave, limits=LIMITS), "misbehave", {"how": how})
+    assert (result.value, result.error) == (HARMLESS[how], "")
+
+
+def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.count, wild.count_on)
+    assert [call(at, "count").value for _ in range(3)] == [1, 1, 1]
+    assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.leave_behind)
+    assert [call(at, "leave_behind", {"name": name}).value for name in "abc"] == [[], [], []]
+
+
+def test_scratch_disappears_whatever_is_in_it(tmp_path: Path) -> None:
+    result = call(gate(tmp_path, "restricted", wild.where), "where")
+    (scratch,) = result.unwrap()
+    assert soon(lambda: not os.path.lexists(scratch))
+    assert os.path.isdir("/etc")
+
+
+def soon(true: object, seconds: float = 5) -> bool:
+    """Whether something becomes true before long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_many_calls_leave_no_processes_files_or_scratch(tmp_path: Path) -> None:
+    workers.close_workers()
+    at = gate(tmp_path, "restricted", wild.count, wild.count_on, wild.misbehave)
+
+    async def calls(many: int) -> None:
+        async with at.session("s") as session:
+            for _ in range(many):
+                assert (await session.call("count")).ok
+                assert (await session.call("count_on")).ok
+                await session.call("misbehave", {"how": "exit"})
+
+    asyncio.run(calls(5))
+    zygote = workers._pool._zygote
+    assert zygote is not None
+    assert soon(lambda: len(zygote.children) <= 6)
+    before = open_files()
+    asyncio.run(calls(40))
+    assert soon(lambda: len(zygote.children) <= 6 and len(os.listdir(zygote.base)) <= 6)
+    assert open_files() <= before + 4
+    states = [line.split()[2] for line in processes_of(zygote._process.pid)]
+    assert "Z" not in states
+    assert len(states) <= 6
+
+
+def processes_of(parent: int) -> list[str]:
+    """The lines of /proc about the children of a process."""
+    lines = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                line = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8")
+            except OSError:
+                continue
+            if int(line.rpartition(")")[2].split()[1]) == parent:
+                lines.append(line)
+    return lines
+
+
+def test_a_dead_zygote_is_replaced(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.count)
+    assert call(at, "count").ok
+    zygote = workers._pool._zygote
+    assert zygote is not None
+    zygote._process.kill()
+    zygote._process.wait()
+    assert soon(lambda: zygote.dead)
+    assert call(at, "count").value == 1
+    assert not os.path.lexists(zygote.base)
+
+
+def test_calls_run_side_by_side(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.sleepy)
+
+    async def many() -> float:
+        async with at.session("s") as session:
+            start = time.monotonic()
+            results = await session.call_many([("sleepy", {"seconds": 1.0})] * 4)
+            assert [result.value for result in results] == ["awake"] * 4
+            return time.monotonic() - start
+
+    assert asyncio.run(many()) < 3.5
+
+
+def test_a_threaded_host_can_call_from_every_thread(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.count, wild.count_on)
+    values: list[object] = []
+
+    def work() -> None:
+        for _ in range(3):
+            values.append(call(at, "count").value)
+            assert call(at, "count_on").ok
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [1] * 12
+
+
+def test_a_cancelled_call_ends_its_worker(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.misbehave)
+
+    async def cancelled() -> None:
+        async with at.session("s") as session:
+            task = asyncio.create_task(session.call("misbehave", {"how": "sleep, deaf"}))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(cancelled())
+    zygote = workers._pool._zygote
+    assert zygote is not None
+    assert soon(lambda: len(zygote.children) <= 32 and not zygote._running)
+
+
+FORKED = """
+import asyncio, os, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from sandbox.levels import call, gate
+from sandbox import wild_tools as wild
+from licet.sandbox import workers
+
+at = gate(Path({place!r}), "restricted", wild.count)
+assert call(at, "count").value == 1
+mine = workers._pool._zygote._process.pid
+child = os.fork()
+if not child:
+    good = call(at, "count").value == 1 and workers._pool._zygote._process.pid != mine
+    workers.close_workers()
+    os._exit(0 if good else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert call(at, "count").value == 1
+assert workers._pool._zygote._process.pid == mine
+print("fine")
+"""
+
+
+def test_a_fork_of_the_host_starts_its_own_workers_and_leaves_those_of_its_parent_alone(tmp_path: Path) -> None:
+    code = FORKED.format(tests=str(Path(__file__).parents[1]), place=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
+
+
+def test_workers_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
+    code = FORKED.partition("mine =")[0].format(tests=str(Path(__file__).parents[1]), place=str(tmp_path))
+    code += "print(workers._pool._zygote._process.pid, flush=True); import time; time.sleep(60)"
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    zygote = int(host.stdout.readline())
+    assert os.path.exists(f"/proc/{zygote}")
+    workers_there = [int(line.split()[0]) for line in processes_of(zygote)]
+    assert workers_there
+    host.kill()
+    host.wait()
+    host.stdout.close()
+    assert soon(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [zygote, *workers_there]))
+
+
+def test_a_tool_that_no_other_process_can_find_is_refused_and_says_how_to_mend_it(tmp_path: Path) -> None:
+    @tool(needs=[], effect="read_only", name="inner")
+    def closure() -> int:
+        return 1
+
+    namespace: dict[str, object] = {"tool": tool, "__name__": "made_up"}
+    exec("@tool(needs=[], effect='read_only')\ndef typed_in() -> int:\n    return 1\n", namespace)
+    typed_in = namespace["typed_in"]
+    for which, said in ((closure, "inside a function"), (typed_in, "has no file")):
+        at: Gate = gate(tmp_path, "restricted", which)  # type: ignore[arg-type]
+        result = call(at, which.name)  # type: ignore[attr-defined]
+        assert (result.code, result.reason) == ("not_available", "SANDBOX_UNAVAILABLE")
+        assert said in result.error
+        assert "define it at the top of a module" in result.error

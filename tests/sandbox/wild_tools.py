@@ -1,0 +1,171 @@
+"""Tools that do what no tool should."""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from licet import Context, SyncContext, tool
+
+seen: list[int] = []
+
+
+@tool(needs=[], effect="read_only")
+def misbehave(how: str) -> Any:
+    """End badly, in one of many ways."""
+    match how:
+        case "exit":
+            os._exit(0)
+        case "exit with code":
+            os._exit(9)
+        case "segfault":
+            ctypes.string_at(8)
+        case "abort":
+            os.abort()
+        case "memory":
+            return len(bytearray(1 << 31))
+        case "memory bit by bit":
+            kept = []
+            while True:
+                kept.append(bytes(1 << 20))
+        case "spin":
+            while True:
+                pass
+        case "spin, deaf":
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+            while True:
+                pass
+        case "sleep":
+            time.sleep(60)
+        case "sleep, deaf":
+            for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_IGN)
+            while True:
+                time.sleep(60)
+        case "kill group":
+            os.kill(0, signal.SIGKILL)
+        case "kill itself":
+            os.kill(os.getpid(), signal.SIGTERM)
+        case "many files":
+            return [open("/dev/null") for _ in range(1000)] and None
+        case "many threads":
+            return [threading.Thread(target=time.sleep, args=(5,)).start() for _ in range(40)] and time.sleep(5)
+        case "more threads than memory":
+            return [threading.Thread(target=time.sleep, args=(5,)).start() for _ in range(400)] and None
+        case "large file":
+            with open(f"{os.environ['TMPDIR']}/x", "wb") as file:
+                while True:
+                    file.write(bytes(1 << 20))
+        case "many large files":
+            for number in range(100):
+                with open(f"{os.environ['TMPDIR']}/{number}", "wb") as file:
+                    file.writelines(bytes(1 << 20) for _ in range(4))
+            time.sleep(5)
+        case "long result":
+            return "x" * (20 << 20)
+        case "print":
+            for stream in (sys.stdout, sys.stderr):
+                for _ in range(64):
+                    print("x" * (1 << 20), file=stream)
+            return "printed"
+        case "fork":
+            return os.fork()
+        case "exec":
+            os.execv("/bin/true", ["true"])
+        case "thread stays":
+            threading.Thread(target=time.sleep, args=(60,), daemon=False).start()
+            return "left a thread"
+        case "recursion":
+            return misbehave(how)
+        case "hang up":
+            for fd in range(3, 64):
+                try:
+                    os.close(fd)
+                except OSError:
+                    continue
+            time.sleep(60)
+        case "raise the limits":
+            resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY,) * 2)
+
+
+@tool(needs=[], effect="read_only")
+def count() -> int:
+    """How many calls this process has seen."""
+    seen.append(1)
+    return len(seen)
+
+
+@tool(needs=[], effect="read_only", reuse=True)
+def count_on() -> int:
+    """How many calls this process has seen, in one that serves many."""
+    seen.append(1)
+    return len(seen)
+
+
+@tool(needs=[], effect="read_only", reuse=True)
+def leave_behind(name: str) -> list[str]:
+    """Put a file into scratch, and say what else is there."""
+    there = os.listdir(os.environ["TMPDIR"])
+    with open(f"{os.environ['TMPDIR']}/{name}", "w", encoding="utf-8") as file:
+        file.write(name)
+    return there
+
+
+@tool(needs=[], effect="read_only")
+def where() -> list[str]:
+    """The scratch directory, with something in it that is hard to remove."""
+    scratch = os.environ["TMPDIR"]
+    os.symlink("/etc", f"{scratch}/link")
+    os.mkdir(f"{scratch}/shut", 0o000)
+    os.chdir(scratch)
+    for _ in range(1200):
+        os.mkdir("deeper")
+        os.chdir("deeper")
+    return [scratch]
+
+
+@tool(needs=[], effect="read_only")
+async def sleepy(seconds: float) -> str:
+    """Sleep, without holding up others."""
+    time.sleep(seconds)
+    return "awake"
+
+
+@tool(needs=["env:read:A"], effect="read_only")
+def raw_frames(ctx: SyncContext, data: list[str]) -> Any:
+    """Write to the wire behind the context's back, and wait for what happens."""
+    end = ctx._host.wire.socket  # type: ignore[attr-defined]
+    for piece in data:
+        end.sendall(bytes.fromhex(piece))
+    time.sleep(5)
+
+
+@tool(needs=["env:read:A"], effect="read_only")
+def flood_files(ctx: SyncContext, many: int) -> str | None:
+    """Push files at the host along with proper questions."""
+    end = ctx._host.wire.socket  # type: ignore[attr-defined]
+    for _ in range(many):
+        socket.send_fds(end, [b"\0"], [0, 1, 2])
+    return ctx.env.get("A")
+
+
+@tool(needs=["fs:read:/"], effect="read_only")
+async def flood_questions(ctx: Context, many: int) -> str:
+    """Ask without ever listening to an answer."""
+    host = ctx._host  # type: ignore[attr-defined]
+    for _ in range(many):
+        host.wire.socket.sendall(frame(host, op="fs.list", path="/"))
+    return "asked"
+
+
+def frame(host: Any, **head: Any) -> bytes:
+    """A question as bytes."""
+    from licet.sandbox.wire import packed
+
+    host._next += 1
+    return packed({**head, "id": host._next, "call": host.call})
