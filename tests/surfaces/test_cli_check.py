@@ -26,6 +26,32 @@ def t() -> None: ...
 """
 
 
+SECRET = "hunter2-xyz"
+FOREIGN = {
+    "one.env": f"shop/token={SECRET}\n",
+    "several.env": f"# keys\nshop/token={SECRET}\nother={SECRET}\n",
+    "colon.env": f"shop/token={SECRET}: {SECRET}\n",
+    "colons.env": f"{SECRET}: {SECRET}\n{SECRET}2: {SECRET}\n",
+    "quoted.yaml": f'"{SECRET}"\n',
+    "text.json": f'"{SECRET}"',
+    "number.yaml": "31337\n",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("words", [["check"], ["check", "--json"], ["surface"], ["explain"]], ids=" ".join)
+def test_nothing_of_a_file_that_is_no_policy_is_repeated(
+    name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(FOREIGN[name])
+    result = CliRunner().invoke(licet, [*words, name, *(["t"] if words == ["explain"] else [])])
+    assert result.exit_code == 1
+    assert "a policy file, a mapping with `agent`" in result.output
+    assert SECRET not in result.output
+    assert "31337" not in result.output
+
+
 @dataclass(frozen=True)
 class Case:
     """Files, what is asked about them, and everything that must be said."""
