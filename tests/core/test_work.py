@@ -1,6 +1,5 @@
 """What a large manifest costs: counted in calls of functions, never in seconds, it grows no faster than the input."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
@@ -8,29 +7,13 @@ from typing import Any
 
 import pytest
 
+from counted import work
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
 from licet.core.surface import surface
 from licet.core.validate import validate_tools
 
 from .manifests import HERE, layer, manifest, tool
-
-
-def work(act: Callable[[], Any]) -> int:
-    """How many calls something takes, those of built-in functions too."""
-    count = 0
-
-    def counted(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def large(size: int, *needs: str, seat: Seat = Seat(HERE), denies: int | None = None, **given: Any) -> Manifest:  # noqa: B008

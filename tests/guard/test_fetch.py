@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from counted import work
 from licet.backends.memory_http import Answer, MemoryHttp, Names, Routes
 from licet.core.decision import Approval
 from licet.core.use import Use
@@ -109,6 +110,13 @@ def test_a_status_says_how_it_went(status: int, ok: bool, bad: bool) -> None:
         ("text/plain; charset=punycode", b"x-", "x-"),
         ("text/plain; charset=unicode-escape", b"\\x41", "\\x41"),
         ("text/plain; charset=hex", b"41", "41"),
+        ("text/plain; charset=punycode-", b"x-eda", "x-eda"),
+        ("text/plain; charset=-unicode..escape", b"\\x41", "\\x41"),
+        ("text/plain; charset=utf-7", b"+AOQ-", "+AOQ-"),
+        ("text/plain; charset=Latin1", b"\xfc", "ü"),
+        ("text/plain; charset=windows-1251", b"\xe6", "ж"),
+        ("text/plain; charset=Shift_JIS", "語".encode("cp932"), "語"),
+        ("text/plain; charset=x", b"\xff", "\ufffd"),
         ("", b"x", "x"),
     ],
 )
@@ -125,6 +133,11 @@ def test_headers_are_found_in_any_case_and_repeated_ones_are_joined() -> None:
     assert hash(headers) == hash(Headers(headers.pairs))
     assert headers != {"a": "1, 3", "b": "2"}
     assert repr(headers) == "Headers([('A', '1'), ('b', '2'), ('a', '3')])"
+
+
+def test_reading_every_header_costs_no_more_than_there_are() -> None:
+    few, many = (Headers((f"h{number}", "v") for number in range(size)) for size in (100, 1000))
+    assert work(lambda: dict(many)) < 11 * work(lambda: dict(few))
 
 
 def test_a_stream_is_read_as_it_comes() -> None:
@@ -531,6 +544,15 @@ def test_headers_have_a_limit(size: int, code: str) -> None:
         assert told(refusal(routes))[::2] == (code, "the answer has more than 65536 bytes of headers")
     else:
         assert fetched(routes).ok
+
+
+@pytest.mark.parametrize(("lines", "code"), [(256, ""), (257, "LIMIT_SIZE")])
+def test_headers_have_a_number(lines: int, code: str) -> None:
+    routes = {"https://a.test/": Answer(200, [(f"h{number}", "v") for number in range(lines)], b"")}
+    if code:
+        assert told(refusal(routes))[::2] == (code, "the answer has more than 256 headers")
+    else:
+        assert len(fetched(routes).headers) == lines
 
 
 def bare(data: bytes) -> bytes:

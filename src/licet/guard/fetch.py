@@ -32,6 +32,7 @@ class FetchLimits:
     seconds: float = 30.0  # for everything together, redirects and body included
     body_bytes: int = 10 * 1024 * 1024  # after decoding
     header_bytes: int = 64 * 1024
+    header_lines: int = 256
     redirects: int = 5
     most_body_bytes: int = 256 * 1024 * 1024
 
@@ -211,11 +212,17 @@ class ScopedFetch:
             except Exception as error:  # of a backend: its text may hold anything
                 self._holding.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
             else:
-                if sum(len(name) + len(value) for name, value in reply.headers) > self._limits.header_bytes:
-                    text = f"the answer has more than {self._limits.header_bytes} bytes of headers"
-                    self._holding.refuse("LIMIT_SIZE", text, use)
+                self._measure(reply, use)
                 return reply
         self._holding.refuse("CONNECT_FAILED", text, use)
+
+    def _measure(self, reply: Reply, use: Use) -> None:
+        """Refuse a head that is too large."""
+        limits = self._limits
+        if len(reply.headers) > limits.header_lines:
+            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
+        if sum(len(name) + len(value) for name, value in reply.headers) > limits.header_bytes:
+            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_bytes} bytes of headers", use)
 
     def _follow(
         self, there: Destination, message: Outgoing, status: int, location: str

@@ -4,26 +4,38 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import Any
 
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 
-# Codecs of Python that no page is written in; what comes in them from outside can take very long to decode.
-_NO_CHARSETS = frozenset({"idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined"})
+# Those that pages are written in, as Python names them. It has further codecs, and some of them take very long over
+# hostile bytes.
+_CHARSETS = frozenset(
+    {
+        *("ascii", "utf_8", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "latin_1", "koi8_r", "koi8_u", "cp866"),
+        *(f"iso8859_{part}" for part in (*range(2, 11), *range(13, 17))),
+        *(f"cp{page}" for page in range(1250, 1259)),
+        *("shift_jis", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949", "gb2312", "gbk", "gb18030", "big5"),
+    }
+)
 
 
 class Headers(Mapping[str, str]):
     """Header lines in the order they came; names are looked up in any case, and repeated lines are joined."""
 
-    __slots__ = ("pairs",)
+    __slots__ = ("_values", "pairs")
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs = tuple(pairs)
+        self._values: dict[str, list[str]] = {}
+        for name, value in self.pairs:
+            self._values.setdefault(name.lower(), []).append(value)
 
     def all(self, name: str) -> tuple[str, ...]:
         """Every line of a name; some, such as `Set-Cookie`, cannot be joined."""
-        wanted = name.lower()
-        return tuple(value for each, value in self.pairs if each.lower() == wanted)
+        return tuple(self._values.get(name.lower(), ()))
 
     def __getitem__(self, name: str) -> str:
         found = self.all(name)
@@ -32,10 +44,10 @@ class Headers(Mapping[str, str]):
         return ", ".join(found)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name.lower() for name, _ in self.pairs))
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len({name.lower() for name, _ in self.pairs})
+        return len(self._values)
 
     def __eq__(self, other: object) -> bool:
         return self.pairs == other.pairs if isinstance(other, Headers) else NotImplemented
@@ -76,13 +88,9 @@ class Response:
     def text(self) -> str:
         """The content as text, in the encoding that the headers name, or UTF-8; what does not fit is replaced."""
         named = _CHARSET.search(self.headers.get("content-type", ""))
-        charset = named[1].lower() if named else "utf-8"
-        if charset.replace("-", "_") in _NO_CHARSETS:
-            charset = "utf-8"
-        try:
-            return self.content.decode(charset, "replace")
-        except (LookupError, UnicodeError):
-            return self.content.decode("utf-8", "replace")
+        plain = normalize_encoding(named[1]).lower() if named else "utf_8"
+        codec = aliases.get(plain, plain)
+        return self.content.decode(codec if codec in _CHARSETS else "utf-8", "replace")
 
     def json(self) -> Any:
         """The content as JSON, or `ValueError`."""
