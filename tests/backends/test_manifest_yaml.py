@@ -577,3 +577,34 @@ def test_any_bytes_are_a_manifest_or_a_list_of_problems(tmp_path_factory: pytest
     policy = read_policy(path)
     assert (policy.manifest is not None) == policy.sound
     shutil.rmtree(path.parent)
+
+
+WHOLE = """agent: a
+tools: {t: {needs: ["env:read:A"], effect: read_only, sandbox: restricted}}
+bundles: {b: {tools: [t]}}
+destinations: {allow: [%s]}
+capabilities: {bundles: [b], env: [A]}
+"""
+
+
+def test_a_policy_of_one_file_is_its_own_workspace_beside_another_one(tmp_path: Path) -> None:
+    (tmp_path / "licet.yaml").write_text(WHOLE % "new.example")
+    (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
+    loaded = load_manifest(tmp_path / "v1.yaml")
+    assert [str(rule.capability) for rule in loaded.layers[0].allows] == ["network:*:old.example"]
+    assert loaded.files == (str(tmp_path / "v1.yaml"),)
+    # A manifest without keys of a workspace still takes those of the file beside it.
+    (tmp_path / "b.yaml").write_text("agent: b\ncapabilities: {bundles: [b]}\n")
+    assert list(load_manifest(tmp_path / "b.yaml").seats) == ["t"]
+
+
+def test_what_a_workspace_says_to_every_agent_is_not_left_out_by_an_own_key(tmp_path: Path) -> None:
+    (tmp_path / "licet.yaml").write_text("destinations: {allow: []}\n")
+    (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
+    with pytest.raises(ManifestError, match="the workspace key `tools` beside a workspace file"):
+        load_manifest(tmp_path / "v1.yaml")
+    # Nor is a workspace that is named.
+    (tmp_path / "other.yaml").write_text(WHOLE % "new.example")
+    (tmp_path / "licet.yaml").unlink()
+    with pytest.raises(ManifestError, match="the workspace key `tools` beside a workspace file"):
+        load_manifest(tmp_path / "v1.yaml", workspace=tmp_path / "other.yaml")

@@ -105,21 +105,30 @@ def _manifest(file: _File, shared: _File | None, problems: list[Problem]) -> Man
 
 
 def _workspace(file: _File, given: str | Path | None, problems: list[Problem]) -> _File | None:
-    """The workspace that was named, or the one beside the file; never one from a parent directory."""
+    """The workspace that was named, the file itself, or the one beside it; never one from a parent directory."""
+    own = [key for key in SHAPES["workspace"].fields if file.content is not None and key in file.content.value]
     if given is None:
         beside = file.path.parent / WORKSPACE_FILE
         if file.path.name == WORKSPACE_FILE or not os.path.lexists(beside):
             return file if file.kind == "manifest" else None
+        if own and file.kind == "manifest" and _is_whole(beside):
+            return file  # two policies of one file each, such as two versions of one: neither is about the other
         given = beside
     shared = _read(Path(given), problems)
     if shared.kind == "personality":
         problems.append(_wrong_kind(shared, "a workspace"))
-    own = [key for key in SHAPES["workspace"].fields if file.content is not None and key in file.content.value]
     if file.kind == "manifest" and own:
         origin = file.content.value.get(own[0], file.content).key_origin or file.content.origin  # type: ignore[union-attr]
         expected = f"workspace keys in one file, here or in {shared.path.name}"
-        problems.append(Problem(origin, f"the workspace key `{own[0]}` beside a workspace file", expected))
+        hint = f"move it there, or move {shared.path.name} away: what it says to every agent would not hold here"
+        problems.append(Problem(origin, f"the workspace key `{own[0]}` beside a workspace file", expected, hint))
     return shared
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is the policy of an agent, and not only what agents share."""
+    file = _read(path, [])
+    return file.content is not None and file.kind == "manifest" and "agent" in file.content.value
 
 
 def _read(path: Path, problems: list[Problem]) -> _File:
