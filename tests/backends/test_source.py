@@ -594,8 +594,13 @@ def test_a_long_value_that_many_tools_name_makes_no_long_report(tmp_path: Path, 
 def test_code_is_put_into_words_once_however_many_tools_are_given_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    monkeypatch.setattr(source_names, "_excerpt", lambda *given: calls.append(given) or "`…`")
+    calls: list[ast.expr] = []
+
+    def counted(node: ast.expr, beginning: str) -> str:
+        calls.append(node)
+        return "`…`"
+
+    monkeypatch.setattr(source_names, "_excerpt", counted)
     found = read(tmp_path, HEAD + "A = f(1)\n" + tools(50, "needs=A"))
     assert len(found.problems) == 50
     assert len(calls) == 1

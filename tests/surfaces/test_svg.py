@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from itertools import combinations, pairwise
 from random import Random
 from xml.etree import ElementTree
@@ -67,6 +68,20 @@ def hostile() -> Manifest:
     )
 
 
+def crowded(tools: int = 130, hosts: int = 250, denies: int = 90, bundles: int = 80) -> Manifest:
+    """More of everything than one picture can hold; each tool reaches each host, and the last one writes."""
+    specs = [tool(f"tool{number:03}", "network:*:*") for number in range(tools - 1)]
+    specs.append(tool("zealous", "network:*:*", "network:https:z.x.test", effect="write_limited"))
+    allows = [*(f"network:https:get@h{number:03}.x.test" for number in range(hosts - 1)), "network:https:z.x.test"]
+    return manifest(
+        *specs,
+        allows=allows,
+        denies=[*(f"network:*:*:{port}" for port in range(1, 21)), *(f"env:*:E{one:02}" for one in range(denies - 20))],
+        seats={spec.name: (seat(bundle=f"bundle{place % bundles:02}"),) for place, spec in enumerate(specs)},
+        max_effect="write_limited",
+    )
+
+
 WORLDS = {
     "nothing": manifest(),
     "a small agent": small(),
@@ -75,6 +90,7 @@ WORLDS = {
     "more tools than hosts": wide(30, 3, 2),
 }
 every_world = pytest.mark.parametrize("found", WORLDS.values(), ids=list(WORLDS))
+too_much_or_not = pytest.mark.parametrize("found", [*WORLDS.values(), crowded()], ids=[*WORLDS, "too much to draw"])
 
 
 def drawn(found: Manifest) -> ElementTree.Element:
@@ -108,7 +124,7 @@ def card(root: ElementTree.Element, name: str) -> ElementTree.Element:
 # The document --------------------------------------------------------------------------------------------------------
 
 
-@every_world
+@too_much_or_not
 def test_the_picture_is_one_svg_that_says_what_it_is(found: Manifest) -> None:
     root = drawn(found)
     assert (root.tag, root.get("role")) == (f"{SVG}svg", "img")
@@ -131,7 +147,7 @@ def test_the_picture_runs_nothing_and_fetches_nothing(found: Manifest) -> None:
     assert svg_map(surface(found)).count("http") - "".join(root.itertext()).count("http") == 1, "the namespace alone"
 
 
-@every_world
+@too_much_or_not
 def test_no_two_boxes_overlap_and_all_are_inside(found: Manifest) -> None:
     root = drawn(found)
     across, down = (float(root.get(key, "0")) for key in ("width", "height"))
@@ -192,6 +208,50 @@ def test_a_target_of_several_tools_is_one_box() -> None:
     assert sum(tip.split("\n")[0] == "/srv" for tip in tips(drawn(small()))) == 1
     root = drawn(wide(30, 3, 2))
     assert texts(root, "head") == ["Hosts · 3"]
+
+
+def test_where_there_is_too_much_to_draw_one_box_stands_for_the_rest() -> None:
+    root = ElementTree.fromstring(_crowded_map())
+    assert sorted(text for text in texts(root) if text.startswith("… and")) == [
+        "… and 20 more",  # bundles
+        "… and 30 more",  # tools, and denies
+        "… and 30 more",
+        "… and 50 more",  # hosts
+    ]
+    assert texts(root, "head") == ["Hosts · 250", "Denied to every tool · 90"]
+    assert "130 tools" in (root.findtext(f"{SVG}desc") or "")
+    assert "250 hosts" in (root.findtext(f"{SVG}desc") or "")
+
+
+def test_what_is_written_to_is_drawn_before_what_is_only_read() -> None:
+    root = ElementTree.fromstring(_crowded_map())
+    assert "z.x.test" in texts(root, "target")
+    assert "zealous" in texts(root, "name")
+    assert "tool128" not in texts(root, "name")
+
+
+@pytest.mark.parametrize("more", [{"denies": 2000}, {"tools": 400}, {"hosts": 800}, {"bundles": 130}], ids=str)
+def test_a_picture_does_not_grow_with_what_it_cannot_show(more: dict[str, int]) -> None:
+    assert len(svg_map(surface(crowded(**more)))) < 1.1 * len(_crowded_map())
+
+
+@cache
+def _crowded_map() -> str:
+    return svg_map(surface(crowded()))
+
+
+def test_a_tooltip_does_not_grow_with_what_it_cannot_show() -> None:
+    denies = [f"network:*:*:{port}" for port in range(1, 4001)]
+    root = drawn(manifest(tool("t", "network:*:*"), allows=["network:*:*"], denies=denies))
+    assert max(map(len, tips(root))) < 1000
+    assert "and 3998 more exceptions" in texts(root)
+
+
+def test_the_other_ways_to_see_a_surface_stay_complete() -> None:
+    document = surface(crowded()).document()
+    assert len(document["tools"]) == 130
+    assert len(document["denies"]) == 90
+    assert {len(one["reach"]["hosts"]) for one in document["tools"]} == {250}
 
 
 def test_each_tool_shows_its_class_level_and_when_it_asks() -> None:

@@ -50,7 +50,7 @@ class Malformed(ValueError):
 
 def visible(text: str) -> str:
     """Text from outside with control, bidi and other invisible characters spelled out."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or not _IGNORED.search(text)):
         return text
     return "".join(char if char.isprintable() and not _IGNORED.match(char) else _spelled(char) for char in text)
 

@@ -7,9 +7,10 @@ shape is about in full is in its tooltip. What is shown is decided in `svg_cards
 from collections.abc import Callable, Iterator
 
 from licet.core.surface import Surface
-from licet.surfaces.svg_cards import HEADINGS, Card, Line, Link, Picture, picture_of
+from licet.surfaces.svg_cards import HEADINGS, picture_of
 from licet.surfaces.svg_layout import Column, Group, Item, Placement, place
 from licet.surfaces.svg_legend import ROW, legend
+from licet.surfaces.svg_parts import Card, Line, Link, Picture
 from licet.surfaces.svg_style import style_sheet
 from licet.surfaces.svg_text import element, safe, shortened, title, width
 
@@ -31,7 +32,7 @@ def svg_map(surface: Surface) -> str:
     across = lefts[3] + _WIDTHS[3] + _MARGIN
     signs, rows = legend(picture, _MARGIN, _LEGEND, across - _MARGIN)
     placed = placed.moved(_LEGEND + rows * ROW + 8)
-    down = placed.height + _MARGIN
+    across, down = round(across, 1), round(placed.height + _MARGIN, 1)
     room = across - 2 * _MARGIN
     heading = f"What {surface.agent} can reach"
     parts = [
@@ -87,7 +88,7 @@ def _lefts(columns: list[Column], height: float) -> list[float]:
 
 def _headings(picture: Picture, placed: Placement, lefts: list[float]) -> Iterator[str]:
     for (column, group), top in placed.headings.items():
-        count = sum(card.group == group for card in picture.cards if card.column == column)
+        count = sum(card.stands_for for card in picture.cards if (card.column, card.group) == (column, group))
         yield _text(f"{HEADINGS[group]} · {count}", "head", lefts[column] + 2, top + 15)
 
 

@@ -2,15 +2,28 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from licet.core.canonical import money_text
 from licet.core.capability import Capability
 from licet.core.effects import WRITES
-from licet.core.entries import KINDS, Entry, entries_of, target_of, ways_of
-from licet.core.set import CapabilitySet
+from licet.core.entries import KINDS, Entry, entries_of, piece_text, target_of, ways_of
+from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface
+from licet.surfaces.svg_parts import (
+    MOST_BUNDLES,
+    MOST_DENIED,
+    MOST_TARGETS,
+    MOST_TIPS,
+    MOST_TOOLS,
+    Card,
+    Line,
+    Links,
+    Picture,
+    drawn,
+    more,
+)
 
 HEADINGS = {
     "hosts": "Hosts",
@@ -33,52 +46,8 @@ _NOUNS = {
     "tools": ("other tool", "other tools"),
     "connectors": ("connector", "connectors"),
 }
-_MOST_NOTES = 3  # lines about exceptions on one card; the tooltip has them all
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a card: text, how it looks, and what stands at its right."""
-
-    text: str
-    baseline: float
-    look: str
-    size: float
-    pill: str = ""
-    aside: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One box."""
-
-    key: str
-    column: int
-    group: str
-    look: str
-    height: float
-    lines: tuple[Line, ...]
-    tip: tuple[str, ...]
-    accent: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One line between two boxes."""
-
-    source: str
-    target: str
-    look: str
-    tip: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """Everything to draw."""
-
-    summary: str
-    cards: tuple[Card, ...]
-    links: tuple[Link, ...]
+_MOST_NOTES = 3  # lines about exceptions on one card
+_MOST_TOLD = 12  # exceptions of one entry in a tooltip
 
 
 Held = list[tuple[str, Entry]]  # who reaches a target, and how
@@ -86,43 +55,59 @@ Held = list[tuple[str, Entry]]  # who reaches a target, and how
 
 def picture_of(surface: Surface) -> Picture:
     """The cards and links that show a surface."""
-    cards = [_agent(surface)]
-    links: list[Link] = []
-    for name, members in _bundles(surface).items():
-        cards.append(_bundle(name, members))
-        links.append(Link("agent", f"bundle:{name}", ""))
     holders = [(_tool(tool), tool.bundles or ("",), tool.entries) for tool in surface.tools]
     holders += [_server(name, json.loads(text)) for name, text in surface.servers]
     reached: dict[tuple[str, str], Held] = {}
-    for card, bundles, entries in holders:
-        cards.append(card)
-        guess = " guess" if "loose" in card.look else ""
-        links += [Link(f"bundle:{bundle}", card.key, guess.strip()) for bundle in bundles]
+    for card, _, entries in holders:
         for entry in entries:
             reached.setdefault((entry.kind, entry.target), []).append((card.tip[0], entry))
-            look = f"reach l-{entry.kind}{' writes' if _writes(entry) else ''}{guess}"
-            links.append(Link(card.key, f"{entry.kind}:{entry.target}", look, (f"{card.tip[0]} → {entry}",)))
+    writing = _Writing()
+    links = Links()
+    cards = [_agent(surface), *_bundle_cards(_bundles(surface), links)]
+    tools, others = drawn(holders, MOST_TOOLS, lambda holder: any(map(writing, holder[2])))
+    cards += [card for card, _, _ in tools]
+    if others:
+        cards.append(more(len(others), 2, "~more", "tool loose"))
+        links.stand_for(cards[-1], [card.key for card, _, _ in others])
     if surface.unadmitted:
         cards.append(_unadmitted(surface.unadmitted))
     for kind in KINDS:
-        cards += [_target(*place, reached[place]) for place in sorted(reached) if place[0] == kind]
+        cards += _target_cards(
+            kind, {place: reached[place] for place in sorted(reached) if place[0] == kind}, links, writing
+        )
+    for card, bundles, entries in holders:
+        guess = " guess" if "loose" in card.look else ""
+        for bundle in bundles:
+            links.add(f"bundle:{bundle}", card.key, guess.strip())
+        for entry in entries:
+            look = f"reach l-{entry.kind}{' writes' if writing(entry) else ''}{guess}"
+            links.add(card.key, f"{entry.kind}:{entry.target}", look, partial(_tip, card, entry))
     cards += _denied(surface)
-    return Picture(_summary(surface, reached), tuple(cards), tuple(_once(links)))
+    return Picture(_summary(surface, reached), tuple(cards), tuple(links))
 
 
-def _once(links: Iterable[Link]) -> Iterator[Link]:
-    """One link between two boxes: a target reached in two ways with different exceptions is still one."""
-    joined: dict[tuple[str, str], Link] = {}
-    for link in links:
-        place = link.source, link.target
-        known = joined.get(place, link)
-        words = dict.fromkeys((*known.look.split(), *link.look.split()))
-        joined[place] = link if known is link else Link(*place, " ".join(words), known.tip + link.tip)
-    yield from joined.values()
+class _Writing:
+    """Whether an entry lets one write; many tools share an entry, so it is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, entry: Entry) -> bool:
+        if id(entry) not in self._known:
+            self._known[id(entry)] = bool(CapabilitySet(piece.rule for piece in entry.pieces) & WRITES)
+        return self._known[id(entry)]
 
 
-def _writes(entry: Entry) -> bool:
-    return bool(CapabilitySet(piece.rule for piece in entry.pieces) & WRITES)
+def _tip(holder: Card, entry: Entry) -> str:
+    return f"{holder.tip[0]} → {_told(entry)}"
+
+
+def _told(entry: Entry) -> str:
+    """An entry in words, with as many exceptions as a tooltip can hold."""
+    return "; ".join(
+        piece_text(Piece(piece.rule, piece.excepts[:_MOST_TOLD])) + (" …" if len(piece.excepts) > _MOST_TOLD else "")
+        for piece in entry.pieces
+    )
 
 
 def _stacked(name: str, *facts: str, size: float = 13, pill: str = "") -> tuple[tuple[Line, ...], float]:
@@ -176,6 +161,17 @@ def _bundles(surface: Surface) -> dict[str, list[str]]:
     return bundles
 
 
+def _bundle_cards(bundles: dict[str, list[str]], links: Links) -> list[Card]:
+    names, others = drawn([*bundles], MOST_BUNDLES, lambda name: name == "~servers")
+    cards = [_bundle(name, bundles[name]) for name in names]
+    if others:
+        cards.append(more(len(others), 1, "~more", "bundle loose"))
+        links.stand_for(cards[-1], [f"bundle:{name}" for name in others])
+    for card in cards:
+        links.add("agent", card.key, "")
+    return cards
+
+
 def _bundle(name: str, members: list[str]) -> Card:
     shown = {"": "no bundle", "~servers": "servers"}.get(name, name)
     nouns = ("server", "servers") if name == "~servers" else ("tool", "tools")
@@ -227,17 +223,36 @@ def _unadmitted(names: tuple[str, ...]) -> Card:
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
+def _target_cards(kind: str, reached: dict[tuple[str, str], Held], links: Links, writing: _Writing) -> list[Card]:
+    places, others = drawn(
+        [*reached], MOST_TARGETS, lambda place: any(writing(entry) for entry in _distinct(reached[place]))
+    )
+    cards = [_target(*place, reached[place]) for place in places]
+    if others:
+        held = [item for place in others for item in reached[place]]
+        cards.append(more(len(others), 3, kind, f"k-{kind}", _aside(kind, held)))
+        links.stand_for(cards[-1], [f"{kind}:{target}" for _, target in others])
+    return cards
+
+
 def _target(kind: str, target: str, held: Held) -> Card:
-    rules = [piece.rule for _, entry in held for piece in entry.pieces]
-    aside = _ways(rules) if kind in ("hosts", "paths", "storage") else ""
-    lines = [Line(target, 18, "target", 12.5, aside=aside)]
-    notes = list(_notes(held))
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[: _MOST_NOTES - 1], ("muted small", f"and {len(notes) - _MOST_NOTES + 1} more exceptions")]
-    for look, note in notes:
+    lines = [Line(target, 18, "target", 12.5, aside=_aside(kind, held))]
+    for look, note in _notes(held):
         lines.append(Line(note, lines[-1].baseline + 16, look, 11))
-    tip = (target, *(f"{who}: {entry}" for who, entry in held))
+    tip = (target, *(f"{who}: {_told(entry)}" for who, entry in held[:MOST_TIPS]))
+    if len(held) > MOST_TIPS:
+        tip += (f"… and {len(held) - MOST_TIPS} more",)
     return Card(f"{kind}:{target}", 3, kind, f"k-{kind}", lines[-1].baseline + 10, tuple(lines), tip)
+
+
+def _distinct(held: Held) -> list[Entry]:
+    """The entries of a target; tools that reach the same share one."""
+    return [*{id(entry): entry for _, entry in held}.values()]
+
+
+def _aside(kind: str, held: Held) -> str:
+    rules = (piece.rule for entry in _distinct(held) for piece in entry.pieces)
+    return _ways(rules) if kind in ("hosts", "paths", "storage") else ""
 
 
 def _ways(rules: Iterable[Capability]) -> str:
@@ -248,9 +263,12 @@ def _ways(rules: Iterable[Capability]) -> str:
 
 def _notes(held: Held) -> Iterator[tuple[str, str]]:
     """What is cut out of a target: struck if nobody reaches it, in words if some do or only in some ways."""
-    ways = dict.fromkeys(way for _, entry in held for way in entry.ways)
-    for hole in dict.fromkeys(hole for _, entry in held for hole in entry.excepts):
-        left = {way for _, entry in held if hole not in entry.excepts for way in entry.ways}
+    parts = [(entry.ways, dict.fromkeys(entry.excepts)) for entry in _distinct(held)]
+    ways = dict.fromkeys(way for some, _ in parts for way in some)
+    holes = [*dict.fromkeys(hole for _, excepts in parts for hole in excepts)]
+    shown = len(holes) if len(holes) <= _MOST_NOTES else _MOST_NOTES - 1
+    for hole in holes[:shown]:
+        left = {way for some, excepts in parts if hole not in excepts for way in some}
         lost = [way for way in ways if way not in left]
         if not left:
             yield "struck small", hole
@@ -258,15 +276,20 @@ def _notes(held: Held) -> Iterator[tuple[str, str]]:
             yield "muted small", f"no {', '.join(lost)}: {hole}"
         else:
             yield "muted small", f"not for every tool: {hole}"
+    if shown < len(holes):
+        yield "muted small", f"and {len(holes) - shown} more exceptions"
 
 
 def _denied(surface: Surface) -> Iterator[Card]:
     places: dict[tuple[str, str], list[Capability]] = {}
     for deny in surface.denies:
         places.setdefault((deny.rule.domain, target_of(deny.rule)), []).append(deny.rule)
-    for (domain, target), rules in places.items():
+    found, others = drawn([*places.items()], MOST_DENIED, lambda place: False)
+    for (domain, target), rules in found:
         lines = (Line(target, 18, "struck target", 12.5, aside=_ways(rules)),)
         yield Card(f"denied:{domain}:{target}", 3, "denied", "denied", 28, lines, tuple(map(str, rules)))
+    if others:
+        yield more(len(others), 3, "denied", "denied")
 
 
 def _summary(surface: Surface, reached: Iterable[tuple[str, str]]) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from licet.core.entries import KINDS
-from licet.surfaces.svg_cards import HEADINGS, Picture
+from licet.surfaces.svg_cards import HEADINGS
+from licet.surfaces.svg_parts import Picture
 from licet.surfaces.svg_style import CLASS_COLOURS
 from licet.surfaces.svg_text import element, safe, width
 
