@@ -262,6 +262,24 @@ def test_a_session_goes_on_in_the_next_call(here: Path) -> None:
     assert (here / "elsewhere" / "kv.sqlite").exists()
 
 
+READER = """agent: r
+tools: {read_file: {from: "licet.tools:read_file"}}
+bundles: {b: {tools: [read_file], sandbox: native}}
+capabilities: {bundles: [b], native: [read_file], fs_reach: {read: ["${workdir}"]}}
+"""
+
+
+@pytest.mark.parametrize("path", ["kept/kv.sqlite", "keys.env"])
+def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None:
+    (here / "r.yaml").write_text(READER)
+    (here / "keys.env").write_text("KEY=x\n")
+    (here / "keys.env").chmod(0o600)
+    refused = run("r.yaml", "read_file", f"path={path}", "--state", "kept", "--secrets", "keys.env")
+    assert refused.exit_code == 1
+    told = [line for line in refused.stderr.splitlines() if line.startswith(("  because", "  to allow"))]
+    assert told == ["  because       licet keeps its state or its secrets there, and no tool reads or writes them"]
+
+
 def test_the_working_directory_can_be_chosen(here: Path) -> None:
     assert run("m.yaml", "where").stdout == f"{here}\n"
     assert run("m.yaml", "where", "--workdir", "/srv").stdout == "/srv\n"

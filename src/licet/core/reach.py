@@ -54,6 +54,9 @@ from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Kind, Use
 
+_POLICY = "policy files are never writable"
+_KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -109,10 +112,10 @@ class Reach:
                 for rule in layer.denies:
                     if not rule_covers(rule.capability, use):
                         continue
-                    fix = remove(rule) if layer.kind != "policy files" else ""
-                    own = layer.kind == "policy files"
-                    text = "policy files are never writable" if own else f"denied by {rule.capability}"
-                    yield Ground(reason, text, None if own else rule.origin, fix)
+                    if layer.kind == "policy files":
+                        yield Ground(reason, _KEPT if rule.key == "state" else _POLICY)
+                    else:
+                        yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
             elif verdict is None:
                 listed = _connector_ground(self.manifest, self.spec, use.target) if layer.kind == "connectors" else None
                 text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
