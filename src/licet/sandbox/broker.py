@@ -34,7 +34,7 @@ class Broker:
     """Serves one call over one socket, in the loop that runs it."""
 
     def __init__(self, end: socket.socket, context: BoundContext, call: int, tool: str) -> None:
-        self._end = end
+        self._end, self._fd = end, end.fileno()
         self._call = call
         self._tool = tool
         self._loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Broker:
         finally:
             self._read(False)
             if self._writing:
-                self._loop.remove_writer(self._end)
+                self._loop.remove_writer(self._fd)
             for _, files, _ in self._unsent:
                 _close(files)
             self._mirrors.finish()
@@ -74,9 +74,9 @@ class Broker:
         if wanted != self._reading:
             self._reading = wanted
             if wanted:
-                self._loop.add_reader(self._end, self._readable)
+                self._loop.add_reader(self._fd, self._readable)
             else:
-                self._loop.remove_reader(self._end)
+                self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
         try:
@@ -201,9 +201,9 @@ class Broker:
         if waiting != self._writing:
             self._writing = waiting
             if waiting:
-                self._loop.add_writer(self._end, self._writable)
+                self._loop.add_writer(self._fd, self._writable)
             else:
-                self._loop.remove_writer(self._end)
+                self._loop.remove_writer(self._fd)
         self._balance()
 
     def _balance(self) -> None:

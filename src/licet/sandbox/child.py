@@ -11,6 +11,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NoReturn
 
 from licet.declare.arguments import context_parameter, plain_data, validator
@@ -93,7 +94,6 @@ class _Worker:
         try:
             self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
             self._context = context_parameter(self._fn)
-            self._validate = validator(self._fn, self._context)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
@@ -118,8 +118,14 @@ class _Worker:
             return described(error), b""
         return {}, text
 
+    @cached_property
+    def _validate(self) -> Callable[[object], dict[str, Any]]:
+        return validator(self._fn, self._context)
+
     def _called(self, frame: Frame) -> Any:
-        arguments = self._validate(plain_data(frame.blob))
+        arguments = plain_data(frame.blob)
+        if not frame.head["plain"]:  # models, dates, sets: made again from their JSON, by the tool's own hints
+            arguments = self._validate(arguments)
         loop = self._runner.get_loop() if self._runner is not None else None
         self._asking.begin(frame.head["call"], loop)
         if self._context is not None:

@@ -29,7 +29,11 @@ def base_rules(source: Source) -> Rules:
     """What every worker reads: the interpreter, libraries, and the files of its own tool one by one."""
     # A private interpreter keeps its shared library beside its modules.
     own = os.path.join(os.path.realpath(sys.base_prefix), "lib")
-    rules: Rules = [(path, landlock.READ, None) for path in dict.fromkeys((*libraries(), own, *_SYSTEM))]
+    trees: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in (*libraries(), own, *_SYSTEM) if os.path.exists(path)}):
+        if not inside(path, trees):  # in order: what contains comes before what it contains
+            trees.append(path)
+    rules: Rules = [(path, landlock.READ, None) for path in trees]
     rules += [(path, landlock.READ_FILE, None) for path in source.files]
     rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE, None))
     return rules
@@ -40,7 +44,7 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
     denied = [os.path.realpath(path) for path in held_paths(grant).denied("read")]
     for path in denied:
         for allowed, _, _ in rules:
-            if path.startswith(f"{allowed}/") and allowed not in _SYSTEM:
+            if path.startswith(f"{allowed}/"):
                 return path
     return ""
 

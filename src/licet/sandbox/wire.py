@@ -19,6 +19,14 @@ _ONE_READ = 1 << 16
 _MOST_FILES = 2  # of one frame
 
 
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+_written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_read = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
 class BrokenWire(Exception):
     """What came over the wire is no frame, or more than was agreed on."""
 
@@ -51,7 +59,7 @@ FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch`
 
 def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:
     """A frame as bytes."""
-    text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+    text = _written(head).encode()
     return b"".join((_LENGTHS.pack(len(text), len(blob)), text, blob))
 
 
@@ -86,7 +94,7 @@ class Unpacker:
 def parsed(text: bytes) -> dict[str, Any]:
     """The object that a text says: strict JSON, and not too deep for whoever walks through it later."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = _read(text.decode())
     except (ValueError, RecursionError) as wrong:
         raise BrokenWire(f"no JSON: {type(wrong).__name__}") from None
     if not isinstance(value, dict):
@@ -94,10 +102,6 @@ def parsed(text: bytes) -> dict[str, Any]:
     if text.count(b"[") + text.count(b"{") > MOST_DEPTH and _deeper(value, MOST_DEPTH):
         raise BrokenWire(f"JSON that is more than {MOST_DEPTH} deep")
     return value
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _deeper(value: Any, most: int) -> bool:

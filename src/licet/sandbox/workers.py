@@ -15,6 +15,8 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
+from types import NoneType
 from typing import Any
 
 from licet.core.decision import Reason
@@ -264,13 +266,28 @@ def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: in
     given = {
         name: value for name, value in call.arguments.items() if name not in defaults or value is not defaults[name]
     }
-    who = {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
+    plain = _is_plain(given)
+    who = {"plain": plain, "session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
     return packed({"call": number, **who}, plain_json(given))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is what its JSON says, so that nothing has to be made of it again."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in (str, int, bool, NoneType) or (kind is float and isfinite(value))
 
 
 def _reusable(child: Child, prepared: Prepared) -> bool:
     if child.cpu_seconds() > prepared.limits["cpu_seconds"]:
         return False
+    changed = os.stat(child.scratch).st_mtime_ns
+    if changed == child.scratch_changed:
+        return True
+    child.scratch_changed = changed
     return not os.listdir(child.scratch)  # what one call left there is not for the next
 
 

@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import NoReturn
 
-from licet.sandbox import child, hardening
+from licet.sandbox import child, hardening, landlock, seccomp
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire
 
 
@@ -97,6 +97,8 @@ def _warm() -> None:
     def sample(a: int, b: str = "") -> int:
         return a
 
+    if landlock.abi():
+        seccomp.program()  # built once, and kept: a worker installs it as it is
     validator(sample, None)({"a": 1})
     plain_data(plain_json({"a": [1]}))
     with asyncio.Runner() as runner:
