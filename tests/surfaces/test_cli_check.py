@@ -169,6 +169,22 @@ CASES = [
         "1 file, 4 errors",
     ),
     Case(
+        "a name under native that does nothing is told, and one that does is not",
+        {
+            "m.yaml": "agent: a\ncapabilities:\n  tools: {t: {}, u: {sandbox: restricted}, v: {sandbox: native}}\n"
+            "  native: [t, u, v]\n",
+            "licet.yaml": "tools:\n  t: {needs: [], effect: read_only, sandbox: isolated}\n"
+            "  u: {needs: [], effect: read_only}\n  v: {needs: [], effect: read_only}\n",
+        },
+        ["m.yaml"],
+        0,
+        [
+            'm.yaml:4:3: warning: found `t` in `native`, but `sandbox="isolated"` on the tool, expected …',
+            "m.yaml:4:3: warning: found `u` in `native`, but `sandbox: restricted`, expected a tool of level native; …",
+        ],
+        "1 file, 2 warnings",
+    ),
+    Case(
         "a tool of the workspace that this agent does not have is no problem of it",
         {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: []}, u: {needs: ['fs:read:/x']}}\n"},
         ["m.yaml"],

@@ -25,7 +25,8 @@ class InProcess:
         if level != "native":
             raise SandboxUnavailable(
                 f"the level `{level}` cannot be kept here: no sandbox is installed; "
-                "name the tool under `native` if it is trusted code of yours"
+                "if it is trusted code of yours, say `native` where its level is stated (on the tool, else in its "
+                "bundle or entry) and name it under `native`"
             )
         return _LAYERS
 

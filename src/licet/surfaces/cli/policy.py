@@ -10,6 +10,7 @@ from licet.assemble import Places, review
 from licet.backends.manifest_yaml import WORKSPACE_FILE, Policy
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
+from licet.core.reach import reach_of
 from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
@@ -39,6 +40,18 @@ def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
     admitted = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
     for misfit in validate_tools(admitted, manifest):
         yield _problem(manifest, misfit)
+
+
+def idle_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each tool that is named in `native` and runs at another level: its name there does nothing."""
+    for name in sorted(set().union(*(listed.names for listed in manifest.natives))):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.level in (None, "native"):
+            continue
+        stated = f'`sandbox="{reach.level}"` on the tool' if reach.spec.sandbox else f"`sandbox: {reach.level}`"
+        found = f"`{name}` in `native`, but {stated}"
+        hint = "it keeps its walls: take it out, or say `native` there too"
+        yield Problem(manifest.places.get("native", manifest.origin), found, "a tool of level native", hint, "warning")
 
 
 def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
