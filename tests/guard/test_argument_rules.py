@@ -1,9 +1,12 @@
 """Rules on arguments: what a manifest says of a value is checked before anything runs, defaults included."""
 
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field, SecretStr
 
 from guard.gates import call, gate
 from licet import Backends, ManifestError, RegistrationRefused, Result, tool
@@ -123,3 +126,34 @@ def test_a_rule_for_an_argument_that_the_tool_does_not_take_is_a_misfit(tmp_path
 def test_formats_are_checked(tmp_path: Path) -> None:
     assert judged(tmp_path, {"path": {"format": "email"}}, {"path": "a@b.example"}).ok
     assert not judged(tmp_path, {"path": {"format": "email"}}, {"path": "nobody"}).ok
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def pay(
+    amount: Decimal,
+    code: Annotated[str, Field(alias="c")] = "ok",
+    wait: timedelta | None = None,
+    note: SecretStr | None = None,
+) -> str:
+    """Take values that can be written in more than one way."""
+    return f"{amount} {code}"
+
+
+TWISTED: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "a number": ({"amount": {"maximum": 100}}, {"amount": 100}, True),
+    "too large a number": ({"amount": {"maximum": 100}}, {"amount": 100000}, False),
+    "the number as a text": ({"amount": {"maximum": 100}}, {"amount": "100000"}, False),
+    "by its alias": ({"c": {"enum": ["ok"]}}, {"amount": 1, "c": "evil"}, False),
+    "the default of an alias": ({"c": {"enum": ["other"]}}, {"amount": 1}, False),
+    "the default of an alias that fits": ({"c": {"enum": ["ok"]}}, {"amount": 1}, True),
+    "a time as a text": ({"wait": {"maximum": 100}}, {"amount": 1, "wait": "P99D"}, False),
+    "what serialises to stars": ({"note": {"pattern": "^[*a-z]+$"}}, {"amount": 1, "note": "../EVIL"}, False),
+    "a text in any of several": ({"amount": {"anyOf": [{"maximum": 1}, {"minimum": 5}]}}, {"amount": "3"}, False),
+}
+
+
+@pytest.mark.parametrize("case", TWISTED)
+def test_a_rule_holds_for_what_was_sent_however_it_is_written(tmp_path: Path, case: str) -> None:
+    args, given, fine = TWISTED[case]
+    result = call(gate(tmp_path, pay, tools={"pay": {"args": args}}), "pay", given)
+    assert (result.ok, result.reason) == (fine, "ALLOWED" if fine else "ARGUMENT_NOT_ALLOWED")

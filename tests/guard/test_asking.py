@@ -113,8 +113,8 @@ def test_reloading_another_manifest_voids_approvals(tmp_path: Path) -> None:
             assert (await session.call("note", {"text": "a"})).ok
             return same
 
-    assert asyncio.run(run()) == 1  # the same meaning needs no second yes
-    assert len(approver.asked) == 2
+    assert asyncio.run(run()) == 2
+    assert len(approver.asked) == 3
 
 
 def test_the_clock_stands_still_while_a_person_is_asked(tmp_path: Path) -> None:
@@ -290,6 +290,90 @@ def test_a_plain_function_is_an_approver(tmp_path: Path) -> None:
 def test_a_refusal_of_a_delegate_cites_the_delegation(tmp_path: Path) -> None:
     at = gate(tmp_path, look, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
     told = delegated(at, "look", {"name": "B"}, "env:read:A").explain()
-    assert "delegate(agent='helper')" in told
+    assert "delegate(agent='tester/helper')" in told
     assert "add `env:read:B` to `allow` where the parent delegates" in told
     assert "capabilities.grants" not in told
+
+
+class Thinking:
+    """Somebody who takes a while, during which something happens."""
+
+    def __init__(self, meanwhile: Any) -> None:
+        self.meanwhile = meanwhile
+
+    async def ask(self, question: Question) -> Answer:
+        await self.meanwhile()
+        return "approved"
+
+
+@pytest.mark.parametrize("what", ["freeze", "end", "reload"])
+def test_what_happens_while_a_person_thinks_counts(tmp_path: Path, what: str) -> None:
+    files = MemoryFiles({f"{tmp_path}/keep": ""})
+
+    async def run() -> str:
+        async def meanwhile() -> None:
+            match what:
+                case "freeze":
+                    at.freeze()
+                case "end":
+                    await session.end()
+                case "reload":
+                    at.reload(at.manifest)
+
+        backends = Backends.memory(approver=Thinking(meanwhile), files=files)
+        reach = {"write": [str(tmp_path)]}
+        at = gate(tmp_path, note, backends=backends, fs_reach=reach, approvals={"write": "call"})
+        async with at.session("s") as session:
+            return (await session.call("note", {"text": "x"})).reason
+
+    assert asyncio.run(run()) == {"freeze": "FROZEN", "end": "SESSION_ENDED", "reload": "MANIFEST_CHANGED"}[what]
+
+
+def test_an_approval_of_a_session_expires(tmp_path: Path) -> None:
+    clock = MemoryClock()
+    approver = MemoryApprover(lambda question: "approved")
+    backends = Backends.memory(approver=approver, clock=clock, files=MemoryFiles({f"{tmp_path}/keep": ""}))
+    approvals = {"write": "session", "expires_seconds": 60}
+    at = gate(tmp_path, note, backends=backends, fs_reach={"write": [str(tmp_path)]}, approvals=approvals)
+
+    async def run() -> None:
+        async with at.session("s") as session:
+            for seconds in (0, 59, 1):
+                clock.advance(seconds)
+                assert (await session.call("note", {"text": "x"})).ok
+
+    asyncio.run(run())
+    assert len(approver.asked) == 2
+
+
+def test_a_quorum_is_not_met_by_whoever_says_yes(tmp_path: Path) -> None:
+    approver = MemoryApprover(lambda question: "approved")
+    backends = Backends.memory(approver=approver, files=MemoryFiles({f"{tmp_path}/keep": ""}))
+    approvals = {"write": "call", "quorum": 2}
+    at = gate(tmp_path, note, backends=backends, fs_reach={"write": [str(tmp_path)]}, approvals=approvals)
+    assert calls(at, {"text": "x"})[0].reason == "APPROVAL_REQUIRED"
+    assert approver.asked == []
+
+
+def test_a_delegate_follows_what_its_parent_is_reloaded_with(tmp_path: Path) -> None:
+    backends = Backends.memory(environ={"A": "1"})
+    at = gate(tmp_path, look, backends=backends, env=["A"])
+
+    async def run() -> list[str]:
+        async with at.session("s") as session:
+            child = session.delegate(agent="helper", allow=["env:read:*"])
+            before = (await child.call("look", {"name": "A"})).reason
+            at.reload(gate(tmp_path, look, backends=backends, env=["B"]).manifest)
+            return [before, (await child.call("look", {"name": "A"})).reason]
+
+    assert asyncio.run(run()) == ["ALLOWED", "ENV_NOT_ALLOWED"]
+
+
+def test_a_delegate_cannot_take_the_name_of_another_agent(tmp_path: Path) -> None:
+    at = gate(tmp_path, paid)
+
+    async def run() -> str:
+        async with at.session("s") as session:
+            return session.delegate(agent="billing", allow=[]).agent
+
+    assert asyncio.run(run()) == "tester/billing"

@@ -1,5 +1,6 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`. A keyword nobody knows would never match."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -89,7 +90,7 @@ def _validator(schema: Any) -> Any:
 
     # Patterns run in linear time, whatever the value; a format that nobody checks would be a rule that never matches.
     return jsonschema_rs.Draft202012Validator(
-        _without_scope(schema),
+        _with_types(_without_scope(json.loads(json.dumps(schema, default=dict)))),  # rules come frozen
         pattern_options=jsonschema_rs.RegexOptions(),
         validate_formats=True,
         ignore_unknown_formats=False,
@@ -111,3 +112,32 @@ def _without_scope(schema: Any) -> Any:
         elif key != "scope":
             plain[key] = value
     return plain
+
+
+# JSON Schema lets a keyword pass whatever it does not speak of: `maximum` a text, `pattern` a number. A rule that was
+# written for numbers would then let through the same number as a text, which some type hints take just as well.
+_SPEAKS_OF = {
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "array": ("items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+    "object": ("properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"),
+}
+
+
+def _with_types(schema: Any) -> Any:
+    """The schema, where each says what its keywords speak of; null, which stands for nothing given, may pass."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {key: _inner_types(key, value) for key, value in schema.items()}
+    spoken = [kind for kind, words in _SPEAKS_OF.items() if any(word in schema for word in words)]
+    return plain if "type" in schema or not spoken else {**plain, "type": [*spoken, "null"]}
+
+
+def _inner_types(key: str, value: Any) -> Any:
+    if key in _ONE:
+        return _with_types(value) if key != "not" else value  # a type inside a negation would let more through
+    if key in _SEVERAL and isinstance(value, list):
+        return [_with_types(one) for one in value]
+    if key in _NAMED and isinstance(value, Mapping):
+        return {name: _with_types(one) for name, one in value.items()}
+    return value

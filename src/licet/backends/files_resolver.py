@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from licet.core.scope import path_ancestors
 from licet.guard.ports import Escaped, Held
 
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
@@ -53,6 +54,9 @@ class Resolver:
     def pin(self, roots: Iterable[str]) -> None:
         """Remember where roots of grants really are; from now on, roots that are not known may not hold links."""
         for root in roots:
+            # A root inside one that is known already may be a link that a tool has put there since: it is not believed.
+            if self._fixed and any(above in self._real for above in path_ancestors(root)[1:-1]):
+                continue
             for path in (root, root.rpartition("/")[0] or "/"):
                 self._real.setdefault(path, os.path.realpath(path))
         self._fixed = True

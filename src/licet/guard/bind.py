@@ -1,6 +1,7 @@
 """Binding: a grant and the ports become the context of one call. What a tool was not given, it cannot reach."""
 
 import inspect
+import threading
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ from licet.guard.secrets import ScopedSecrets
 
 if TYPE_CHECKING:
     from licet.guard.session import Session
+
+
+_MAKING = threading.Lock()
 
 
 class BoundContext:
@@ -63,9 +67,10 @@ class BoundContext:
     @property
     def secrets(self) -> ScopedSecrets:
         """Secrets that this call holds, by reference."""
-        if self._secrets is None:
-            self._holding.redactor = Redactor()
-            self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self._holding.redactor)
+        with _MAKING:  # a tool may have threads: two redactors would each know half of what it has seen
+            if self._secrets is None:
+                self._holding.redactor = Redactor()
+                self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self._holding.redactor)
         return self._secrets
 
     @property

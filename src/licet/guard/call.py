@@ -52,14 +52,14 @@ class Call:
     def __init__(self, session: "Session", tool: str) -> None:
         gate = session.gate
         self.session = session
-        self.tool = tool
+        self.tool = tool if type(tool) is str else ""
         self.policy: Policy = gate.policy  # taken once: what is reloaded meanwhile is for later calls
         self.ports = gate.ports
         self.clock: Clock = gate.clock
         self.receipt: str = gate.next_receipt()
         self.time = self.clock.now()
         self.started = self.clock.monotonic()
-        self.request = session.request(tool)
+        self.request = session.request(self.tool)
         self.arguments: dict[str, Any] = {}
         self.registered: Registered | None = None
         self.holding: Holding | None = None
@@ -87,6 +87,7 @@ class Call:
             self.deadline.pause()
         try:
             await _settled(self, Ask(self.request, approval, (ground,), use))
+            standing(self)
         finally:
             if self.deadline is not None:
                 self.deadline.resume()
@@ -101,6 +102,8 @@ class Call:
 
 async def run_call(session: "Session", tool: str, arguments: object) -> Result:
     """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
+    if not session.known:
+        await session.look()
     call = Call(session, tool)
     try:
         standing(call)
@@ -122,7 +125,14 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if task is None or task.cancelling():  # otherwise the tool raised it by itself
             await close(call, result)
             raise
-    except (Exception, SystemExit) as error:
+    except GeneratorExit:  # nobody waits for this call any more, and nothing can be awaited
+        if call.holding is not None:
+            call.holding.end()
+        raise
+    except KeyboardInterrupt as error:
+        await close(call, failed(call, error))
+        raise
+    except BaseException as error:  # whatever else a tool raises ends its call alone
         result = failed(call, error)
     return await close(call, result)
 
@@ -158,14 +168,18 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
     if registered.rules:
-        _check_rules(call, registered, plain_data(plain_json(given)))  # with defaults: they reach the tool too
+        _check_rules(call, registered, plain_data(plain_json(arguments)))
     return given
 
 
-def _check_rules(call: Call, registered: Registered, data: dict[str, Any]) -> None:
+def _check_rules(call: Call, registered: Registered, sent: dict[str, Any]) -> None:
+    """Hold what was sent to the manifest's rules; what was left out, to the default that the tool will get."""
     reach, workdir = registered.reach, call.session.gate.workdir
     assert reach is not None  # noqa: S101
-    for rules, check in registered.rules:
+    for rules, check, defaults in registered.rules:
+        data = {**defaults, **sent}
+        if unknown := [name for name in rules if name not in data]:
+            call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
         wrong = check(data) if check is not None else "nothing here can check the rules on its arguments"
         if wrong:
             call.refuse("ARGUMENT_NOT_ALLOWED", wrong)
@@ -190,6 +204,9 @@ async def decide_and_ask(call: Call, registered: Registered) -> Holding:
     call.holding = holding
     while isinstance(decision := decide(call.request, call.policy.manifest, usage), Ask):
         await _settled(call, decision)
+        standing(call)  # the world may have changed while a person thought
+        if call.session.gate.policy is not call.policy:
+            call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
         usage = replace(usage, approved=usage.approved | {decision.approval})
     if isinstance(decision, Deny):
         holding.deny(decision)
@@ -223,7 +240,9 @@ async def record(call: Call, registered: Registered) -> None:
 
 async def look_around(call: Call, registered: Registered, holding: Holding) -> None:
     """Let the tool say whether it can run here, from what it declares and nothing else."""
-    if not registered.missing and not await is_available(call.session, registered, holding):
+    with Deadline(registered.seconds):
+        fine = bool(registered.missing) or await is_available(call.session, registered, holding)
+    if not fine:
         call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
 
 
@@ -272,7 +291,7 @@ async def _usage(call: Call) -> Usage:
     if call.ports.budgets is not None:
         agent, session = call.session.account
         usage = await call.ports.budgets.usage(agent, session, _day(call))
-    return replace(usage, approved=frozenset(call.session.approved))
+    return replace(usage, approved=call.session.agreed(call.policy, call.clock.monotonic()))
 
 
 def _day(call: Call) -> str:
@@ -282,7 +301,10 @@ def _day(call: Call) -> str:
 async def _settled(call: Call, decision: Ask) -> None:
     """Ask a person, and return only if they agree."""
     reach = call.registered.reach if call.registered else None
-    answer = "absent"
+    answer, approvals = "absent", call.policy.manifest.approvals
+    signed = approvals.quorum > 1 or approvals.keys is not None
+    if signed and not getattr(call.ports.approver, "verifies", False):
+        call.refuse("APPROVAL_REQUIRED", "signed approvals are asked for, and nothing here can verify a signature")
     if call.ports.approver is not None and reach is not None:
         question = Question(
             decision.approval,
@@ -297,7 +319,8 @@ async def _settled(call: Call, decision: Ask) -> None:
     match answer:
         case "approved":
             if not decision.approval.arguments:  # for the session, not for one call
-                call.session.approved.add(decision.approval)
+                until = call.clock.monotonic() + approvals.expires_seconds
+                call.session.approved[decision.approval] = (call.policy, until)
         case "denied":
             call.refuse("APPROVAL_DENIED", "the person who was asked said no")
         case "expired":

@@ -61,13 +61,21 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
 def failed(call: "Call", error: BaseException) -> ResultParts:
     """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
-    said = visible(error.kind) if isinstance(error, Raised) else type(error).__name__
-    if call.running:
-        whole = call.redactor.text(str(error)) if call.redactor is not None else str(error)
-        line = visible(whole.strip().partition("\n")[0])
-        said = f"{said}: {line}"[:MOST_OF_AN_ERROR] if line else said
+    said = error.kind if isinstance(error, Raised) else type(error).__name__
+    if call.running and (text := _text(error)):
+        said = f"{said}: {text}"
+    if call.redactor is not None:  # the whole of it: half a secret is not found
+        said = call.redactor.text(said)
+    said = visible(said.strip().partition("\n")[0])[:MOST_OF_AN_ERROR]
     refusal = Refused(Deny(call.request, (Ground(reason, said, _raised_at(error)),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # it is the tool's own class: what it does here is as good as silence
+        return ""
 
 
 def _raised_at(error: BaseException) -> Origin | None:
@@ -105,11 +113,11 @@ def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
     redactor = call.redactor
     if redactor is None:
         return decision
-    use = decision.use if decision.use is None or redactor.text(str(decision.use)) == str(decision.use) else None
-    if use is decision.use:
+    use, rules = decision.use, decision.rules
+    told = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
+    if told == rules and (use is None or redactor.text(str(use)) == str(use)):
         return decision
-    rules = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in decision.rules)
-    return Deny(decision.request, rules, None)
+    return Deny(decision.request, told, None)
 
 
 def _cost(call: "Call") -> Decimal:

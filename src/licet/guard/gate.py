@@ -15,7 +15,7 @@ from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
 from licet.guard.ports import Clock, Ports
-from licet.guard.registration import OnMisfit, register
+from licet.guard.registration import OnMisfit, Policy, register
 from licet.guard.session import Session
 
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
@@ -50,7 +50,6 @@ class Gate:
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
         self._frozen = ""
-        self._parent: Gate | None = None
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         self._receipts = map(f"r-{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
         self.reload(manifest)
@@ -68,12 +67,17 @@ class Gate:
         policy = register(
             manifest, self.tools, self.ports, workdir=self.workdir, home=self.home, on_misfit=self.on_misfit
         )
-        self.manifest, self.policy = manifest, policy
+        self.manifest, self._policy = manifest, policy
+
+    @property
+    def policy(self) -> Policy:
+        """What calls are judged by now."""
+        return self._policy
 
     @property
     def frozen(self) -> str:
-        """Why this gate, or one that it was delegated from, takes no calls; empty if it does."""
-        return self._frozen or (self._parent.frozen if self._parent is not None else "")
+        """Why this gate takes no calls; empty if it does."""
+        return self._frozen
 
     @property
     def clock(self) -> Clock:
@@ -92,28 +96,7 @@ class Gate:
 
     def delegated(self, agent: str, allow: Rules) -> "Gate":
         """A gate for another agent that holds what this one holds and was asked for: only ever less."""
-        rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
-        calls = [rule for rule in rules if rule.domain == "tool"]
-        origin = Origin(f"delegate(agent={agent!r})", 0, 0)
-        stated = tuple(Rule(rule, origin, "allow") for rule in rules)
-        layer = Layer("delegation", f"the delegation to `{agent}`", origin, stated)
-        seats = {
-            name: seat
-            for name, seat in self.manifest.seats.items()
-            if not calls or any(call.key in ("", name) for call in calls)
-        }
-        narrowed = replace(self.manifest, agent=agent, layers=(*self.manifest.layers, layer), seats=seats, loaded=None)
-        child = Gate(
-            narrowed,
-            self.tools,
-            self.ports,
-            workdir=self.workdir,
-            home=self.home,
-            on_misfit="narrow",
-            observers=self.observers,
-        )
-        child._parent = self
-        return child
+        return _Delegated(self, agent, allow)
 
     def __repr__(self) -> str:
         return f"Gate({self.manifest.agent!r}, {len(self.tools)} tools, {self.manifest.digest[:19]}…)"
@@ -121,3 +104,49 @@ class Gate:
     def next_receipt(self) -> str:
         """The id of one more receipt."""
         return next(self._receipts)
+
+
+class _Delegated(Gate):
+    """A gate below another: it follows its parent, whatever that is reloaded with, and freezes with it."""
+
+    def __init__(self, parent: Gate, agent: str, allow: Rules) -> None:
+        self._parent = parent
+        self._followed = parent.policy
+        # Under its parent's name: a delegate cannot take the name, and with it the stores, of another agent.
+        self._agent = f"{parent.manifest.agent}/{agent}"
+        self._rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
+        super().__init__(
+            self._narrowed(),
+            parent.tools,
+            parent.ports,
+            workdir=parent.workdir,
+            home=parent.home,
+            on_misfit="narrow",
+            observers=parent.observers,
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """What calls are judged by now: what the parent's calls are, and the delegation."""
+        if self._parent.policy is not self._followed:
+            self._followed = self._parent.policy
+            self.reload(self._narrowed())
+        return self._policy
+
+    @property
+    def frozen(self) -> str:
+        """Why this gate, or the one above it, takes no calls; empty if it does."""
+        return self._frozen or self._parent.frozen
+
+    def _narrowed(self) -> Manifest:
+        whole = self._parent.manifest
+        origin = Origin(f"delegate(agent={self._agent!r})", 0, 0)
+        stated = tuple(Rule(rule, origin, "allow") for rule in self._rules)
+        layer = Layer("delegation", f"the delegation to `{self._agent}`", origin, stated)
+        calls = [rule for rule in self._rules if rule.domain == "tool"]
+        seats = {
+            name: seat
+            for name, seat in whole.seats.items()
+            if not calls or any(call.key in ("", name) for call in calls)
+        }
+        return replace(whole, agent=self._agent, layers=(*whole.layers, layer), seats=seats, loaded=None)

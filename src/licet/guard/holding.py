@@ -94,7 +94,9 @@ class Holding:
                     observer(event)
                 except Exception as error:
                     text = f"an observer failed: {type(error).__name__}"
-                    raise Refused(Deny(self.request, (Ground("DECISION_FAILED", text),), use)) from error
+                    decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use)
+                    self._checks[-1] = decision  # what was granted until now is not
+                    raise Refused(decision) from error
 
     @property
     def events(self) -> tuple[Event, ...]:

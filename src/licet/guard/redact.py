@@ -44,7 +44,8 @@ class Redactor:
             self._forms[raw] = label
             if len(value) < SHORT:
                 continue
-            for form in (*_base64_forms(raw), *_escaped_forms(raw), raw.replace(b" ", b"+")):
+            # Hosts are written in small letters, so a value that was made part of one is too.
+            for form in (*_base64_forms(raw), *_escaped_forms(raw), raw.replace(b" ", b"+"), raw.lower()):
                 self._forms.setdefault(form, label)
             self._hex[raw.hex().encode()] = label
 

@@ -10,9 +10,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from licet.core.capability import Capability
+from licet.core.effects import CLASSES, LEVELS, class_fits, level_fits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
 from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.arguments import validator
@@ -38,6 +40,7 @@ class Rules(NamedTuple):
 
     rules: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
+    defaults: Mapping[str, Any]  # what the tool gets for arguments that are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,15 @@ def register(
 ) -> Policy:
     """Registration validation: every tool fits the manifest, or all misfits are told and none is registered."""
     narrow = on_misfit == "narrow"
-    ceiling = manifest.declare([tool.spec for tool in tools], narrow=narrow).expand(workdir, home)
+    unlike = [misfit for tool in tools for misfit in _unlike(tool, manifest)]
+    specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
+    ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
     ceiling = replace(ceiling, layers=(*ceiling.layers, _state_layer(ceiling, ports)))
     twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
     misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
     if narrow:  # a call holds the overlap in any case; two tools of one name never have one
-        misfits = tuple(misfit for misfit in misfits if misfit.tool in twice)
+        misfits, unlike = tuple(misfit for misfit in misfits if misfit.tool in twice), []
+    misfits += (*unlike,)
     misfits += tuple(misfit for tool in tools for misfit in _misnamed(tool, ceiling))
     if misfits:
         raise RegistrationRefused(misfits)
@@ -92,6 +98,38 @@ def register(
         ceiling,
         manifest.digest,
         MappingProxyType({tool.name: _registered(tool, ceiling, ports) for tool in tools}),
+    )
+
+
+def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
+    """Where a tool is or asks for more than the files declare of it: a reviewer has seen the files."""
+    said, spec = manifest.tools.get(tool.name), tool.spec
+    if said is None:
+        return
+    for piece in spec.needs - said.needs:
+        yield Misfit(tool.name, str(piece.rule), f"`{tool.name}` needs {piece}, which its declaration does not say")
+    looser = (spec.effect and said.effect and not class_fits(spec.effect, said.effect)) or (
+        spec.sandbox and said.sandbox and not level_fits(spec.sandbox, said.sandbox)
+    )
+    if looser or spec.connector != said.connector or spec.cost_usd != said.cost_usd:
+        text = f"`{tool.name}` differs from its declaration in class, level, connector or cost ({said.origin})"
+        yield Misfit(tool.name, "side_effect_class", text)
+
+
+def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
+    """A tool held to what the files declare of it."""
+    said, spec = manifest.tools.get(tool.name), tool.spec
+    if said is None:
+        return spec
+    effects = [effect for effect in (spec.effect, said.effect) if effect]
+    levels = [level for level in (spec.sandbox, said.sandbox) if level]
+    return replace(
+        spec,
+        needs=spec.needs & said.needs,
+        effect=min(effects, key=CLASSES.index, default=None),
+        sandbox=min(levels, key=LEVELS.index, default=None),
+        connector=said.connector,
+        cost_usd=max(filter(None, (spec.cost_usd, said.cost_usd)), default=None),
     )
 
 
@@ -118,7 +156,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         seconds=limits.get("wall_seconds", WALL_SECONDS),
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
         limits=limits,
-        rules=_rules(reach, ports),
+        rules=_rules(tool, reach, ports),
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
     )
 
@@ -129,10 +167,12 @@ def _roots(manifest: Manifest) -> list[str]:
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
 
 
-def _rules(reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
+def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     made = ports.argument_rules
-    seats = reach.seats if reach is not None else ()
-    return tuple(Rules(seat.args, made(seat.args) if made is not None else None) for seat in seats if seat.args)
+    seats = [seat for seat in reach.seats if seat.args] if reach is not None else []
+    taken = tool.schema.get("properties", {}) if seats else {}
+    defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
+    return tuple(Rules(seat.args, made(seat.args) if made is not None else None, defaults) for seat in seats)
 
 
 def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:

@@ -12,6 +12,7 @@ from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
+from licet.guard.registration import Policy
 from licet.guard.result import Result
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Session:
         self.parent = parent
         # What a delegate spends, the first session pays: delegating makes no money.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
-        self.approved: set[Approval] = set()
+        self.approved: dict[Approval, tuple[Policy, float]] = {}  # what was agreed to, under which policy, until when
+        self.known = False  # whether a store has been asked if this session was ended
         self.broken = ""  # why it cannot be known whether this session was ended
         self._closed = False
         self._requests: dict[str, Request] = {}
@@ -42,13 +44,24 @@ class Session:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
+        await self.look()
+        return self
+
+    async def look(self) -> None:
+        """Learn whether this session was ended, here or by another process."""
+        self.known = True
         kv = self.gate.ports.kv
         try:
             if kv is not None and await kv.get(_ENDED, self._key) is not None:
                 self.gate.ended.add((self.agent, self.id))
         except Exception as error:  # it may have been ended: calls are refused, with the reason
             self.broken = f"{type(error).__name__}: {error}"
-        return self
+
+    def agreed(self, policy: Policy, now: float) -> frozenset[Approval]:
+        """What people have agreed to for the whole session, under this very policy, and not too long ago."""
+        return frozenset(
+            approval for approval, (under, until) in self.approved.items() if under is policy and now < until
+        )
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
