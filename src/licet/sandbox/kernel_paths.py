@@ -54,7 +54,7 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
     readable = landlock.READ | (landlock.EXECUTE if execute else 0)
     rules = (
         *_rules(reads, readable, () if private_root else unread),
-        *_rules(writes, landlock.WRITE, avoided),
+        *_rules(writes, landlock.WRITE, avoided, (*unwritten, *unread)),
         *_rules(deletes, landlock.DELETE, undeleted),
     )
     kept = tuple(path for path in unwritten if path not in unread and os.path.lexists(path) and inside(path, writes))
@@ -99,10 +99,16 @@ def inside(path: str, trees: Iterable[str]) -> bool:
     return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)
 
 
-def _rules(roots: Sequence[str], access: int, denied: Sequence[str]) -> Iterator[KernelRule]:
+def _rules(
+    roots: Sequence[str], access: int, denied: Sequence[str], left_out: Sequence[str] = ()
+) -> Iterator[KernelRule]:
+    """Rules for the parts of trees that hold nothing denied, and that are not themselves to be left out."""
     count = 0
+    denied, left_out = [os.path.realpath(path) for path in denied], [os.path.realpath(path) for path in left_out]
     for root in roots:
-        for path in around(os.path.realpath(root), [os.path.realpath(path) for path in denied]):
+        for path in around(os.path.realpath(root), denied):
+            if inside(path, left_out):
+                continue
             count += 1
             if count > _MOST_RULES:
                 raise SandboxUnavailable(f"{root} holds denied paths among more neighbours than can be granted")

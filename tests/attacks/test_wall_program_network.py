@@ -1,0 +1,119 @@
+"""A program looks for another way to the network than the one that is checked."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import Programs, both_kinds, open_programs
+from licet.backends.http import HttpClient
+
+
+@contextmanager
+def listening(family: int, kind: int, address: object) -> Iterator[tuple[socket.socket, list[bytes]]]:
+    """A server of the host that keeps what it hears."""
+    heard: list[bytes] = []
+    with closing(socket.socket(family, kind)) as server:
+        server.bind(address)  # type: ignore[arg-type]
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        server.settimeout(0.2)
+        over = threading.Event()
+
+        def hear() -> None:
+            while not over.is_set():
+                try:
+                    if kind == socket.SOCK_STREAM:
+                        with server.accept()[0] as one:
+                            one.settimeout(2)
+                            heard.append(one.recv(100))
+                    else:
+                        heard.append(server.recvfrom(100)[0])
+                except OSError:
+                    continue
+
+        thread = threading.Thread(target=hear)
+        thread.start()
+        try:
+            yield server, heard
+        finally:
+            over.set()
+            thread.join()
+
+
+CONNECT = "s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2); s.sendall(b'HEARD'); print('SENT')"
+DATAGRAM = "socket.socket(2, 2).sendto(b'HEARD', (sys.argv[1], int(sys.argv[2]))); print('SENT')"
+FASTOPEN = "socket.socket().sendto(b'HEARD', 0x20000000, (sys.argv[1], int(sys.argv[2]))); print('SENT')"
+UNIX = "s = socket.socket(1); s.connect(sys.argv[1].replace('@', chr(0))); s.sendall(b'HEARD'); print('SENT')"
+UNIX_DATAGRAM = "a, b = socket.socketpair(1, 2); a.sendto(b'HEARD', sys.argv[1]); print('SENT')"
+
+
+@both_kinds
+@pytest.mark.parametrize("network", [(), ("network:*:127.0.0.1", "network:tcp:127.0.0.1")], ids=["none", "granted"])
+@pytest.mark.parametrize(
+    ("code", "transport"),
+    [(CONNECT, socket.SOCK_STREAM), (FASTOPEN, socket.SOCK_STREAM), (DATAGRAM, socket.SOCK_DGRAM)],
+    ids=["connect", "fast open", "a datagram, as for a name"],
+)
+def test_sockets_of_its_own(kind: str, network: tuple[str, ...], code: str, transport: int) -> None:
+    if network and kind == "no-namespaces":
+        pytest.skip("a call that holds a network is refused without namespaces")
+    with listening(socket.AF_INET, transport, ("127.0.0.1", 0)) as (server, heard):
+        port = str(server.getsockname()[1])
+        assert "SENT" in open_programs().python(code, "127.0.0.1", port)
+        Programs(kind, network, http=HttpClient()).python(code, "127.0.0.1", port)
+        assert heard == [b"HEARD"]
+
+
+@both_kinds
+@pytest.mark.parametrize("name", ["path", "abstract"])
+def test_unix_sockets_of_the_host(kind: str, name: str, tmp_path: Path) -> None:
+    address = str(tmp_path / "s") if name == "path" else f"@licet-test-{tmp_path.name}"
+    rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
+    with listening(socket.AF_UNIX, socket.SOCK_STREAM, address.replace("@", "\0")) as (_, heard):
+        assert "SENT" in open_programs(*rules).python(UNIX, address)
+        assert "SENT" not in Programs(kind, rules).python(UNIX, address)
+        assert heard == [b"HEARD"]
+
+
+@both_kinds
+def test_unix_datagrams_through_a_pair(kind: str, tmp_path: Path) -> None:
+    rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
+    with listening(socket.AF_UNIX, socket.SOCK_DGRAM, str(tmp_path / "d")) as (_, heard):
+        assert "SENT" in open_programs(*rules).python(UNIX_DATAGRAM, str(tmp_path / "d"))
+        assert "SENT" not in Programs(kind, rules).python(UNIX_DATAGRAM, str(tmp_path / "d"))
+        assert heard == [b"HEARD"]
+
+
+LISTEN = "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); print('LISTENS')"
+ODD = "print([f for f in (1, 16, 17, 38, 40, 44) if not socket.socket(f, 3 if f in (16, 17) else 1).close()], 'MADE')"
+
+
+@both_kinds
+@pytest.mark.parametrize(("code", "done"), [(LISTEN, "LISTENS"), ("socket.socket(1); print('MADE')", "MADE")])
+def test_listening_and_other_families(kind: str, code: str, done: str) -> None:
+    network = ("network:*:127.0.0.1",) if kind == "namespaces" else ()
+    assert done in open_programs().python(code)
+    assert done not in Programs(kind, network, http=HttpClient()).python(code)
+
+
+FAMILIES = """
+for family in range(1, 46):
+    for kind in (1, 2, 3, 5):
+        try:
+            socket.socket(family, kind).close()
+        except OSError:
+            continue
+        print(family, kind)
+"""
+
+
+@both_kinds
+def test_sockets_of_every_family(kind: str) -> None:
+    network = ("network:*:127.0.0.1",) if kind == "namespaces" else ()
+    assert "1 1\n" in open_programs().python(FAMILIES)
+    made = set(Programs(kind, network, http=HttpClient()).python(FAMILIES).splitlines())
+    assert made <= ({"2 1", "2 2", "10 1", "10 2"} if network else set())

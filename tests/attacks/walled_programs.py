@@ -1,0 +1,107 @@
+"""Programs behind real walls and without any, so that an attack can be seen to work and then to fail."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.programs import NoWalls
+from guard.holdings import holding
+from licet.backends.processes import LocalProcesses
+from licet.guard.holding import Holding
+from licet.guard.ports import Finished, Http, Walls
+from licet.guard.processes import ScopedProcesses
+from licet.sandbox import probe
+from licet.sandbox.walls import ProgramWalls
+
+PYTHON = os.path.realpath(sys.executable)
+CANARY = "CANARY"
+
+
+def without_namespaces() -> probe.Support:
+    """What this machine could keep if nobody gave it namespaces."""
+    found = probe.support()
+    return replace(found, findings=tuple(one for one in found.findings if one.wall not in probe.NAMESPACES))
+
+
+_KINDS: dict[str, Callable[[], probe.Support]] = {"namespaces": probe.support, "no-namespaces": without_namespaces}
+
+needs_walls = pytest.mark.skipif(not probe.support().keeps("isolated"), reason="no walls are to be had here")
+needs_namespaces = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")
+both_kinds = pytest.mark.parametrize(
+    "kind", [pytest.param("namespaces", marks=needs_namespaces), pytest.param("no-namespaces", marks=needs_walls)]
+)
+
+
+class _Sandbox:
+    def __init__(self, walls: Callable[[Holding], Walls]) -> None:
+        self.walls = walls
+
+    def layers(self, level: str) -> tuple[str, ...]:
+        return ()
+
+    async def run(self, level: str, call: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+
+class Programs:
+    """The programs of one call, which may start any: what stops them is the walls."""
+
+    def __init__(
+        self,
+        kind: str,
+        rules: Sequence[str] = (),
+        *,
+        deny: Sequence[str] = (),
+        effect: Any = "write_limited",
+        limits: Mapping[str, int] | None = None,
+        http: Http | None = None,
+        private: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        seconds: float = 30.0,
+        **given: Any,
+    ) -> None:
+        self.holding = holding([*rules, "process:exec:*"], deny=deny, effect=effect, private=private)
+        manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}))
+        self.holding.reach = replace(self.holding.reach, manifest=manifest)
+        walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, _KINDS[kind]).walls
+        self.handle = ScopedProcesses(
+            self.holding,
+            LocalProcesses("/usr/bin:/bin"),
+            _Sandbox(walls),  # type: ignore[arg-type]
+            binaries={},
+            environ=environ,
+            seconds=seconds,
+            **given,
+        )
+
+    def run(self, *command: str, **given: Any) -> Finished:
+        """Run a program to its end."""
+        return asyncio.run(self.handle.spawn(command[0], command[1:], **given))
+
+    def python(self, code: str, *arguments: str, **given: Any) -> str:
+        """What some Python prints; an exception is printed by its name."""
+        text = "\n".join(f"    {line}" for line in code.strip().splitlines())
+        whole = f"import os, socket, sys\ntry:\n{text}\nexcept BaseException as e:\n    print(type(e).__name__, e)"
+        ended = self.run(PYTHON, "-I", "-S", "-c", whole, *arguments, **given)
+        return (ended.stdout + ended.stderr).decode(errors="replace")
+
+
+def open_programs(*rules: str, **given: Any) -> Programs:
+    """The same without walls."""
+    return Programs("open", rules, **given)
+
+
+def place(tmp: Path) -> Path:
+    """A granted directory `in`, and `out/secret` beside it; everybody may read both, as far as the system cares."""
+    tmp = tmp.resolve()
+    (tmp / "in").mkdir()
+    (tmp / "out").mkdir()
+    (tmp / "in" / "file").write_text("granted\n")
+    (tmp / "out" / "secret").write_text(CANARY)
+    return tmp
