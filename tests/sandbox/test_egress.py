@@ -1,0 +1,307 @@
+"""The proxy of a call: what it lets through, what it refuses, and that nothing is passed on unread."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from guard.holdings import holding
+from licet.backends.http import HttpClient
+from licet.backends.memory_http import Answer
+from licet.guard.holding import Holding
+from licet.sandbox import egress
+from licet.sandbox.egress import Egress
+from loopback import Server, serving, talking
+
+
+class Names(HttpClient):
+    """The network of this machine, with names of our own."""
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        known = {"good.test": ("127.0.0.1",), "meta.test": ("169.254.169.254",), "inner.test": ("10.0.0.1",)}
+        return known.get(host) or tuple(await super().resolve(host, port))
+
+
+def held(*rules: str, **given: Any) -> Holding:
+    return holding(rules, private=["127.0.0.0/8"], **given)
+
+
+GRANT = ("network:http:good.test", "network:tcp:good.test")
+
+
+def proxied(call: Holding, *talks: Callable[[socket.socket], Any]) -> list[Any]:
+    """What some clients, one after the other, get from the proxy of a call."""
+
+    async def run() -> list[Any]:
+        proxy = Egress(call, Names())
+        listener = socket.create_server(("127.0.0.1", 0))
+        address = listener.getsockname()
+        await proxy.serve(listener)
+        found = []
+        for talk in talks:
+
+            def client(talk: Callable[[socket.socket], Any] = talk) -> Any:
+                with socket.create_connection(address, 10) as made:
+                    return talk(made)
+
+            found.append(await asyncio.to_thread(client))
+        await proxy.close()
+        return found
+
+    return asyncio.run(run())
+
+
+def all_of(made: socket.socket) -> bytes:
+    data = b""
+    while more := made.recv(65536):
+        data += more
+    return data
+
+
+def saying(request: bytes) -> Callable[[socket.socket], bytes]:
+    def talk(made: socket.socket) -> bytes:
+        made.sendall(request)
+        return all_of(made)
+
+    return talk
+
+
+def page(exchange: Any) -> Answer:
+    return Answer(200, (("content-type", "text/plain"), ("keep-alive", "x")), b"a page for " + exchange.body)
+
+
+def get(server: Server, host: str = "good.test", method: str = "GET", more: str = "") -> bytes:
+    return f"{method} http://{host}:{server.port}/x HTTP/1.1\r\nHost: other.test\r\n{more}\r\n".encode()
+
+
+def test_a_request_is_checked_and_sent_anew() -> None:
+    call = held(*GRANT)
+    with serving(page) as server:
+        lines = "X-Mine: 1\r\nProxy-Authorization: secret\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\n"
+        (answer,) = proxied(call, saying(get(server, more=lines)))
+        seen = server.seen[0]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert (head.splitlines()[:2], body) == ([b"HTTP/1.1 200 OK", b"Connection: close"], b"a page for ")
+    assert b"keep-alive" not in head.lower()
+    names = {name for name, _ in seen.headers}
+    assert (seen.host, seen.url) == ("good.test", f"http://good.test:{server.port}/x")  # not what `Host` says
+    assert "x-mine" in names
+    assert not names & {"proxy-authorization", "x-hop"}
+    assert [event.capability for event in call.events] == [f"network:http:get@good.test:{server.port}"]
+
+
+REFUSED = {
+    "a host that is not granted": ("GET", "evil.test", "403", "HOST_NOT_ALLOWED"),
+    "a method beyond the class": ("DELETE", "good.test", "403", "SIDE_EFFECT_EXCEEDED"),
+    "an address of its own": ("GET", "127.0.0.1", "403", "HOST_NOT_ALLOWED"),
+    "metadata by name": ("GET", "meta.test", "403", "ADDRESS_NOT_ALLOWED"),
+    "the inner network by name": ("GET", "inner.test", "403", "ADDRESS_NOT_ALLOWED"),
+    "a name that nobody knows": ("GET", "unknown.invalid", "502", "RESOLVE_FAILED"),
+    "tracing": ("TRACE", "good.test", "403", "HOST_NOT_ALLOWED"),
+    "a user in the name": ("GET", "good.test@evil.test", "403", "HOST_NOT_ALLOWED"),
+}
+
+
+@pytest.mark.parametrize(("method", "host", "status", "reason"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_refusal_says_why_and_is_recorded(method: str, host: str, status: str, reason: str) -> None:
+    call = held(
+        "network:http:good.test", "network:http:*.test", "network:http:unknown.invalid", deny=("network:*:evil.test",)
+    )
+    with serving(page) as server:
+        (answer,) = proxied(call, saying(get(server, host, method)))
+        assert server.connections == 0
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert reason in answer.decode()
+    assert call.events[-1].reason == reason
+
+
+BAD = {
+    "no request": b"hello\r\n\r\n",
+    "two lengths": b"POST {u} HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "a length and chunks": b"POST {u} HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "an odd coding": b"POST {u} HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "a negative length": b"POST {u} HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    "a folded line": b"GET {u} HTTP/1.1\r\nX: a\r\n b\r\n\r\n",
+    "a space before the colon": b"GET {u} HTTP/1.1\r\nX : a\r\n\r\n",
+    "a bare line feed": b"GET {u} HTTP/1.1\r\nX: a\nY: b\r\n\r\n",
+    "letters that are not ASCII": b"GET {u} HTTP/1.1\r\nX: \xff\r\n\r\n",
+    "another version": b"GET {u} HTTP/3.0\r\n\r\n",
+    "too much": b"POST {u} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
+    "a chunk without a size": b"POST {u} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "a chunk that is longer": b"POST {u} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_", BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_read_is_not_passed_on(request_: bytes) -> None:
+    with serving(page) as server:
+        url = f"http://good.test:{server.port}/".encode()
+        (answer,) = proxied(held(*GRANT), saying(request_.replace(b"{u}", url)))
+        assert server.seen == []
+    assert answer.split()[1] in (b"400", b"413")
+
+
+def test_bodies_by_length_and_in_chunks() -> None:
+    with serving(page) as server:
+        start = f"POST http://good.test:{server.port}/ HTTP/1.1\r\n".encode()
+        answers = proxied(
+            held(*GRANT),
+            saying(start + b"Content-Length: 3\r\n\r\nabc"),
+            saying(start + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2;x=y\r\nbc\r\n0\r\nTrailer: x\r\n\r\n"),
+            saying(start + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"),
+        )
+    assert [answer.endswith(b"a page for abc") for answer in answers] == [True] * 3
+    assert answers[2].startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+
+
+def test_a_second_request_on_the_same_connection_is_not_served() -> None:
+    with serving(page) as server:
+        (answer,) = proxied(held(*GRANT), saying(get(server) + get(server)))
+        assert len(server.seen) == 1
+    assert answer.count(b"HTTP/1.1 200") == 1
+
+
+def test_an_answer_without_a_length_ends_with_the_connection() -> None:
+    def pieces(exchange: Any) -> Answer:
+        return Answer(200, (), [b"one ", b"two"])
+
+    with serving(pieces) as server:
+        answer, bare = proxied(held(*GRANT), saying(get(server)), saying(get(server, method="HEAD")))
+    assert answer.endswith(b"\r\n\r\none two")
+    assert bare.endswith(b"\r\n\r\n")
+
+
+# Tunnels
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"heard " + await reader.read())
+    await writer.drain()
+    writer.close()
+
+
+def by_connect(host: str, port: int) -> Callable[[socket.socket], bytes]:
+    def talk(made: socket.socket) -> bytes:
+        made.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\n\r\n".encode())
+        opened = made.recv(1000)
+        if b" 200 " not in opened:
+            return opened + all_of(made)
+        made.sendall(b"you")
+        made.shutdown(socket.SHUT_WR)
+        return all_of(made)
+
+    return talk
+
+
+def by_socks(host: str, port: int, command: int = 1, methods: bytes = b"\0") -> Callable[[socket.socket], bytes]:
+    def talk(made: socket.socket) -> bytes:
+        made.sendall(bytes((5, len(methods))) + methods)
+        if made.recv(2) != b"\5\0":
+            return b"no method"
+        try:
+            where = b"\1" + socket.inet_aton(host)
+        except OSError:
+            where = b"\3" + bytes((len(host),)) + host.encode()
+        made.sendall(bytes((5, command, 0)) + where + struct.pack(">H", port))
+        code = made.recv(10)[1]
+        if code:
+            return f"code {code}".encode()
+        made.sendall(b"you")
+        made.shutdown(socket.SHUT_WR)
+        return all_of(made)
+
+    return talk
+
+
+@pytest.mark.parametrize("way", [by_connect, by_socks])
+def test_a_tunnel_to_what_is_granted(way: Any) -> None:
+    call = held(*GRANT)
+    with talking(echo) as server:
+        assert proxied(call, way("good.test", server.port)) == [b"heard you"]
+    assert [event.capability for event in call.events] == [f"network:tcp:good.test:{server.port}"]
+
+
+TUNNELS: dict[str, tuple[tuple[str, ...], str, dict[str, Any], str]] = {
+    "a host that is not granted": (GRANT, "evil.test", {}, "HOST_NOT_ALLOWED"),
+    "requests are not connections": (("network:https:good.test",), "good.test", {}, "HOST_NOT_ALLOWED"),
+    "a rule for everything, at a class that is watched": (
+        ("network:*:good.test",),
+        "good.test",
+        {},
+        "SIDE_EFFECT_EXCEEDED",
+    ),
+    "a call that only reads": (GRANT, "good.test", {"effect": "read_only"}, "SIDE_EFFECT_EXCEEDED"),
+    "metadata by name": (("network:tcp:meta.test",), "meta.test", {}, "ADDRESS_NOT_ALLOWED"),
+    "metadata": (("network:tcp:169.254.169.254",), "169.254.169.254", {}, "ADDRESS_NOT_ALLOWED"),
+    "a star": (GRANT, "*", {}, "HOST_NOT_ALLOWED"),
+}
+
+
+@pytest.mark.parametrize("way", [by_connect, by_socks])
+@pytest.mark.parametrize(("rules", "host", "given", "reason"), TUNNELS.values(), ids=TUNNELS.keys())
+def test_a_tunnel_needs_what_a_direct_connection_needs(
+    way: Any, rules: tuple[str, ...], host: str, given: dict[str, Any], reason: str
+) -> None:
+    call = held(*rules, **given)
+    with talking(echo) as server:
+        (answer,) = proxied(call, way(host, server.port))
+        assert server.connections == 0
+    assert call.events[-1].reason == reason
+    assert reason.encode() in answer or answer == b"code 2"
+
+
+@pytest.mark.parametrize(
+    ("talk", "said"),
+    [
+        (by_socks("good.test", 1, command=2), b"code 7"),  # to listen
+        (by_socks("good.test", 1, command=3), b"code 7"),  # datagrams
+        (by_socks("good.test", 1, methods=b"\2"), b"no method"),
+        (by_socks("good.test", 1), b"code 4"),  # nobody is there
+        (saying(b"CONNECT good.test HTTP/1.1\r\n\r\n"), b"HTTP/1.1 403"),
+        (saying(b"CONNECT good.test:99999 HTTP/1.1\r\n\r\n"), b"HTTP/1.1 403"),
+        (saying(b"CONNECT good.test:1 HTTP/1.1\r\n\r\n"), b"HTTP/1.1 502"),
+    ],
+)
+def test_what_a_tunnel_is_not_for(talk: Any, said: bytes) -> None:
+    assert proxied(held(*GRANT), talk)[0].startswith(said)
+
+
+# Limits
+
+
+def test_a_call_that_is_over_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = held(*GRANT)
+    call.end()
+    with serving(page) as server:
+        answer, tunnel = proxied(call, saying(get(server)), by_socks("good.test", server.port))
+        assert server.connections == 0
+    assert b"SESSION_ENDED" in answer
+    assert tunnel == b"code 2"
+
+
+@contextmanager
+def smaller(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> Iterator[None]:
+    for name, value in limits.items():
+        monkeypatch.setattr(egress, name, value)
+    yield
+
+
+def test_requests_of_one_call_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(made: socket.socket) -> bytes:
+        try:
+            return saying(get(server))(made)
+        except ConnectionError:
+            return b""
+
+    with serving(page) as server, smaller(monkeypatch, MOST_REQUESTS=2):
+        answers = proxied(held(*GRANT), tried, tried, tried)
+    assert [bool(answer) for answer in answers] == [True, True, False]
+
+
+def test_a_client_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with smaller(monkeypatch, _SECONDS=0.2):
+        assert proxied(held(*GRANT), all_of) == [b""]
