@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from counted import work
 from guard.gates import call, gate
 from licet import Backends, Result, Tool, tools
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
 from licet.tools.files import MOST_ENTRIES, MOST_TEXT
-from licet.tools.globs import Glob, ignore_rules, is_ignored
+from licet.tools.globs import Glob, Meter, TooMuch, ignore_rules, is_ignored
 
 FILES = (read_file, write_file, edit_file, list_dir, search_files)
 
@@ -133,6 +134,10 @@ EDITS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "nothing": ("a", {"old": "", "new": "x"}, None),
     "no change": ("a", {"old": "a", "new": "a"}, None),
     "never": ("a", {"old": "a", "new": "b", "count": 0}, None),
+    "a thousand times": ("a" * 1000, {"old": "a", "new": "b", "count": 1000}, "b" * 1000),
+    "more often": ("a" * 1001, {"old": "a", "new": "b", "count": 1001}, None),
+    "as long as it may be": ("a" * 16, {"old": "a", "new": "é" * 327_680, "count": 16}, "é" * 16 * 327_680),
+    "longer than it may be": ("a" * 16 + "b", {"old": "a", "new": "é" * 327_680, "count": 16}, None),
 }
 
 
@@ -150,6 +155,16 @@ def test_an_edit_is_exact_or_does_not_happen(
 def test_an_edit_that_is_ambiguous_says_so(tmp_path: Path) -> None:
     result = ask(write(tmp_path, a="x x x"), edit_file, path="a", old="x", new="y")
     assert "`old` is there more than 1 times in work/a, and 1 was expected; nothing was changed" in result.error
+
+
+def test_an_edit_that_would_fill_the_memory_does_not_begin(tmp_path: Path) -> None:
+    result = ask(write(tmp_path, a="a" * 1000), edit_file, path="a", old="a", new="b" * 1_000_000, count=1000)
+    assert "work/a would have 1000000000 bytes, more than 10485760; nothing was changed" in result.error
+
+
+def test_a_text_that_overlaps_itself_is_not_looked_for_further(tmp_path: Path) -> None:
+    result = ask(write(tmp_path, a="a" * 5000), edit_file, path="a", old="a" * 2000, new="b", count=1000)
+    assert "`old` is there twice in one place in work/a; nothing was changed" in result.error
 
 
 def test_a_directory_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
@@ -290,6 +305,30 @@ def test_a_pattern_is_one_line_of_some_length(tmp_path: Path, pattern: str) -> N
     )
 
 
+TOO_MUCH: dict[str, dict[str, str]] = {
+    "patterns that try every way": {".gitignore": f"?*{'a' * 100}b\n" * 500},
+    "more lines than anyone writes": {".gitignore": "x\n" * 3000, ".ignore": "y\n" * 3000},
+    "long files in many places": {f"{number}__.gitignore": "#" * 200_000 for number in range(60)},
+}
+
+
+@pytest.mark.parametrize("files", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_ignore_files_that_take_too_long_end_the_search_which_says_so(tmp_path: Path, files: dict[str, str]) -> None:
+    write(tmp_path, **{"a" * 250: "needle", **files})
+    cut = ask(tmp_path, search_files, path=".", pattern="needle").unwrap()
+    assert "the ignore files take too long" in cut["more"]
+    assert len(ask(tmp_path, search_files, path=".", pattern="needle", include_ignored=True).unwrap()["matches"]) == 1
+
+
+def test_a_glob_that_takes_too_long_ends_the_search_which_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("licet.tools.search.MOST_STEPS", 100_000)
+    write(tmp_path, **{"a" * 245 + str(number): "needle" for number in range(20)})
+    cut = ask(tmp_path, search_files, path=".", pattern="needle", glob=f"?*{'a' * 200}b*").unwrap()
+    assert cut["more"].startswith("`glob` or the ignore files take too long")
+
+
 # Globs ----------------------------------------------------------------------------------------------------------------
 
 MATCHES: list[tuple[str, str, bool]] = [
@@ -310,6 +349,12 @@ MATCHES: list[tuple[str, str, bool]] = [
     ("[]a]", "]", True),
     ("[a-]", "-", True),
     ("[a", "[a", True),
+    ("[c-da-bx]", "b", True),
+    ("[c-da-bx]", "e", False),
+    ("[a-zc-d]", "y", True),
+    ("[!a-zc-d]", "y", False),
+    ("[z-ab]", "c", False),
+    ("[z-ab]", "b", True),
     ("\\*", "*", True),
     ("\\*", "a", False),
     ("*.tar.*", "a.tar.gz", True),
@@ -317,15 +362,40 @@ MATCHES: list[tuple[str, str, bool]] = [
 ]
 
 
+def plenty() -> Meter:
+    return Meter(10**9, 10**9)
+
+
 @pytest.mark.parametrize(("pattern", "path", "matches"), MATCHES, ids=[f"{a[:9]} {b[:9]}" for a, b, _ in MATCHES])
 def test_a_glob_matches(pattern: str, path: str, matches: bool) -> None:
-    assert Glob(pattern).matches(path.split("/")) is matches
+    assert Glob(pattern).matches(path.split("/"), plenty()) is matches
 
 
 def test_no_glob_takes_long() -> None:
     # As a regular expression, each of these would be tried in more ways than there are seconds.
-    assert not Glob("*a" * 400 + "b").matches(["a" * 255])
-    assert not Glob("**/a/" * 150 + "b").matches(["a"] * 200)
+    assert not Glob("*a" * 400 + "b").matches(["a" * 255], plenty())
+    assert not Glob("**/a/" * 150 + "b").matches(["a"] * 200, plenty())
+
+
+def test_the_steps_of_matching_are_counted() -> None:
+    meter = Meter(in_all=100, at_once=60)
+    glob = Glob("?*aab")
+    assert not glob.matches(["a" * 10], meter)
+    assert 10 < meter.now < 60
+    with pytest.raises(TooMuch):
+        glob.matches(["a" * 100], meter)
+    meter = Meter(in_all=100, at_once=60)
+    meter.take(60)
+    meter.rest()
+    meter.take(40)
+    meter.rest()
+    with pytest.raises(TooMuch):
+        meter.take(1)
+
+
+def test_a_class_costs_one_step_however_long_it_is() -> None:
+    short, long = Glob("?*[b-c]"), Glob(f"?*[{'b-c' * 300}]")
+    assert work(lambda: long.matches(["a" * 200], plenty())) == work(lambda: short.matches(["a" * 200], plenty()))
 
 
 IGNORES: list[tuple[str, str, bool, bool]] = [
@@ -354,10 +424,10 @@ IGNORES: list[tuple[str, str, bool, bool]] = [
 
 @pytest.mark.parametrize(("text", "path", "directory", "ignored"), IGNORES)
 def test_ignore_files_mean_what_they_mean_to_git(text: str, path: str, directory: bool, ignored: bool) -> None:
-    assert is_ignored(ignore_rules(text, 0), path.split("/"), directory) is ignored
+    assert is_ignored(ignore_rules(text, 0), path.split("/"), directory, plenty()) is ignored
 
 
 def test_an_ignore_file_counts_from_its_own_directory() -> None:
     rules = ignore_rules("/foo", 1)
-    assert is_ignored(rules, ["sub", "foo"], False)
-    assert not is_ignored(rules, ["sub", "deep", "foo"], False)
+    assert is_ignored(rules, ["sub", "foo"], False, plenty())
+    assert not is_ignored(rules, ["sub", "deep", "foo"], False, plenty())

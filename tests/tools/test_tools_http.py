@@ -9,6 +9,7 @@ import pytest
 from guard.gates import call, gate
 from licet import Backends, Result, Tool
 from licet.backends.memory_http import Answer, MemoryHttp
+from licet.backends.native import InProcess
 from licet.guard.ports import Exchange
 from licet.tools import http_get, http_post, run_command
 from licet.tools.http import MOST_TEXT
@@ -118,5 +119,5 @@ COMMANDS: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize(("given", "reason", "said"), COMMANDS.values(), ids=COMMANDS)
 def test_a_program_that_may_not_run_does_not(tmp_path: Path, given: dict[str, Any], reason: str, said: str) -> None:
     allowed = {"process": {"allowed_binaries": ["true"]}, "fs_reach": {"read": [], "write": []}}
-    result = ask(tmp_path, run_command, Backends.local(tmp_path), given, **allowed)
+    result = ask(tmp_path, run_command, Backends.local(tmp_path, sandbox=InProcess()), given, **allowed)
     assert (result.reason, said in result.error) == (reason, True), result.error

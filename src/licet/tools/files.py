@@ -6,6 +6,8 @@ from typing import IO, Any
 from licet import Context, Refused, tool
 
 MOST_TEXT = 256 * 1024  # bytes that one `read_file` returns
+MOST_EDITED = 10 * 1024 * 1024  # bytes of a file that one `edit_file` writes, as many as it can read
+MOST_REPLACED = 1000
 MOST_ENTRIES = 1000  # that one `list_dir` returns
 _PIECE = 64 * 1024
 _PAUSE = 256  # pieces or names after which other calls get their turn
@@ -58,15 +60,22 @@ async def edit_file(ctx: Context, path: str, old: str, new: str, count: int = 1)
     `old` must stand in the file exactly as given, `count` times; otherwise nothing changes. If it stands there more
     often, give more of the text around it.
     """
-    if not old or old == new or count < 1:
-        raise ValueError("expected an `old` text that is not empty and not `new`, and a `count` of 1 or more")
+    if not old or old == new or not 0 < count <= MOST_REPLACED:
+        raise ValueError(
+            f"expected an `old` text that is not empty and not `new`, and a `count` of 1 to {MOST_REPLACED}"
+        )
     text = await ctx.fs.read(path)
     found, at = 0, text.find(old)
-    while at >= 0 and found <= count:  # also where it overlaps itself: which of the two was meant?
-        found, at = found + 1, text.find(old, at + 1)
-    if found != count or text.count(old) != count:
+    while at >= 0 and found <= count:
+        found, before, at = found + 1, at, text.find(old, at + 1)
+        if 0 <= at < before + len(old):  # which of the two was meant?
+            raise ValueError(f"`old` is there twice in one place in {path}; nothing was changed")
+    if found != count:
         times = "not there" if not found else f"there {'more than ' if found > count else ''}{min(found, count)} times"
         raise ValueError(f"`old` is {times} in {path}, and {count} was expected; nothing was changed")
+    size = len(text.encode()) + count * (len(new.encode()) - len(old.encode()))
+    if size > MOST_EDITED:
+        raise ValueError(f"{path} would have {size} bytes, more than {MOST_EDITED}; nothing was changed")
     await ctx.fs.write(path, text.replace(old, new))
     return {"path": path, "replaced": count}
 

@@ -1,29 +1,64 @@
 """Glob patterns and ignore files, matched in bounded time: a pattern may come from a model or a stranger's repository.
 
 A translation into regular expressions would not do: `*a*a*a*a*b` makes those try every way to cut a name. Here the last
-star alone is stretched, which takes at most the length of the name times the length of the pattern.
+star alone is stretched, which takes at most the length of the name times the length of the pattern. That is still much
+where patterns and names are many, so a meter counts the steps.
 """
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 _LONGEST = 1000  # characters of one pattern; longer ones match nothing
 
-Test = Callable[[str], bool]
+
+class TooMuch(Exception):
+    """Matching takes more steps than it may."""
+
+
+class Meter:
+    """Counts the steps of matching: so many may be taken in all, and so many without a rest for others."""
+
+    __slots__ = ("_all", "_at_once", "now")
+
+    def __init__(self, in_all: int, at_once: int) -> None:
+        self._all = in_all
+        self._at_once = at_once
+        self.now = 0  # since the last rest
+
+    def take(self, steps: int) -> None:
+        """Count steps, or raise `TooMuch`."""
+        self.now += steps
+        if self.now > min(self._all, self._at_once):
+            raise TooMuch
+
+    def rest(self) -> None:
+        """Others have had their turn."""
+        self._all -= self.now
+        self.now = 0
+
+
+Test = Callable[[str, Meter], bool]
+CharacterTest = Callable[[str], bool]
 
 
 class Glob:
     """A pattern for paths: `*` and `?` stay within a name, `**` is any number of directories, `[a-z]` one character."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_last", "_parts")
 
     def __init__(self, pattern: str) -> None:
         parts = pattern.split("/") if len(pattern) <= _LONGEST else []
         self._parts: list[Test | None] = [None if part == "**" else _name_test(part) for part in parts]
+        # Of `**/name`, as most are, the last name alone counts.
+        self._last = self._parts[1] if len(parts) == 2 and self._parts[0] is None else None
 
-    def matches(self, names: Sequence[str]) -> bool:
+    def matches(self, names: Sequence[str], meter: Meter) -> bool:
         """Whether the names of a path, from the outermost directory on, fit the pattern."""
-        return bool(self._parts) and _stretch(self._parts, names, lambda test, name: test(name))
+        if self._last is not None:
+            return bool(names) and self._last(names[-1], meter)
+        return bool(self._parts) and _stretch(self._parts, names, lambda test, name: test(name, meter), meter)
 
 
 class Ignored(NamedTuple):
@@ -40,10 +75,11 @@ def ignore_rules(text: str, depth: int) -> list[Ignored]:
     return [rule for line in text.splitlines() if (rule := _ignore_rule(line, depth))]
 
 
-def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool) -> bool:
+def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool, meter: Meter) -> bool:
     """Whether ignore files leave a path out; the last line that matches decides."""
+    meter.take(len(rules))
     for rule in reversed(rules):
-        if (directory or not rule.directories_only) and rule.glob.matches(names[rule.depth :]):
+        if (directory or not rule.directories_only) and rule.glob.matches(names[rule.depth :], meter):
             return rule.ignores
     return False
 
@@ -73,17 +109,17 @@ def _ignore_rule(line: str, depth: int) -> Ignored | None:
 def _name_test(part: str) -> Test:
     """The test of one name."""
     if not any(char in part for char in "*?[\\"):
-        return part.__eq__
+        return lambda name, meter: name == part
     if part.startswith("*") and not any(char in part[1:] for char in "*?[\\"):
         ending = part[1:]
-        return lambda name: name.endswith(ending)
+        return lambda name, meter: name.endswith(ending)
     tests = _characters(part)
-    return lambda name: _stretch(tests, name, lambda test, char: test(char))
+    return lambda name, meter: _stretch(tests, name, lambda test, char: test(char), meter)
 
 
-def _characters(part: str) -> list[Test | None]:
+def _characters(part: str) -> list[CharacterTest | None]:
     """A test for each character of a name; None is any number of them."""
-    tests: list[Test | None] = []
+    tests: list[CharacterTest | None] = []
     at = 0
     while at < len(part):
         char = part[at]
@@ -104,7 +140,7 @@ def _characters(part: str) -> list[Test | None]:
     return tests
 
 
-def _one_of(inside: str) -> Test:
+def _one_of(inside: str) -> CharacterTest:
     """The test that `[…]` is."""
     negated = inside[:1] in ("!", "^")
     text = inside[1:] if negated else inside
@@ -117,14 +153,24 @@ def _one_of(inside: str) -> Test:
         else:
             ranges.append((text[at], text[at]))
             at += 1
-    return lambda char: any(low <= char <= high for low, high in ranges) != negated
+    # In order, each with the highest that any range up to it reaches: one look decides, however many there are.
+    ranges.sort()
+    highest = list(accumulate((high for _, high in ranges), max))
+    lowest = [low for low, _ in ranges]
+
+    def passes(char: str) -> bool:
+        place = bisect(lowest, char)
+        return (place > 0 and char <= highest[place - 1]) != negated
+
+    return passes
 
 
-def _stretch(tests: Sequence[Test | None], items: Sequence[str], passes: Callable[[Any, str], bool]) -> bool:
+def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, str], bool], meter: Meter) -> bool:
     """Whether items pass their tests one by one, where None takes any number of items."""
-    at = test = 0
+    at = test = steps = 0
     star, resume = -1, 0
     while at < len(items):
+        steps += 1
         if test < len(tests) and tests[test] is None:
             star, resume = test, at
             test += 1
@@ -135,5 +181,6 @@ def _stretch(tests: Sequence[Test | None], items: Sequence[str], passes: Callabl
             resume += 1
             at, test = resume, star + 1
         else:
-            return False
-    return all(one is None for one in tests[test:])
+            break
+    meter.take(steps)
+    return at >= len(items) and all(one is None for one in tests[test:])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from licet import Context, Refused, tool
 from licet.tools.files import shown
-from licet.tools.globs import Glob, Ignored, ignore_rules, is_ignored
+from licet.tools.globs import Glob, Ignored, Meter, TooMuch, ignore_rules, is_ignored
 
 MOST_MATCHES = 1000
 MOST_PATHS = 50_000  # looked at in one search
@@ -21,11 +21,15 @@ LARGEST_FILE = 4 * 1024 * 1024
 LONGEST_PATTERN = 500
 LONGEST_LINE = 300  # characters of a line that are shown
 LARGEST_IGNORE_FILE = 256 * 1024
+MOST_RULES = 5000  # of ignore files, that hold for one path
+MOST_STEPS = 10_000_000  # of matching paths with patterns, in one search
+MOST_STEPS_AT_ONCE = 300_000  # for one path
 DEEPEST = 60
 MOST_TRIES = 20_000  # places in one file that hold the text, but perhaps not as a word
 _START = 8192  # bytes at the beginning of a file in which a NUL says that it is no text
 _IGNORE_FILES = (".gitignore", ".ignore")  # the later one decides
 _EDGE = re.compile(r"\W")
+_TURN = 20_000  # steps of matching after which other calls get their turn
 _NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
@@ -89,10 +93,19 @@ class _Walk:
         self._root = root
         self._glob = glob
         self._include_ignored = include_ignored
+        self._meter = Meter(MOST_STEPS, MOST_STEPS_AT_ONCE)
         self.cut = ""  # why not everything was looked at
 
     async def files(self) -> AsyncGenerator[tuple[str, str]]:
         """Each file: its path as other tools take it, and the path to open."""
+        try:
+            async with aclosing(self._files()) as files:
+                async for one in files:
+                    yield one
+        except TooMuch:
+            self.cut = "`glob` or the ignore files take too long: search in a narrower `path`, or `include_ignored`"
+
+    async def _files(self) -> AsyncGenerator[tuple[str, str]]:
         clean = posixpath.normpath(self._root)
         prefix = "" if clean == "." else f"{clean.rstrip('/')}/"
         waiting = [_Place((), (), ())]
@@ -103,19 +116,19 @@ class _Walk:
             if seen > MOST_PATHS:
                 self.cut = f"there are more than {MOST_PATHS} files and directories: search in a narrower `path`"
                 return
-            if seen % 256 == 0:  # also where nothing is searched
-                await asyncio.sleep(0)
+            if seen % 256 == 0 or self._meter.now > _TURN:  # also where nothing is searched
+                await self._rest()
             names, path = place.names, "/".join((self._root, *place.names))
             try:
                 found = await self._ctx.fs.stat(path)
                 directory = found.kind == "directory"
-                if is_ignored(place.rules, names, directory):
+                if is_ignored(place.rules, names, directory, self._meter):
                     continue
                 if directory:
                     waiting += reversed(await self._entries(place, path, (found.modified, found.size)))
                 elif not names:
                     yield clean, self._root
-                elif found.size <= LARGEST_FILE and self._glob.matches(names):
+                elif found.size <= LARGEST_FILE and self._glob.matches(names, self._meter):
                     yield prefix + "/".join(names), path
             except (OSError, Refused):
                 # A link that leads nowhere or outside, a device. What was asked for itself is the caller's business.
@@ -131,6 +144,8 @@ class _Walk:
         rules, above = place.rules, (*place.above, mark)
         if not self._include_ignored:
             rules += tuple(await self._rules(path, entries, len(place.names)))
+            if len(rules) > MOST_RULES:
+                raise TooMuch
         return [_Place((*place.names, name), rules, above) for name in entries if name not in _NEVER]
 
     async def _rules(self, path: str, entries: list[str], depth: int) -> list[Ignored]:
@@ -141,8 +156,15 @@ class _Walk:
                     data = await self._ctx.fs.read_bytes(f"{path}/{name}", LARGEST_IGNORE_FILE)
                 except (OSError, Refused):
                     continue
+                self._meter.take(len(data))
                 rules += ignore_rules(data.decode(errors="replace"), depth)
+                await self._rest()
         return rules
+
+    async def _rest(self) -> None:
+        """Give other calls their turn, and the deadline its chance."""
+        await asyncio.sleep(0)
+        self._meter.rest()
 
 
 class _Needle:
