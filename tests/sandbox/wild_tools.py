@@ -4,13 +4,12 @@ import ctypes
 import os
 import resource
 import signal
-import socket
 import sys
 import threading
 import time
 from typing import Any
 
-from licet import Context, SyncContext, tool
+from licet import tool
 
 seen: list[int] = []
 
@@ -43,8 +42,8 @@ def misbehave(how: str) -> Any:
         case "sleep":
             time.sleep(60)
         case "sleep, deaf":
-            for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
-                signal.signal(number, signal.SIG_IGN)
+            for each in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(each, signal.SIG_IGN)
             while True:
                 time.sleep(60)
         case "kill group":
@@ -54,9 +53,10 @@ def misbehave(how: str) -> Any:
         case "many files":
             return [open("/dev/null") for _ in range(1000)] and None
         case "many threads":
-            return [threading.Thread(target=time.sleep, args=(5,)).start() for _ in range(40)] and time.sleep(5)
+            start_threads(40)
+            time.sleep(5)
         case "more threads than memory":
-            return [threading.Thread(target=time.sleep, args=(5,)).start() for _ in range(400)] and None
+            start_threads(400)
         case "large file":
             with open(f"{os.environ['TMPDIR']}/x", "wb") as file:
                 while True:
@@ -91,6 +91,12 @@ def misbehave(how: str) -> Any:
             time.sleep(60)
         case "raise the limits":
             resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY,) * 2)
+
+
+def start_threads(many: int) -> None:
+    """Start threads that do nothing for a while."""
+    for _ in range(many):
+        threading.Thread(target=time.sleep, args=(5,)).start()
 
 
 @tool(needs=[], effect="read_only")
@@ -134,38 +140,3 @@ async def sleepy(seconds: float) -> str:
     """Sleep, without holding up others."""
     time.sleep(seconds)
     return "awake"
-
-
-@tool(needs=["env:read:A"], effect="read_only")
-def raw_frames(ctx: SyncContext, data: list[str]) -> Any:
-    """Write to the wire behind the context's back, and wait for what happens."""
-    end = ctx._host.wire.socket  # type: ignore[attr-defined]
-    for piece in data:
-        end.sendall(bytes.fromhex(piece))
-    time.sleep(5)
-
-
-@tool(needs=["env:read:A"], effect="read_only")
-def flood_files(ctx: SyncContext, many: int) -> str | None:
-    """Push files at the host along with proper questions."""
-    end = ctx._host.wire.socket  # type: ignore[attr-defined]
-    for _ in range(many):
-        socket.send_fds(end, [b"\0"], [0, 1, 2])
-    return ctx.env.get("A")
-
-
-@tool(needs=["fs:read:/"], effect="read_only")
-async def flood_questions(ctx: Context, many: int) -> str:
-    """Ask without ever listening to an answer."""
-    host = ctx._host  # type: ignore[attr-defined]
-    for _ in range(many):
-        host.wire.socket.sendall(frame(host, op="fs.list", path="/"))
-    return "asked"
-
-
-def frame(host: Any, **head: Any) -> bytes:
-    """A question as bytes."""
-    from licet.sandbox.wire import packed
-
-    host._next += 1
-    return packed({**head, "id": host._next, "call": host.call})

@@ -137,8 +137,9 @@ class Broker:
             self._balance()
 
     def _own(self, number: object) -> Refused | None:
-        known = type(number) is int and 0 <= number < len(self._refusals)
-        return self._refusals[number] if known else None  # type: ignore[index]
+        if not isinstance(number, int) or not 0 <= number < len(self._refusals):
+            return None
+        return self._refusals[number]
 
     def _fail(self, wrong: Exception) -> None:
         self._read(False)

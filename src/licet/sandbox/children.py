@@ -80,9 +80,13 @@ class Child:
         loop = asyncio.get_running_loop()
         told: asyncio.Future[Death] = loop.create_future()
 
+        def hear(death: Death) -> None:
+            if not told.done():
+                told.set_result(death)
+
         def tell(death: Death) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and whoever asked with it
-                loop.call_soon_threadsafe(lambda: told.done() or told.set_result(death))
+                loop.call_soon_threadsafe(hear, death)
 
         with self._lock:
             if self.death is not None:

@@ -77,7 +77,7 @@ class RemoteFiles:
         """A file object: the host opens, and hands the open file over."""
         answer = await self._host.ask("fs.open", path=_path(path), mode=mode)
         file = io.open(answer.file(), f"{mode.replace('b', '', 1)}b")  # noqa: SIM115, UP020 - it is the tool's to close
-        return file if "b" in mode else io.TextIOWrapper(file, encoding)  # type: ignore[arg-type]
+        return file if "b" in mode else io.TextIOWrapper(file, encoding)
 
 
 class RemoteFetch:

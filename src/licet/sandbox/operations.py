@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import astuple
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from licet.guard.bind import BoundContext
 from licet.guard.kv import ScopedKv
@@ -38,9 +38,9 @@ class Mirrors:
     """
 
     def __init__(self) -> None:
-        self._kept: list[tuple[BinaryIO, int, bytes]] = []
+        self._kept: list[tuple[IO[bytes], int, bytes]] = []
 
-    def copy(self, file: BinaryIO, writable: bool) -> int:
+    def copy(self, file: IO[bytes], writable: bool) -> int:
         """A file of the system with the same content."""
         place = file.tell()
         file.seek(0)

@@ -1,0 +1,74 @@
+"""A child that speaks to the host behind its context's back ends its own call, and gains nothing by it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attacks import walled_thieves as thieves
+from licet import Backends
+from licet.sandbox.wire import FROM_A_CHILD, packed
+from sandbox.levels import call, gate, needs_walls
+
+
+def hexed(*pieces: bytes) -> list[str]:
+    return [piece.hex() for piece in pieces]
+
+
+PICKLE = b"cos\nsystem\n(S'id'\ntR."
+ASK = {"op": "env.get", "name": "A", "call": 1}
+
+ABUSES = {
+    "nonsense": ([b"\xff" * 64], "LIMIT_OUTPUT"),
+    "a frame that is too large": ([thieves.lengths(FROM_A_CHILD.head + 1, 0)], "LIMIT_OUTPUT"),
+    "a blob that is too large": ([thieves.lengths(2, FROM_A_CHILD.blob + 1), b"{}"], "LIMIT_OUTPUT"),
+    "no JSON": ([thieves.lengths(4, 0), b"nope"], "TOOL_CRASHED"),
+    "a list": ([thieves.lengths(2, 0), b"[]"], "TOOL_CRASHED"),
+    "deep JSON": ([thieves.lengths(200_006, 0), b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"], "TOOL_CRASHED"),
+    "a pickle": ([thieves.lengths(len(PICKLE), 0), PICKLE], "TOOL_CRASHED"),
+    "a question that does not exist": ([packed({**ASK, "op": "eval", "id": 900})], "TOOL_CRASHED"),
+    "a method of the broker": ([packed({**ASK, "op": "__class__", "id": 900})], "TOOL_CRASHED"),
+    "a question without a name": ([packed({"op": "env.get", "call": 1, "id": 900})], "TOOL_CRASHED"),
+    "a number that is no number": ([packed({**ASK, "id": "900"})], "TOOL_CRASHED"),
+    "a number that is true": ([packed({**ASK, "id": True})], "TOOL_CRASHED"),
+    "the same question twice": ([packed({**ASK, "id": 900})] * 2, "TOOL_CRASHED"),
+    "an old number": ([packed({**ASK, "id": 900}), packed({**ASK, "id": 899})], "TOOL_CRASHED"),
+    "a question of another call": ([packed({**ASK, "call": 2, "id": 900})], "TOOL_CRASHED"),
+    "a result of another call": ([packed({"op": "result", "call": 7}, b"1")], "TOOL_CRASHED"),
+    "a result that is no JSON": ([packed({"op": "result", "call": 1}, b"{")], "TOOL_CRASHED"),
+    "a path that is no text": ([packed({"op": "fs.read", "path": 5, "id": 900, "call": 1})], "TOOL_CRASHED"),
+    "a stream that is none": ([packed({"op": "stream.next", "stream": [], "id": 900, "call": 1})], "TOOL_CRASHED"),
+    "half a frame": ([thieves.lengths(100, 0)], "LIMIT_TIME"),
+}
+
+
+@pytest.mark.parametrize("abuse", ABUSES)
+def test_abuse_ends_the_call_and_nothing_else(tmp_path: Path, abuse: str) -> None:
+    needs_walls()
+    pieces, reason = ABUSES[abuse]
+    backends = Backends.memory(environ={"A": "value of a"})
+    at = gate(tmp_path, "restricted", thieves.speak, backends=backends, limits={"wall_seconds": 2})
+    fine = call(at, "speak", {"pieces": [], "wait": 0.0})
+    assert fine.value == "value of a"
+    before = len(os.listdir("/proc/self/fd"))
+    result = call(at, "speak", {"pieces": hexed(*pieces)})
+    assert (result.ok, result.reason) == (False, reason), result.error
+    assert call(at, "speak", {"pieces": [], "wait": 0.0}).value == "value of a"
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
+
+
+def test_a_made_up_refusal_is_the_tools_own_error(tmp_path: Path) -> None:
+    needs_walls()
+    at = gate(tmp_path, "restricted", thieves.speak, backends=Backends.memory(environ={}))
+    told = packed({"op": "result", "call": 1, "error": "Refused", "text": "BUDGET_EXCEEDED: pay", "refused": 3})
+    result = call(at, "speak", {"pieces": hexed(told)})
+    assert (result.reason, result.error) == ("TOOL_FAILED", "TOOL_FAILED: Refused: BUDGET_EXCEEDED: pay")
+
+
+def test_files_that_a_child_pushes_are_never_received(tmp_path: Path) -> None:
+    needs_walls()
+    at = gate(tmp_path, "restricted", thieves.push_files, backends=Backends.memory(environ={"A": "a"}))
+    assert call(at, "push_files", {"many": 0}).value == "a"
+    before = len(os.listdir("/proc/self/fd"))
+    assert call(at, "push_files", {"many": 20}).value == "a"
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
