@@ -229,7 +229,7 @@ def test_the_whole_result_as_json() -> None:
     said = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)
     assert said.pop("duration_ms") > 0
     assert said.pop("receipt").startswith("r-")
-    granted = {"kind": "CapabilityGranted", "capability": "tool:call:say", "tool": "say", "reason": None, "rule": None}
+    granted = {"kind": "CapabilityGranted", "capability": "tool:call:say", "tool_name": "say", "reason": None, "rule": None}
     assert said == {
         "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
         "explanation": None, "cost_usd": "0", "truncated": False, "events": [granted],
@@ -251,8 +251,36 @@ def test_a_refusal_as_json_ends_with_1_all_the_same() -> None:
 def test_a_typo_is_answered_with_the_nearest_tool() -> None:
     result = run("m.yaml", "ecko")
     assert result.exit_code == 1
-    assert "did you mean  echo" in result.stderr
-    assert "receipt" in result.stderr
+    *_, near, receipt = result.stderr.splitlines()
+    assert near == "  did you mean  echo"
+    assert receipt.startswith("  receipt ")
+
+
+def test_a_secret_that_nobody_holds_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KEY", raising=False)
+    *_, way, receipt = run("m.yaml", "secret").stderr.splitlines()
+    assert way == "  to give it    set the variable `KEY`, or write `KEY=…` into a file for `--secrets`"
+    assert receipt.startswith("  receipt ")
+
+
+def test_a_secret_with_a_slash_is_a_variable_in_capitals(here: Path) -> None:
+    source = TOOLS.replace('"KEY"', '"shop/api-token"').replace("secret:read:KEY", "secret:read:shop/api-token")
+    (here / "own_tools.py").write_text(source)
+    (here / "m.yaml").write_text(json.dumps(MANIFEST).replace('"KEY"', '"shop/api-token"'))
+    told = run("m.yaml", "secret").stderr
+    assert "set the variable `SHOP_API_TOKEN`, or write `shop/api-token=…` into a file for `--secrets`" in told
+
+
+def test_tools_that_do_not_fit_are_told_with_the_way_out(here: Path) -> None:
+    (here / "m.yaml").write_text(json.dumps(MANIFEST).replace('"secrets": ["KEY"]', '"secrets": []'))
+    result = run("m.yaml", "say", "text=a")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "secret: needs secret:read:KEY, which the manifest does not allow (m.yaml:1);"
+        " to allow it: add `KEY` under `capabilities.secrets` in m.yaml\n"
+    )
+    (misfit,) = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)["misfits"]
+    assert misfit["fix"] == "add `KEY` under `capabilities.secrets` in m.yaml"
 
 
 def test_a_session_goes_on_in_the_next_call(here: Path) -> None:

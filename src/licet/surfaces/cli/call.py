@@ -2,7 +2,9 @@
 
 import difflib
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import click
 
 from licet.assemble.running import Backends, Gate, imported_tools, run, state_directory
 from licet.backends.manifest_yaml import load_manifest
+from licet.backends.secrets_environment import variables_of
 from licet.core.manifest import Manifest
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
@@ -18,6 +21,8 @@ from licet.surfaces.cli.arguments import BadArguments, typed_arguments
 from licet.surfaces.cli.explain import complete_tool
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options
 from licet.surfaces.cli.show import show, show_json
+
+_UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
 
 @click.command(name="call")
@@ -111,7 +116,7 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         refuse(list(wrong.problems), as_json)
     except RegistrationRefused as refused:
         if as_json:
-            keys = ("tool", "capability", "message")
+            keys = ("tool", "capability", "message", "fix")
             show_json({"misfits": [{key: getattr(misfit, key) for key in keys} for misfit in refused.misfits]})
         else:
             for misfit in refused.misfits:
@@ -145,13 +150,20 @@ def _readable(text: str) -> str:
 
 
 def _show_refusal(result: Result, policy: Manifest) -> None:
-    first, *rest = result.explain().splitlines()
+    first, *rest, receipt = result.explain().splitlines()
     show(first, err=True, colour="red")
-    for line in rest:
+    for line in (*rest, *_ways_out(result, policy), receipt):
         show(line, err=True)
+
+
+def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
+    """What would help that only a person at this command line can do."""
     known = policy.seats.keys()
     if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
-        show(f"  did you mean  {near[0]}", err=True)
+        yield f"  did you mean  {near[0]}"
+    if missing := _UNKNOWN_SECRET.fullmatch(result.error):
+        name = variables_of(missing[1])[-1]
+        yield f"  to give it    set the variable `{name}`, or write `{missing[1]}=…` into a file for `--secrets`"
 
 
 def result_document(result: Result) -> dict[str, Any]:
@@ -172,7 +184,7 @@ def result_document(result: Result) -> dict[str, Any]:
             {
                 "kind": type(event).__name__,
                 "capability": event.capability,
-                "tool": event.tool_name,
+                "tool_name": event.tool_name,
                 "reason": event.reason or None,
                 "rule": event.rule or None,
             }
