@@ -1,0 +1,142 @@
+"""`licet run`: what the command gets, what its exit code is, and what is said where."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.walled_programs import needs_namespaces, needs_walls
+from licet.backends.memory_http import Answer
+from loopback import serving
+
+pytestmark = needs_walls
+
+MANIFEST: dict[str, Any] = {
+    "agent": "runner",
+    "tools": {
+        "look": {"needs": ["fs:read:${workdir}/in", "process:exec:cat"], "effect": "read_only", "sandbox": "isolated"}
+    },
+    "capabilities": {
+        "tools": ["look"],
+        "max_side_effect_class": "write_limited",
+        "fs_reach": {"read": ["${workdir}"], "write": ["${workdir}/out"]},
+        "process": {"allowed_binaries": ["sh", "cat", "curl"]},
+        "env": ["LICET_TEST"],
+        "approvals": {"write": "manifest"},
+    },
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A directory with a manifest, something to read, and somewhere to write."""
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "in" / "file").write_text("granted\n")
+    (tmp_path / "secret").write_text("beside\n")
+    (tmp_path / "agent.yaml").write_text(json.dumps(MANIFEST))
+    return tmp_path
+
+
+def licet(
+    desk: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-c", "from licet.surfaces.cli import main; main()", "run", *words],
+        cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "cat; cat in/file; echo oh >&2; exit 7", stdin="given\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "given\ngranted\n", "oh\n")
+
+
+def test_a_signal_has_a_code_too(desk: Path) -> None:
+    assert licet(desk, "agent.yaml", "--", "sh", "-c", "kill -TERM $$").returncode == 128 + 15
+
+
+def test_it_reaches_what_the_manifest_allows_and_nothing_else(desk: Path) -> None:
+    line = "echo a > out/new; echo b > in/new; cat /etc/hostname; echo $LICET_TEST $HOME"
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", line, env={"LICET_TEST": "declared"})
+    assert (desk / "out" / "new").read_text() == "a\n"
+    assert not (desk / "in" / "new").exists()
+    assert ended.stdout == "declared\n"
+
+
+def test_options_after_the_dashes_belong_to_the_command(desk: Path) -> None:
+    assert (
+        licet(desk, "agent.yaml", "--", "sh", "-c", 'echo "$@"', "sh", "--json", "--", "--help").stdout
+        == "--json -- --help\n"
+    )
+
+
+def test_a_tool_holds_less_than_the_manifest(desk: Path) -> None:
+    assert licet(desk, "agent.yaml", "--", "cat", "secret").stdout == "beside\n"
+    ended = licet(desk, "agent.yaml", "--tool", "look", "--", "cat", f"{desk}/in/file", f"{desk}/secret")
+    assert (ended.returncode, ended.stdout) == (1, "granted\n")
+    assert licet(desk, "agent.yaml", "--tool", "look", "--", "sh", "-c", "true").returncode == 125
+
+
+REFUSED = {
+    "a program that is not allowed": (("agent.yaml", "--", "ls"), "process:exec:ls", 125),
+    "a program that is not there": (("agent.yaml", "--", "curl-of-nobody"), "process:exec:curl-of-nobody", 125),
+    "no manifest": (("none.yaml", "--", "cat"), "none.yaml:1:1", 125),
+    "a tool that nobody knows": (("agent.yaml", "--tool", "other", "--", "cat"), "knows no tool `other`", 2),
+    "no command": (("agent.yaml",), "expected a command after `--`", 2),
+    "nothing after the dashes": (("agent.yaml", "--"), "expected a command after `--`", 2),
+}
+
+
+@pytest.mark.parametrize(("words", "said", "code"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_refusal_is_explained_on_stderr(desk: Path, words: tuple[str, ...], said: str, code: int) -> None:
+    ended = licet(desk, *words)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert said in ended.stderr
+
+
+def test_writes_that_nobody_approved(desk: Path) -> None:
+    manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "approvals": {"write": "session"}}}
+    (desk / "agent.yaml").write_text(json.dumps(manifest))
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "echo ran")
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert "to settle it" in ended.stderr
+
+
+def test_json_goes_to_stderr_and_leaves_stdout_to_the_command(desk: Path) -> None:
+    ended = licet(desk, "agent.yaml", "--json", "--", "sh", "-c", "echo hi; exit 3")
+    document = json.loads(ended.stderr)
+    assert (ended.returncode, ended.stdout) == (3, "hi\n")
+    assert (document["exit_code"], document["ok"], document["timed_out"]) == (3, True, False)
+    assert "process:exec:sh" in [event["capability"] for event in document["events"]]
+    refused = licet(desk, "agent.yaml", "--json", "--", "ls")
+    assert json.loads(refused.stderr)["reason"] == "BINARY_NOT_ALLOWED"
+
+
+def test_time_is_limited(desk: Path) -> None:
+    manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "limits": {"wall_seconds": 1}}}
+    (desk / "agent.yaml").write_text(json.dumps(manifest))
+    began = time.monotonic()
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "sleep 50 & sleep 60")
+    assert (ended.returncode, time.monotonic() - began < 40) == (124, True)
+    assert "longer than its limit" in ended.stderr
+
+
+@needs_namespaces
+def test_requests_go_through_the_proxy(desk: Path) -> None:
+    with serving(lambda _: Answer(200, (), b"a page")) as server:
+        allowed = {"destinations": {"allow": [f"127.0.0.1:{server.port}"]}}
+        manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}
+        (desk / "agent.yaml").write_text(json.dumps(manifest))
+        url = f"http://127.0.0.1:{server.port}/"
+        line = f"curl -sS {url}; echo; curl -sS http://evil.test/; curl -sS --noproxy '*' -m 2 {url}"
+        ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
+        assert server.connections == 1
+    assert ended.stdout.splitlines()[0] == "a page"
+    assert "HOST_NOT_ALLOWED: evil.test" in ended.stdout
