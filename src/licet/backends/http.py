@@ -5,13 +5,13 @@ redirects or keep cookies. What may be reached is decided before; nothing here l
 """
 
 import asyncio
-import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from licet.backends.lookups import Lookups
 from licet.core.network import DEFAULT_PORTS
 from licet.core.scope import is_address
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
@@ -94,16 +94,16 @@ class HttpClient:
         self._ca_file = ca_file
         self._context = ssl_context
         self._most = most_pools
+        self._lookups = Lookups()
         self._loops: dict[asyncio.AbstractEventLoop, _Pools] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Every address of a name, in the order of the system's resolver; an address is its own answer."""
         if is_address(host):
             return (host.strip("[]"),)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                found = await self._lookups.find(host, port)
         except TimeoutError as late:
             raise Unresolved("the resolver does not answer") from late
         except (OSError, UnicodeError) as unknown:

@@ -1,0 +1,88 @@
+"""Lookups of names: they hang in threads of their own, so many at once, and keep nobody else waiting."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from licet.backends.http import HttpClient
+from licet.backends.lookups import Lookups
+
+
+class Silent:
+    """A resolver that does not answer until it is told to, and counts who asks."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked: list[str] = []
+        self.daemons: list[bool] = []
+
+    def __call__(self, host: str, port: int, *_: Any, **kind: Any) -> Any:
+        self.asked.append(host)
+        self.daemons.append(threading.current_thread().daemon)
+        self.answers.wait(30)
+        return [(0, 0, 0, "", (f"{host} found", port))]
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    resolver = Silent()
+    yield resolver
+    resolver.answers.set()
+
+
+async def until(done: Any) -> None:
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+def test_hanging_lookups_leave_the_threads_of_others_alone(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", silent)
+
+    async def main() -> str:
+        client = HttpClient()
+        lookups = [asyncio.create_task(client.resolve(f"h{number}.test", 80)) for number in range(40)]
+        await until(lambda: len(silent.asked) >= 6)
+        async with asyncio.timeout(5):
+            said = await asyncio.to_thread(lambda: "read")
+        silent.answers.set()
+        assert [await one for one in lookups] == [(f"h{number}.test found",) for number in range(40)]
+        return said
+
+    assert asyncio.run(main()) == "read"
+    assert all(silent.daemons)  # so that a process can end while a lookup hangs
+
+
+def test_only_so_many_hang_at_once_and_the_others_wait(silent: Silent) -> None:
+    lookups = Lookups(most=3, ask=silent)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(lookups.find(name, 80)) for name in "abcde"]
+        await until(lambda: len(silent.asked) == 3)
+        await asyncio.sleep(0.05)
+        tasks[4].cancel()
+        silent.answers.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert sorted(silent.asked) == ["a", "b", "c", "d"]  # nobody waited for the last one any more
+        assert (await lookups.find("f", 80))[0][4] == ("f found", 80)
+        await until(lambda: not any(thread.name == "licet-lookup" for thread in threading.enumerate()))
+
+    asyncio.run(main())
+
+
+def test_a_failure_is_told_and_the_thread_goes_on() -> None:
+    def ask(host: str, port: int, **kind: Any) -> Any:
+        if host == "bad":
+            raise UnicodeError
+        return host
+
+    lookups = Lookups(most=1, ask=ask)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(lookups.find(name, 1) for name in ("bad", "good")), return_exceptions=True)
+
+    bad, good = asyncio.run(main())
+    assert (type(bad), good) == (UnicodeError, "good")
