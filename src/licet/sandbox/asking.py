@@ -46,16 +46,19 @@ class Asking:
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room: asyncio.Semaphore | None = None
+        self._thread = 0
+        self._reading = False
 
     def begin(self, call: int, loop: asyncio.AbstractEventLoop | None) -> None:
         """Start to ask on behalf of a call; with a loop, answers are taken in as they come."""
-        self.call, self._loop = call, loop
+        self.call, self._loop, self._thread = call, loop, threading.get_ident()
         self._answers, self._waiting = {}, {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE) if loop is not None else None
         self._reading = False
 
     def finish(self) -> None:
-        """No more questions."""
+        """No more questions: what the tool left running gets no answers."""
+        self.call = 0
         if self._loop is not None and self._reading:
             self._loop.remove_reader(self.wire.socket)
 
@@ -75,6 +78,8 @@ class Asking:
 
     def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
         """Ask, and do nothing else until the answer is there."""
+        if not self.call:
+            raise RuntimeError("there is nobody to ask: no call is running")
         with self._lock:
             number = self._sent(op, blob, fields)
             while number not in self._answers:
@@ -97,10 +102,15 @@ class Asking:
             return number
 
     def _taken_in(self) -> None:
+        # Another thread that waits for its own answer takes in ours too.
+        if not self._lock.acquire(blocking=False):
+            return
         try:
             self._take()
         except Closed:  # the host has hung up: nothing that is still to be done matters
             raise SystemExit from None
+        finally:
+            self._lock.release()
 
     def _take(self) -> None:
         self.wire.take()
@@ -110,8 +120,17 @@ class Asking:
             number = frame.head["id"]
             self._answers[number] = Answer(frame.head, frame.blob, self.wire)
             waiting = self._waiting.pop(number, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(None)
+            if waiting is None:
+                continue
+            if threading.get_ident() == self._thread:
+                _arrived(waiting)
+            elif self._loop is not None:
+                self._loop.call_soon_threadsafe(_arrived, waiting)
+
+
+def _arrived(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _checked(answer: Answer, asking: Asking) -> Answer:

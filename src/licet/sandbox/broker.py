@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 class Broker:
     """Serves one call over one socket, in the loop that runs it."""
 
-    def __init__(self, end: socket.socket, context: BoundContext, call: int, tool: str) -> None:
+    def __init__(self, end: socket.socket, context: BoundContext, call: int, tool: str, *, direct: bool) -> None:
         self._end, self._fd = end, end.fileno()
         self._call = call
         self._tool = tool
@@ -47,7 +47,7 @@ class Broker:
         self._unsent_bytes = 0
         self._writing = self._reading = False
         self._mirrors = Mirrors()
-        self._operations = Operations(context, self._mirrors, self.answer)
+        self._operations = Operations(context, self._mirrors, self.answer, direct=direct)
 
     async def serve(self, start: bytes) -> Outcome:
         """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not."""

@@ -6,6 +6,7 @@ the first frame; a worker that cannot build every wall that it was told to build
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import tempfile
@@ -15,8 +16,9 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from licet.declare.arguments import context_parameter, plain_data, validator
+from licet.errors import Refused
 from licet.guard.close import result_text
-from licet.sandbox import hardening, landlock, seccomp
+from licet.sandbox import hardening, landlock, netshim, seccomp
 from licet.sandbox.asking import Asking
 from licet.sandbox.inside import RemoteContext, Waiting
 from licet.sandbox.loading import load
@@ -91,6 +93,8 @@ class _Worker:
         self._spec = spec
         self._wrong: dict[str, Any] | None = None
         self._runner: asyncio.Runner | None = None
+        if spec["connects"]:
+            netshim.install(self._connect)
         try:
             self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
             self._context = context_parameter(self._fn)
@@ -99,6 +103,13 @@ class _Worker:
                 self._runner.get_loop()
         except BaseException as error:
             self._wrong = described(error)
+
+    def _connect(self, host: str, port: int) -> int:
+        """A connection that the host made; for libraries, which know refusals as errors of the system."""
+        try:
+            return self._asking.ask_now("connect", host=host, port=port).file()
+        except (Refused, RuntimeError) as refusal:
+            raise PermissionError(errno.EACCES, str(refusal)) from refusal
 
     def serve(self) -> None:
         """One call, or as many as come."""

@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from licet.guard.bind import BoundContext
 from licet.guard.kv import ScopedKv
+from licet.sandbox.dial import dial
 from licet.sandbox.wire import BrokenWire
 
 _UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
@@ -80,8 +81,11 @@ class Mirrors:
 class Operations:
     """The questions of one call."""
 
-    def __init__(self, context: BoundContext, mirrors: Mirrors, answer: Callable[[int, Answered], None]) -> None:
+    def __init__(
+        self, context: BoundContext, mirrors: Mirrors, answer: Callable[[int, Answered], None], *, direct: bool
+    ) -> None:
         self.context = context
+        self._direct = direct
         self._mirrors = mirrors
         self._answer = answer
         self._streams: dict[int, asyncio.Queue[int | None]] = {}
@@ -187,6 +191,13 @@ class Operations:
         if wanted is None:
             raise RuntimeError("the answer is closed: read it inside `async with`")
         return wanted
+
+    async def connect(self, _: int, head: Head, blob: bytes) -> Answered:
+        """A connection that nobody mediates, where the level has direct access at all."""
+        if not self._direct:
+            raise BrokenWire("a connection is no question at this level")
+        made = await dial(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
+        return Answered({}, files=(made.detach(),))
 
     # Secrets, storage, programs --------------------------------------------------------------------------------------
 
@@ -306,6 +317,7 @@ _LATER = {
     "fetch": "fetch",
     "secrets.get": "secrets_get",
     "process.spawn": "process_spawn",
+    "connect": "connect",
 }
 NOW: dict[object, Callable[[Operations, Head], Answered]] = {
     "secrets.ref": Operations.secrets_ref,

@@ -202,7 +202,7 @@ class Workers:
         zygote.begin(child)
         kept = False
         try:
-            broker = Broker(child.end, context, child.calls, call.tool.name)
+            broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
             outcome = await broker.serve(_start(prepared, call, context, child.calls))
             kept = call.tool.reuse and _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
@@ -248,6 +248,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "path": import_path(),
         "async": tool.is_async,
         "reuse": tool.reuse,
+        "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
         "limits": {
