@@ -169,6 +169,45 @@ CASES = [
         "1 file, 4 errors",
     ),
     Case(
+        "what is wrong with sources is told beside what is wrong with the files, and fit is not guessed at",
+        {
+            "m.yaml": "agent: a\ncapabilities: {bundles: [nowhere], tools: [good, typo]}\n",
+            "licet.yaml": "tools:\n  good: {from: 'tools:good'}\n  typo: {from: 'tools:god'}\n  crash:\n",
+            "tools.py": "from licet import tool\n@tool(needs=['env:read:A'], effect='reed_only')\ndef good(): ...\n",
+        },
+        ["m.yaml"],
+        1,
+        [
+            "licet.yaml:3:16: error: found no `god` in tools.py, expected …",
+            "licet.yaml:4:9: error: found nothing, expected a mapping with `from`, …; write `{}` if that is meant",
+            "m.yaml:2:27: error: found the bundle `nowhere`, expected a bundle of the workspace; …",
+            "tools.py:2:43: error: found `reed_only`, expected one of …",
+        ],
+        "1 file, 4 errors",
+    ),
+    Case(
+        "a workspace alone is looked through to its sources",
+        {"licet.yaml": "tools:\n  x: {}\n  y: {from: 'tools:god'}\n", "tools.py": "\n"},
+        ["licet.yaml"],
+        1,
+        [
+            "licet.yaml:2:3: error: found neither `from` nor `needs`, expected …",
+            "licet.yaml:3:13: error: found no `god` in tools.py, expected …",
+        ],
+        "1 file, 2 errors",
+    ),
+    Case(
+        "a key that is misspelt is one problem and not two",
+        {"m.yaml": "agnet: a\ntools: {t: {form: 'tools:t'}}\ncapabilities: {}\n"},
+        ["m.yaml"],
+        1,
+        [
+            "m.yaml:1:1: error: found the key `agnet`, expected …; did you mean `agent`?",
+            "m.yaml:2:13: error: found the key `form`, expected …; did you mean `from`?",
+        ],
+        "1 file, 2 errors",
+    ),
+    Case(
         "a name under native that does nothing is told, and one that does is not",
         {
             "m.yaml": "agent: a\ncapabilities:\n  tools: {t: {}, u: {sandbox: restricted}, v: {sandbox: native}}\n"

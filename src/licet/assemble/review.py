@@ -38,7 +38,9 @@ def review(
     """A policy as a reviewer sees it: declarations read from source, never imported, and directories filled in."""
     policy = read_policy(path, workspace, personality)
     if policy.manifest is None:
-        return policy
+        # What is wrong with the sources is wrong whatever else is; whether tools fit is not known yet.
+        wrong = _declared(policy.partial)[1] if policy.partial is not None else []
+        return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
     places = places or Places.here()
     return Policy(policy.kind, manifest.expand(places.workdir, places.home), (*policy.problems, *problems))

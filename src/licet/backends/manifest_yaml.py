@@ -14,6 +14,7 @@ from licet.backends.manifest_shapes import SHAPES
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.shape_parts import nearest
 from licet.backends.shapes import Located, check
+from licet.backends.workspace_reader import declarations
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
@@ -37,6 +38,7 @@ class Policy:
     kind: Kind
     manifest: Manifest | None
     problems: tuple[Problem, ...]
+    partial: Manifest | None = None  # what could be read, to look for more that is wrong and for nothing else
 
     def __post_init__(self) -> None:
         placed = sorted(
@@ -75,7 +77,8 @@ def read_policy(path: str | Path, workspace: str | Path | None = None, personali
         if workspace is not None or personality is not None:
             problems.append(_wrong_kind(file, "a manifest or a personality"))
         problems += suffix_problems(file.content)
-        return Policy("workspace", None, tuple(problems))
+        partial = _only_sources(file, problems)
+        return Policy("workspace", None, tuple(problems), partial)
     shared = _workspace(file, workspace, problems)
     files = [one for one in (file, shared) if one is not None]
     manifest = _manifest(file, shared, problems)
@@ -94,7 +97,15 @@ def read_policy(path: str | Path, workspace: str | Path | None = None, personali
         manifest = _protected(replace(manifest, files=names), files, problems)
         problems += address_problems(manifest)
     sound = all(problem.severity == "warning" for problem in problems)
-    return Policy(file.kind, manifest if sound else None, tuple(problems))
+    return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
+
+
+def _only_sources(file: _File, problems: list[Problem]) -> Manifest | None:
+    """A workspace alone, as far as tools are declared in it."""
+    if file.content is None:
+        return None
+    _, sources = declarations(file.content.value, problems)
+    return Manifest(agent="", origin=file.content.origin, sources=sources, files=(str(file.path),))
 
 
 def _manifest(file: _File, shared: _File | None, problems: list[Problem]) -> Manifest | None:

@@ -86,8 +86,10 @@ def _found(node: Node) -> str:
 
 
 def _way_out(shape: Shape, node: Node) -> str:
-    if not isinstance(node, Scalar) or shape.fits(node) or not node.text:
+    if not isinstance(node, Scalar) or shape.fits(node):
         return ""
+    if not node.text:
+        return "write `{}` if that is meant" if shape.fits(Mapping({}, node.origin)) else ""
     if shape.fits(Scalar(node.text, node.text, True, node.origin)):
         return "quote it if you mean the text"
     if node.value is not None and shape.fits(Sequence((node,), node.origin)):
@@ -101,13 +103,19 @@ def _way_out(shape: Shape, node: Node) -> str:
 
 def nearest(word: str, words: Collection[str], problems: Problems) -> str:
     """The hint that names the word that was probably meant, if one is close."""
+    meant = meant_by(word, words, problems)
+    return f"did you mean {shown(meant)}?" if meant else ""
+
+
+def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
+    """The word that was probably meant, if one is close."""
     if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
         return ""
     import difflib
 
     plain = {_folded(known): known for known in words}
     close = difflib.get_close_matches(_folded(word[:64]), plain, n=1)
-    return f"did you mean {shown(plain[close[0]])}?" if close else ""
+    return plain[close[0]] if close else ""
 
 
 def _folded(word: str) -> str:

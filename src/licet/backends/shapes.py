@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from licet.backends.shape_leaves import Flag, Free, Money, OneOf, Text, Whole
-from licet.backends.shape_parts import Located, Problems, Shape, Value, alternatives, described, misfit, nearest
+from licet.backends.shape_parts import Located, Problems, Shape, Value, alternatives, described, meant_by, misfit
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_text import shown
 from licet.core.origin import Origin, Problem
@@ -177,12 +177,16 @@ class Record:
         given: dict[str, str] = {}
         values: dict[str, Value] = {}
         refused: set[str] = set()
+        misspelt: set[str] = set()
         for text, (origin, child) in node.entries.items():
             name = spellings.get(text)
             if name is None:
                 # The first spelling last: where two fold to the same, it is the one to suggest.
-                hint = nearest(text, (*spellings, *self.fields), problems)
+                meant = meant_by(text, (*spellings, *self.fields), problems)
+                hint = f"did you mean {shown(meant)}?" if meant else ""
                 problems.append(Problem(origin, f"the key {shown(text)}", alternatives(map(shown, self.fields)), hint))
+                if meant:  # it was meant, so nobody is told that it is missing
+                    misspelt.add(spellings[meant])
             elif name in given:
                 found = f"the key {shown(text)} beside {shown(given[name])}"
                 problems.append(Problem(origin, found, "one spelling of it", f"keep {shown(name)}"))
@@ -194,10 +198,10 @@ class Record:
                 else:
                     refused.add(name)
         for name, known_field in self.fields.items():
-            if known_field.required and name not in given:
+            if known_field.required and name not in given and name not in misspelt:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"
                 problems.append(Problem(node.origin, "a mapping without it", expected))
-        return Located(Given(values, frozenset(refused)), node.origin)
+        return Located(Given(values, frozenset(refused | misspelt - given.keys())), node.origin)
 
     def schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}
