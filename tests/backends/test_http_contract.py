@@ -303,10 +303,10 @@ def test_only_so_many_hosts_are_kept_open() -> None:
             url = f"http://{host}:{server.port}/none"
             await ask(Net(client, "", 0, "", ""), Exchange("GET", url, host, server.port, "127.0.0.1", (), b"", 5.0))
         (pools,) = client._loops.values()
-        assert [key[1] for key in pools.by_key] == ["h0.test", "h3.test"]
+        assert [key[1] for key, _ in pools.idle] == ["h0.test", "h3.test"]
 
     with serving(site) as server:
-        client = HttpClient(most_pools=2)
+        client = HttpClient(most_idle=2)
         run(work())
     assert server.connections == 5
 

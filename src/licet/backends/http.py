@@ -6,8 +6,7 @@ redirects or keep cookies. What may be reached is decided before; nothing here l
 
 import asyncio
 import ssl
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,40 +21,40 @@ if TYPE_CHECKING:
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it
 KEEP_ALIVE_SECONDS = 30.0
-MOST_POOLS = 64
-MOST_CONNECTIONS = 32  # to one host at one address
-MOST_IDLE = 8
+MOST_IDLE = 64  # connections that are kept for the next request
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
 
 
-class _Pool:
-    """The connections to one host at one address, and how many requests are on them."""
+class _Line:
+    """One connection, for one request at a time: what happens to a call must not break the requests of others.
 
-    __slots__ = ("busy", "connections", "retired", "streams")
+    HTTP/2 could carry several at once, but a request that is cancelled while it is written takes them all with it.
+    """
+
+    __slots__ = ("connections", "streams")
 
     def __init__(self, connections: "httpcore2.AsyncConnectionPool", streams: list[Any]) -> None:
         self.connections = connections
         self.streams = streams
-        self.busy = 0
-        self.retired = False
 
     async def close(self) -> None:
-        """Close the connections; one that breaks while it is closed is closed too."""
+        """Close the connection; one that breaks while it is closed is closed too."""
         with suppress(Exception):
             await self.connections.aclose()
-        # httpcore2 forgets a connection that several requests wait for if the one that makes it is cancelled.
+        # httpcore2 forgets a connection whose making is cancelled.
         for stream in self.streams:
             with suppress(Exception):
                 await stream.aclose()
 
 
-class _Pools:
-    """All connections that belong to one event loop, least recently used first."""
+class _Lines:
+    """All connections that belong to one event loop."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.by_key: OrderedDict[Key, _Pool] = OrderedDict()
+        self.idle: list[tuple[Key, _Line]] = []  # least recently used first
+        self.busy: set[_Line] = set()
         self.keeper = self._close_with_loop()
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
@@ -68,19 +67,27 @@ class _Pools:
 
     async def close(self) -> None:
         """Close every connection; those in use break."""
-        pools = list(self.by_key.values())
-        self.by_key.clear()
-        for pool in pools:
-            await pool.close()
+        lines = [*self.busy, *(line for _, line in self.idle)]
+        self.idle.clear()
+        self.busy.clear()
+        for line in lines:
+            await line.close()
 
-    async def release(self, key: Key, pool: _Pool) -> None:
-        """Take one request off a pool, and close pools that are spent or one too many."""
-        pool.busy -= 1
-        if pool.retired and self.by_key.get(key) is pool:
-            del self.by_key[key]
-        closing = [pool] if pool.retired and not pool.busy else []
-        idle = [each for each, other in self.by_key.items() if not other.busy]
-        closing += [self.by_key.pop(old) for old in idle[: max(0, len(self.by_key) - self.most)]]
+    def take(self, key: Key, new: Callable[[], _Line]) -> _Line:
+        """An idle connection to the same host at the same address, or a new one."""
+        place = next((at for at in reversed(range(len(self.idle))) if self.idle[at][0] == key), None)
+        line = new() if place is None else self.idle.pop(place)[1]
+        self.busy.add(line)
+        return line
+
+    async def release(self, key: Key, line: _Line, *, sound: bool) -> None:
+        """Keep a connection for the next request, or close it, and those that are one too many."""
+        closing = [] if sound and line in self.busy else [line]
+        self.busy.discard(line)
+        if not closing:
+            self.idle.append((key, line))
+            closing = [old for _, old in self.idle[: -self.most]]
+            del self.idle[: -self.most]
         for one in closing:
             await one.close()
 
@@ -89,13 +96,13 @@ class HttpClient:
     """The network of this machine. Trust is the system's, or a file of authorities, or a context of your own."""
 
     def __init__(
-        self, *, ca_file: str | None = None, ssl_context: ssl.SSLContext | None = None, most_pools: int = MOST_POOLS
+        self, *, ca_file: str | None = None, ssl_context: ssl.SSLContext | None = None, most_idle: int = MOST_IDLE
     ) -> None:
         self._ca_file = ca_file
         self._context = ssl_context
-        self._most = most_pools
+        self._most = most_idle
         self._lookups = Lookups()
-        self._loops: dict[asyncio.AbstractEventLoop, _Pools] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _Lines] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Every address of a name, in the order of the system's resolver; an address is its own answer."""
@@ -118,10 +125,9 @@ class HttpClient:
         protocol, _, rest = exchange.url.partition("://")
         host = exchange.host.strip("[]")
         key = (protocol, host, exchange.port, exchange.address)
-        pools = await self._pools()
-        pool = self._pool(pools, key)
-        pool.busy += 1
-        version, whole = "", False
+        lines = await self._lines()
+        line = lines.take(key, lambda: self._new_line(protocol, exchange.address))
+        whole = False
 
         async def body() -> AsyncGenerator[bytes]:
             nonlocal whole
@@ -136,7 +142,7 @@ class HttpClient:
 
         try:
             try:
-                response: Any = await pool.connections.handle_async_request(
+                response: Any = await line.connections.handle_async_request(
                     httpcore2.Request(
                         exchange.method.encode("ascii"),
                         httpcore2.URL(
@@ -160,34 +166,25 @@ class HttpClient:
                 with suppress(Exception):  # the answer is there; a connection that breaks now is not used again
                     await response.stream.aclose()
         finally:
-            # An HTTP/2 stream that was left early goes on filling the window that its connection shares with others.
-            pool.retired = pool.retired or not (whole or version.startswith("HTTP/1"))
-            await pools.release(key, pool)
+            await lines.release(key, line, sound=whole)  # what was left early would still come
 
     async def close(self) -> None:
         """Close the connections of the running loop."""
-        pools = self._loops.pop(asyncio.get_running_loop(), None)
-        if pools is not None:
-            await pools.keeper.aclose()
+        lines = self._loops.pop(asyncio.get_running_loop(), None)
+        if lines is not None:
+            await lines.keeper.aclose()
 
-    async def _pools(self) -> _Pools:
+    async def _lines(self) -> _Lines:
         loop = asyncio.get_running_loop()
-        pools = self._loops.get(loop)
-        if pools is None:
+        lines = self._loops.get(loop)
+        if lines is None:
             for ended in [each for each in self._loops if each.is_closed()]:
                 del self._loops[ended]
-            pools = self._loops[loop] = _Pools(self._most)
-            await anext(pools.keeper)
-        return pools
+            lines = self._loops[loop] = _Lines(self._most)
+            await anext(lines.keeper)
+        return lines
 
-    def _pool(self, pools: _Pools, key: Key) -> _Pool:
-        pool = pools.by_key.get(key)
-        if pool is None:
-            pool = pools.by_key[key] = self._new_pool(key[0], key[3])
-        pools.by_key.move_to_end(key)
-        return pool
-
-    def _new_pool(self, protocol: str, address: str) -> _Pool:
+    def _new_line(self, protocol: str, address: str) -> _Line:
         import httpcore2
 
         streams: list[Any] = []
@@ -215,14 +212,14 @@ class HttpClient:
 
         connections = httpcore2.AsyncConnectionPool(
             ssl_context=self._trust(),
-            max_connections=MOST_CONNECTIONS,
-            max_keepalive_connections=MOST_IDLE,
+            max_connections=1,
+            max_keepalive_connections=1,
             keepalive_expiry=KEEP_ALIVE_SECONDS,
             http1=True,
             http2=True,
             network_backend=Dial(),
         )
-        return _Pool(connections, streams)
+        return _Line(connections, streams)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None:
