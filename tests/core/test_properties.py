@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core import grid
 from licet.core.capability import Capability
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
@@ -150,13 +149,6 @@ def test_the_meet_of_two_sets_has_exactly_what_both_have(two: tuple[str, PlainSe
     domain, one, other = two
     expected = reach_of(domain, one.allow, one.deny) & reach_of(domain, other.allow, other.deny)
     assert reached(domain, one.real & other.real) == expected
-
-
-@given(two_sets)
-def test_an_index_changes_nothing_about_a_meet(two: tuple[str, PlainSet, PlainSet]) -> None:
-    domain, one, other = two
-    mine, theirs = (each.real._normal().get(domain, grid.EMPTY)[0] for each in (one, other))
-    assert grid.meet(domain, mine, theirs, grid.index_below(domain, theirs)) == grid.meet(domain, mine, theirs)
 
 
 @given(sets, sets, uses)

@@ -47,9 +47,6 @@ MANIFESTS: dict[str, Callable[[int], Manifest]] = {
     "tools that need every host": lambda size: large(size, "network:*:*"),
     "tools that need one host": lambda size: large(size, "network:*:h1.example.com"),
     "tools that need what is not allowed": lambda size: large(size, "network:*:elsewhere.example.com"),
-    # The denies are part of every grant, so that with many of them different grants cost the product.
-    "tools that need a host each": lambda size: large(size, "network:*:h{}.example.com", denies=2),
-    "tools that need a path each": lambda size: large(size, "fs:read:/srv/{}", denies=2),
     "tools that nobody declares": large,
     "tools of one bundle with many hosts": in_one_bundle,
     "tools under many connectors": with_connectors,

@@ -71,12 +71,11 @@ def texts(grids: Grids, side: int) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def meet(domain: str, one: Grid, two: Grid, below: Below | None = None) -> Grid:
-    """The boxes that two grids have in common; `below`, the index of the second, saves walking through all of it."""
+def meet(domain: str, one: Grid, two: Grid) -> Grid:
+    """The boxes that two grids have in common."""
     met: Grid = {}
     ancestors = DOMAINS[domain].ancestors
-    inside = two if below is None else {key: two[key] for above in one for key in below.get(above, ())}
-    for walked, probed in ((one, two), (inside, one)):
+    for walked, probed in ((one, two), (two, one)):
         for key, ports in walked.items():
             for above in ancestors(key):
                 for other, atoms in probed.get(above, {}).items():

@@ -12,15 +12,12 @@ from typing import NamedTuple, NoReturn
 from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, parse_rule, said
-from licet.core.grid import Below, Grid, Grids, Tables
+from licet.core.grid import Grids, Tables
 from licet.core.scope import directory_key
 from licet.core.sealed import Sealed
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
 
 Rules = Iterable[Capability | str]
-
-MANY_TIMES = 8  # so much larger must one set be than the other for an index to pay
-LARGEST_INDEX = 1 << 26  # of the squares of its keys' lengths: a deep path has many long directories above it
 
 
 class Piece(NamedTuple):
@@ -36,14 +33,13 @@ class Piece(NamedTuple):
 class _SetParts:
     """The fields of a set while it is made; taking the class `CapabilitySet` seals it."""
 
-    __slots__ = ("_answers", "_grids", "_indexes", "_ports", "_tables", "_texts")
+    __slots__ = ("_answers", "_grids", "_ports", "_tables", "_texts")
 
     _tables: dict[str, dict[str, int]]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
     _ports: dict[int | None, dict[str, int]]  # the same for rules that name a port
     _answers: dict[Kind, dict[str, bool]]  # the tables again for one kind of use, made when it is first asked about
     _grids: Grids | None
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
-    _indexes: dict[str, Below | None]  # by domain: the allows of the normal form by what is above them
 
 
 class CapabilitySet(Sealed, _SetParts):
@@ -128,10 +124,7 @@ class CapabilitySet(Sealed, _SetParts):
         tables: Tables = {}
         mine, theirs = self._normal(), other._normal()
         for domain in mine.keys() & theirs.keys():
-            few, many = (self, other) if len(mine[domain][0]) <= len(theirs[domain][0]) else (other, self)
-            one, two = few._normal()[domain][0], many._normal()[domain][0]
-            below = many._below(domain, two) if len(two) > MANY_TIMES * len(one) else None
-            grid.put(tables, domain, grid.meet(domain, one, two, below), 0)
+            grid.put(tables, domain, grid.meet(domain, mine[domain][0], theirs[domain][0]), 0)
         for side in (mine, theirs):
             for domain, (_, denies) in side.items():
                 grid.put(tables, domain, denies, DENY_SHIFT)
@@ -244,14 +237,6 @@ class CapabilitySet(Sealed, _SetParts):
             object.__setattr__(self, "_texts", texts)
         return texts
 
-    def _below(self, domain: str, allows: Grid) -> Below | None:
-        """The index of the allows, if it is worth it: one meet costs as much as making it, so not the first time."""
-        if domain not in self._indexes:
-            self._indexes[domain] = None
-        elif self._indexes[domain] is None and sum(len(key) ** 2 for key in allows) < LARGEST_INDEX:
-            self._indexes[domain] = grid.index_below(domain, allows)
-        return self._indexes[domain]
-
     def _uncovered(self, other: "CapabilitySet") -> Iterator[tuple[str, Box, int, bool]]:
         theirs = other._normal()
         for domain, mine in self._normal().items():
@@ -297,7 +282,6 @@ def _from_tables(tables: Tables) -> CapabilitySet:
     parts._tables = {name: table for name, table in tables.items() if isinstance(name, str)}
     parts._ports = {name: table for name, table in tables.items() if isinstance(name, int)}
     parts._answers = {}
-    parts._indexes = {}
     parts._grids = parts._texts = None
     parts.__class__ = CapabilitySet
     return parts  # type: ignore[return-value]
