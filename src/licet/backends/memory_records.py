@@ -1,13 +1,20 @@
 """Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock."""
 
 import itertools
+import threading
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from time import monotonic
 
 from licet.core.decision import Usage
 from licet.guard.ports import Answer, Claim, Entry, LedgerUnavailable, Question, Reservation
+from licet.guard.result import Result, ResultParts
+
+MOST_ENTRIES = 50_000
+WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 
 
 class SystemClock:
@@ -44,10 +51,13 @@ class MemoryClock:
 
 
 class MemoryLedger:
-    """Entries in a list. `room` is how many it takes before it is full."""
+    """The latest entries, in this process. `room` is how many it takes before it is full.
 
-    def __init__(self, room: int | None = None) -> None:
-        self.entries: list[Entry] = []
+    Of all but the last few, what a call gave back is not kept, only how it ended: a process may run for months.
+    """
+
+    def __init__(self, room: int | None = None, most: int = MOST_ENTRIES) -> None:
+        self.entries: deque[Entry] = deque(maxlen=most)
         self._room = room
 
     async def record(self, entry: Entry) -> None:
@@ -55,55 +65,84 @@ class MemoryLedger:
         if self._room is not None and len(self.entries) >= self._room:
             raise LedgerUnavailable("the ledger is full")
         self.entries.append(entry)
+        if len(self.entries) > WHOLE_ENTRIES:
+            old = self.entries[-1 - WHOLE_ENTRIES]
+            if isinstance(old.content, ResultParts) and old.content.value is not None:
+                self.entries[-1 - WHOLE_ENTRIES] = old._replace(content=_without_value(old.content))
+
+
+def _without_value(result: ResultParts) -> Result:
+    parts = ResultParts(result.tool)
+    for name in ResultParts.__slots__:
+        if name != "value":
+            setattr(parts, name, getattr(result, name))
+    return parts.sealed(result._holding)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What a session has spent and reserved."""
+
+    cost_usd: Decimal = Decimal(0)
+    calls_of_tool: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
 
 
 class MemoryBudgets:
-    """What was spent, in this process. Nothing awaits between looking and taking, so a limit cannot be passed."""
+    """What was spent, in this process. Looking and taking is one step for every thread: no limit can be passed."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._held: dict[str, Reservation] = {}
-        self._settled: list[tuple[Claim, Decimal]] = []
+        self._sessions: defaultdict[tuple[str, str], _Spent] = defaultdict(_Spent)
+        self._days: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
-        return self._usage(agent, session, day)
+        with self._lock:
+            spent = self._sessions.get((agent, session), _Spent())
+            today = self._days.get((agent, day), Decimal(0))
+            of_tool = {tool: calls for tool, calls in spent.calls_of_tool.items() if calls}
+            return Usage(spent.calls, of_tool, spent.cost_usd, today)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        used, budget = self._usage(claim.agent, claim.session, claim.day), claim.budget
-        wanted = (
-            (used.calls + 1, budget.max_calls_per_session),
-            (used.calls_of_tool.get(claim.tool, 0) + 1, claim.max_calls),
-            (used.cost_usd + claim.cost_usd, budget.max_cost_usd),
-            (used.cost_usd_today + claim.cost_usd, budget.max_cost_usd_per_day),
-        )
-        if any(limit is not None and amount > limit for amount, limit in wanted):
-            return None
-        reservation = Reservation(f"b-{next(self._ids)}", claim)
-        self._held[reservation.id] = reservation
+        budget = claim.budget
+        with self._lock:
+            spent = self._sessions.get((claim.agent, claim.session), _Spent())
+            today = self._days.get((claim.agent, claim.day), Decimal(0))
+            wanted = (
+                (spent.calls + 1, budget.max_calls_per_session),
+                (spent.calls_of_tool[claim.tool] + 1, claim.max_calls),
+                (spent.cost_usd + claim.cost_usd, budget.max_cost_usd),
+                (today + claim.cost_usd, budget.max_cost_usd_per_day),
+            )
+            if any(limit is not None and amount > limit for amount, limit in wanted):
+                return None
+            reservation = Reservation(f"b-{next(self._ids)}", claim)
+            self._held[reservation.id] = reservation
+            self._spend(claim, 1, claim.cost_usd)
         return reservation
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
-        if self._held.pop(reservation.id, None) is not None:
-            self._settled.append((reservation.claim, cost_usd))
+        with self._lock:
+            if (held := self._held.pop(reservation.id, None)) is not None:
+                self._spend(held.claim, 0, cost_usd - held.claim.cost_usd)
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
-        self._held.pop(reservation.id, None)
+        with self._lock:
+            if (held := self._held.pop(reservation.id, None)) is not None:
+                self._spend(held.claim, -1, -held.claim.cost_usd)
 
-    def _usage(self, agent: str, session: str, day: str) -> Usage:
-        spent = [*self._settled, *((held.claim, held.claim.cost_usd) for held in self._held.values())]
-        own = [(claim, cost) for claim, cost in spent if claim.agent == agent]
-        here = [(claim, cost) for claim, cost in own if claim.session == session]
-        tools = [claim.tool for claim, _ in here]
-        return Usage(
-            calls=len(here),
-            calls_of_tool={tool: tools.count(tool) for tool in tools},
-            cost_usd=sum((cost for _, cost in here), Decimal(0)),
-            cost_usd_today=sum((cost for claim, cost in own if claim.day == day), Decimal(0)),
-        )
+    def _spend(self, claim: Claim, calls: int, cost_usd: Decimal) -> None:
+        spent = self._sessions[claim.agent, claim.session]
+        spent.calls += calls
+        spent.calls_of_tool[claim.tool] += calls
+        spent.cost_usd += cost_usd
+        self._days[claim.agent, claim.day] += cost_usd
 
 
 class MemoryApprover:
