@@ -19,13 +19,15 @@ from math import isfinite
 from types import NoneType
 from typing import Any
 
-from licet.core.decision import Reason
+from licet.core.decision import Approval, Reason
 from licet.core.effects import Level
 from licet.core.set import CapabilitySet
+from licet.core.use import Use
 from licet.declare import Tool
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.bind import BoundContext
 from licet.guard.endings import Raised, Stopped
+from licet.guard.holding import Holding
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
 from licet.sandbox.broker import Broker, Outcome
@@ -236,7 +238,8 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
     if inside := denied_among(base, reach.grant):
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
-    holding = context._holding
+    # Of this call only the grant is kept: a worker for later ones has nothing to do with what it saw.
+    holding = Holding(context._holding.request, reach, "", (), _nobody)
 
     def rules() -> Rules:
         return [*base, *grant_rules(holding)] if level == "isolated" else base
@@ -260,6 +263,10 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         },
     }
     return Prepared(tool, level, reach.grant, limits, fixed, rules)
+
+
+async def _nobody(approval: Approval, use: Use) -> None:
+    raise RuntimeError("no call is running: there is nothing to ask about")
 
 
 def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
