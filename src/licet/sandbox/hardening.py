@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from licet.sandbox import kernel, syscalls
 
@@ -28,8 +28,7 @@ _STACK = 8 << 20
 _LOCKED = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):  # and no dataclass, whose module would take longer to load than all the rest here
     """What a process may use up; None is as much as it already may.
 
     `processes` counts all tasks of the user, threads included, and the kernel does not hold root to it: see

@@ -1,0 +1,243 @@
+"""How a program comes to be behind walls: what it finds there, how it ends, and what refuses to start it."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from attacks.programs import until
+from attacks.walled_programs import (
+    PYTHON,
+    Programs,
+    both_kinds,
+    needs_namespaces,
+    needs_walls,
+    place,
+    without_namespaces,
+)
+from guard.holdings import holding
+from licet.backends.http import HttpClient
+from licet.backends.memory_http import Answer
+from licet.errors import Refused
+from licet.guard.ports import SandboxUnavailable
+from licet.sandbox import launcher, probe
+from licet.sandbox.kernel_paths import around, kernel_paths
+from licet.sandbox.walls import ProgramWalls
+from loopback import serving
+
+
+@both_kinds
+@pytest.mark.parametrize("code", [0, 1, 7, 125, 255])
+def test_a_program_ends_with_its_own_code(kind: str, code: int) -> None:
+    assert Programs(kind).run("sh", "-c", f"exit {code}").returncode == code
+
+
+@both_kinds
+@pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV", "PIPE", "INT"])
+def test_a_program_ends_by_its_own_signal(kind: str, name: str) -> None:
+    ended = Programs(kind).run("sh", "-c", f"kill -{name} $$; sleep 5")
+    assert ended.returncode == -getattr(signal, f"SIG{name}")
+
+
+@both_kinds
+def test_input_output_and_arguments_arrive(kind: str) -> None:
+    ended = Programs(kind).run("sh", "-c", 'cat; printf "%s|" "$0" "$@"; echo no >&2', "a b", "", "ü", stdin="in\n")
+    assert (ended.stdout.decode(), ended.stderr) == ("in\na b||ü|", b"no\n")
+
+
+@both_kinds
+def test_the_environment_is_what_was_declared_and_a_place_for_scratch(kind: str) -> None:
+    ended = Programs(kind, ("env:read:MINE",), environ={"MINE": "1", "OTHER": "2"}).run("env")
+    names = {line.partition("=")[0] for line in ended.stdout.decode().splitlines()}
+    assert names == {"MINE", "TMPDIR"}
+
+
+@both_kinds
+def test_it_starts_where_it_was_told_to(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path) / "in"
+    assert Programs(kind, (f"fs:read:{where}",)).run("pwd", cwd=where).stdout.decode() == f"{where}\n"
+
+
+@both_kinds
+def test_a_program_that_is_no_program(kind: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("neither binary nor script")
+    broken.chmod(0o755)
+    with pytest.raises(Refused, match="could not be started: Exec format error"):
+        Programs(kind).run(str(broken))
+
+
+@both_kinds
+def test_python_and_its_library_run(kind: str) -> None:
+    assert Programs(kind).run(PYTHON, "-I", "-c", "import json, ssl, sqlite3; print('fine')").stdout == b"fine\n"
+
+
+@needs_namespaces
+def test_nothing_else_is_there() -> None:
+    code = "print(os.getpid() < 5, os.listdir('/proc/1') != [], [p for p in os.listdir('/proc') if p.isdigit()])"
+    small, own, pids = Programs("namespaces").python(code).split(maxsplit=2)
+    assert (small, own) == ("True", "True")
+    assert len(pids.split()) <= 3
+    foreign = [path for path in ("/etc/passwd", "/home", "/root", "/var/log", "/run", "/sys") if os.path.exists(path)]
+    assert Programs("namespaces").run("ls", "-d", *foreign).stdout == b""
+
+
+@needs_namespaces
+def test_orphans_are_buried_while_the_program_runs() -> None:
+    line = "for i in 1 2 3 4 5; do (sleep 0.01 &) ; done; sleep 0.5; grep -l 'State:.Z' /proc/[0-9]*/status; echo end"
+    assert Programs("namespaces").run("sh", "-c", line).stdout == b"end\n"
+
+
+@needs_namespaces
+def test_one_http_request_of_a_program(tmp_path: Path) -> None:
+    with serving(lambda _: Answer(200, (), b"a page")) as server:
+        rules = (f"network:http:127.0.0.1:{server.port}",)
+        code = "import urllib.request as u; print(u.urlopen(sys.argv[1]).read(), 'http_proxy' in os.environ)"
+        walled = Programs("namespaces", rules, http=HttpClient())
+        assert walled.python(code, f"http://127.0.0.1:{server.port}/") == "b'a page' True\n"
+        assert "403" in walled.python(code, f"http://localhost:{server.port}/")
+    assert [event.reason for event in walled.holding.events if "network" in event.capability] == [
+        "",
+        "HOST_NOT_ALLOWED",
+    ]
+
+
+# What refuses
+
+
+@needs_walls
+def test_a_network_that_cannot_be_checked_is_refused() -> None:
+    held = holding(["network:http:example.com", "process:exec:*"])
+    with pytest.raises(SandboxUnavailable, match="no program can be given a network here"):
+        ProgramWalls(HttpClient(), without_namespaces).walls(held)
+    degraded = replace(held.reach.manifest, allow_degraded=True)
+    held.reach = replace(held.reach, manifest=degraded)
+    assert ProgramWalls(HttpClient(), without_namespaces).walls(held)
+
+
+def test_walls_that_do_not_hold_are_not_relied_on() -> None:
+    nothing = probe.Support(0, (), "this system is not Linux")
+    with pytest.raises(SandboxUnavailable, match="not Linux"):
+        ProgramWalls(None, lambda: nothing).walls(holding(["process:exec:*"]))
+
+
+@both_kinds
+def test_walls_that_cannot_be_built_refuse_the_program(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Somebody exchanges a granted directory between the check and the walls.
+    where = place(tmp_path) / "in"
+    walled = Programs(kind, (f"fs:read:{where}",))
+    from licet.sandbox import kernel_paths as module
+
+    monkeypatch.setattr(module, "_identity", lambda path: (1, 1))
+    with pytest.raises(Refused, match="has become another file") as refusal:
+        walled.run("echo", "ran")
+    assert refusal.value.code == "SANDBOX_UNAVAILABLE"
+
+
+def launched(orders: bytes) -> tuple[int, str]:
+    near, far = socket.socketpair()
+    with near, far:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(launcher.__file__), str(far.fileno())], pass_fds=[far.fileno()]
+        )
+        far.close()
+        near.sendall(orders)
+        near.shutdown(socket.SHUT_WR)
+        said = b""
+        while more := near.recv(1000):
+            said += more
+        return process.wait(), json.loads(said)["text"]
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        (b"", "the host has gone"),
+        ((1 << 40).to_bytes(8, "big"), "more orders than anybody gives"),
+        ((2).to_bytes(8, "big") + b"{}", "KeyError('namespaces')"),
+        ((3).to_bytes(8, "big") + b"nil", "make no sense"),
+        ((9).to_bytes(8, "big") + b"{}", "the host has gone"),
+    ],
+)
+def test_orders_that_make_no_sense_start_nothing(orders: bytes, said: str) -> None:
+    code, text = launched(orders)
+    assert code == launcher.FAILED
+    assert said in text
+
+
+@both_kinds
+def test_a_host_that_dies_takes_its_programs_along(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path) / "in"
+    code = f"""
+import sys; sys.path[:0] = {[str(Path(__file__).parents[1])]!r}
+from attacks.walled_programs import Programs
+walled = Programs({kind!r}, ["fs:read:{where}", "fs:write:{where}"])
+walled.run("sh", "-c", "while :; do echo . >> {where}/mark; sleep 0.05; done")
+"""
+    host = subprocess.Popen([sys.executable, "-c", code])
+    mark = where / "mark"
+    until(lambda: mark.exists() and mark.stat().st_size > 4)
+    host.kill()
+    host.wait()
+    sizes = [0]
+
+    def stopped() -> bool:
+        threading.Event().wait(0.4)
+        sizes.append(mark.stat().st_size)
+        return sizes[-1] == sizes[-2]
+
+    until(stopped)
+
+
+@both_kinds
+def test_nothing_stays_open_in_the_host(kind: str) -> None:
+    walled = Programs(kind, seconds=5.0)
+
+    async def several() -> int:
+        await walled.handle.spawn("true")
+        before = len(os.listdir("/proc/self/fd"))
+        await asyncio.gather(*(walled.handle.spawn("true") for _ in range(3)))
+        task = asyncio.create_task(walled.handle.spawn("sleep", ["30"]))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return len(os.listdir("/proc/self/fd")) - before
+
+    assert asyncio.run(several()) == 0
+
+
+# Which paths
+
+
+def test_around_a_deny(tmp_path: Path) -> None:
+    for name in ("a/b/secret", "a/b/c", "a/d", "e"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a" / "link").symlink_to("/etc")
+    root = str(tmp_path)
+    assert list(around(root, [])) == [root]
+    assert list(around(root, ["/elsewhere"])) == [root]
+    assert list(around(root, [f"{root}/a/b/secret"])) == [f"{root}/a/b/c", f"{root}/a/d", f"{root}/e"]
+    assert list(around(root, [f"{root}/a"])) == [f"{root}/e"]
+    assert list(around(root, [root])) == list(around(root, ["/"])) == []
+
+
+def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:
+    from licet.sandbox import landlock
+
+    rules = [f"fs:read:{tmp_path}", f"fs:write:{tmp_path}", f"fs:delete:{tmp_path}"]
+    for effect, expected in (("write_limited", False), ("full", False), ("destructive", True)):
+        held = holding(rules, effect=effect)  # type: ignore[arg-type]
+        access = 0
+        for rule in kernel_paths(held, private_root=False).rules:
+            access |= rule.access
+        assert bool(access & landlock.DELETE) is expected, effect
