@@ -229,7 +229,13 @@ def test_the_whole_result_as_json() -> None:
     said = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)
     assert said.pop("duration_ms") > 0
     assert said.pop("receipt").startswith("r-")
-    granted = {"kind": "CapabilityGranted", "capability": "tool:call:say", "tool_name": "say", "reason": None, "rule": None}
+    granted = {
+        "kind": "CapabilityGranted",
+        "capability": "tool:call:say",
+        "tool_name": "say",
+        "reason": None,
+        "rule": None,
+    }
     assert said == {
         "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
         "explanation": None, "cost_usd": "0", "truncated": False, "events": [granted],

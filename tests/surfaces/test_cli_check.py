@@ -99,7 +99,7 @@ CASES = [
         {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {needs: []}}\n"},
         ["m.yaml", "gone.yaml"],
         1,
-        ["gone.yaml:1:1: error: found …, expected a policy file that can be read…"],
+        ["gone.yaml:1:1: error: found no file there, expected a policy file"],
         "2 files, 1 error",
     ),
     Case(
@@ -180,8 +180,8 @@ CASES = [
         [
             "licet.yaml:3:16: error: found no `god` in tools.py, expected …",
             "licet.yaml:4:9: error: found nothing, expected a mapping with `from`, …; write `{}` if that is meant",
-            "m.yaml:2:27: error: found the bundle `nowhere`, expected a bundle of the workspace; …",
-            "tools.py:2:43: error: found `reed_only`, expected one of …",
+            "m.yaml:2:26: error: found the bundle `nowhere`, expected a bundle of the workspace; …",
+            "tools.py:2:36: error: found `reed_only`, expected one of …",
         ],
         "1 file, 4 errors",
     ),

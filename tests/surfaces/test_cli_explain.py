@@ -138,6 +138,7 @@ def test_relative_paths_start_from_the_working_directory(typed: str) -> None:
         ("data/*", "expected an http or https URL, a path such as"),
         ("ftp://x.example", "found `ftp://x.example`, expected an http or https URL, a path such as"),
         ("fs:reed:/x", "found `reed`, expected one of read, write, delete, "),
+        ("https://*.x.com/a", "found `https://*.x.com/a`, expected one concrete URL, whose host has no wildcard"),
         ("read data/*", "found `data/*`, expected one concrete path, without a wildcard"),
         ("$HOME/x", "found `$HOME/x`, expected a path; only `~` and `${workdir}`, at its start, stand for a directory"),
     ],

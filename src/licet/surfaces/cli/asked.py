@@ -23,6 +23,8 @@ def asked_use(text: str, places: Places) -> Use:
     """The concrete use that a person means, or `InvalidUse`; a bare URL is a GET, a bare path is read."""
     # No use in rule notation begins like a URL or a path, so nothing can be taken for the other.
     if request := _REQUEST.fullmatch(text):
+        if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
+            raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
         return use_of_url(request["method"] or "GET", request["url"])
     acted = _ACTION.fullmatch(text)
     action, spoken = acted.groups() if acted else ("read", text)
