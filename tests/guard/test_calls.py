@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from guard.gates import call, gate, policy
-from licet import Backends, Context, Gate, Refused, RegistrationRefused, Tool, tool
+from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, tool
 from licet.backends.memory_records import MemoryApprover, MemoryLedger
 
 
@@ -795,3 +795,35 @@ def test_a_secret_in_what_is_no_use_does_not_leave_the_call_either(tmp_path: Pat
     said = [result.error, result.explain(), repr(result), repr(result.events), refusal.value.explain()]
     said += [str(entry.content.error) for entry in ledger.entries if entry.kind == "receipt"]
     assert not [text for text in said if SECRET[:9] in text.lower()]
+
+
+def test_what_a_blocked_function_waits_for_ends_with_its_call(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def slow(reference: str) -> str:
+        await asyncio.sleep(1.5)
+        sent.append(reference)
+        return "value"
+
+    @tool(needs=["secret:read:*"], effect="read_only", sandbox="native")
+    def wait(ctx: SyncContext) -> str:
+        return str(ctx.secrets.get("token"))
+
+    at = gate(tmp_path, wait, backends=Backends.memory(secrets=slow), secrets=["token"], limits={"wall_seconds": 1})
+
+    async def run() -> str:
+        async with at.session("s") as session:
+            code = (await session.call("wait")).code
+            await asyncio.sleep(1)
+            return code
+
+    assert (asyncio.run(run()), sent) == ("timed_out", [])
+
+
+def test_another_store_works_in_a_function_too(tmp_path: Path) -> None:
+    @tool(needs=["storage:*:session", "storage:*:tool-private"], effect="read_only", sandbox="native")
+    def keep(ctx: SyncContext) -> Any:
+        ctx.kv.of("session").set("k", 5)
+        return [ctx.kv.of("session").get("k"), ctx.kv.get("k")]
+
+    assert call(gate(tmp_path, keep), "keep").value == [5, None]

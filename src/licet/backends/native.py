@@ -5,6 +5,7 @@ cannot be ended from outside, so past its deadline only its call ends, and its h
 """
 
 import asyncio
+import concurrent.futures
 import contextvars
 import inspect
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from licet.core.effects import Level
+from licet.guard.kv import ScopedKv
 from licet.guard.ports import SandboxUnavailable, ToolCall, Walls
 
 _LAYERS = ("handles",)
@@ -43,35 +45,50 @@ class InProcess:
                 arguments = {**arguments, tool.context_parameter: context}
             coroutine: Awaitable[Any] = tool.fn(**arguments)
             return coroutine
+        waiting: Waiting = set()
         if tool.context_parameter is not None:
-            arguments = {**arguments, tool.context_parameter: Blocking(context, asyncio.get_running_loop())}
-        return _in_a_thread(lambda: tool.fn(**arguments))
+            outside = Blocking(context, asyncio.get_running_loop(), waiting)
+            arguments = {**arguments, tool.context_parameter: outside}
+        return _in_a_thread(lambda: tool.fn(**arguments), waiting)
+
+
+Waiting = set[concurrent.futures.Future[Any]]  # what a thread waits for; it ends with the call
 
 
 class Blocking:
     """An object whose async methods can be called from another thread: each waits for the loop to answer."""
 
-    __slots__ = ("_loop", "_target")
+    __slots__ = ("_loop", "_target", "_waiting")
 
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._target, self._loop = target, loop
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+        self._target, self._loop, self._waiting = target, loop, waiting
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
-        return found if isinstance(found, str | int | None) else Blocking(found, self._loop)
+        return found if isinstance(found, str | int | None) else self._wrapped(found)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         answer = self._target(*args, **kwargs)
+        if isinstance(answer, ScopedKv):  # `ctx.kv.of(…)`: a handle, not an answer
+            return self._wrapped(answer)
         if not inspect.isawaitable(answer):
             return answer
-        return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
+        waited = asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop)
+        self._waiting.add(waited)
+        try:
+            return waited.result()
+        finally:
+            self._waiting.discard(waited)
+
+    def _wrapped(self, found: Any) -> "Blocking":
+        return Blocking(found, self._loop, self._waiting)
 
 
 async def _awaited(answer: Any) -> Any:
     return await answer
 
 
-async def _in_a_thread(work: Callable[[], Any]) -> Any:
+async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
     # Not from a pool: a tool that never returns would keep its place in it for ever.
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -98,4 +115,8 @@ async def _in_a_thread(work: Callable[[], Any]) -> Any:
             return  # the loop is gone, and the call with it
 
     threading.Thread(target=body, name="licet-tool", daemon=True).start()
-    return await done
+    try:
+        return await done
+    finally:
+        for waited in tuple(waiting):  # a request that is still on its way when its call ends is not sent any more
+            waited.cancel()
