@@ -19,6 +19,8 @@ from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire
 def main(control: int) -> NoReturn:
     """Fork workers until the host hangs up; then everything here ends."""
     hardening.close_all_but({0, 1, 2, control})
+    hardening.no_new_privs()
+    hardening.drop_capabilities()  # here already, since workers then have nothing left to drop
     os.environ.clear()
     os.chdir("/")
     _warm()

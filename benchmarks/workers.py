@@ -1,0 +1,108 @@
+"""What a call behind walls costs, against starting a bare interpreter, which every other way to a fresh process costs.
+
+By the wall clock, since two processes work on one call; everything is interleaved, so that a busy machine is busy for
+all of them.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from benchmarks import walled_tools
+from benchmarks.harness import Effort, Row, Timing, VerdictError, at_least, at_most, versus_floor, versus_peer
+from licet import Backends, Gate, Session, load_manifest
+from licet.sandbox import probe, workers
+
+__all__ = ["measure"]
+
+BARE = "python -I -S -c pass"
+BWRAP = "bwrap --unshare-all true"
+WARM, PARKED, ROUND_TRIP = at_most(1 / 100), at_most(1 / 10), at_most(1 / 80)
+FRESH_RATE, WARM_RATE = at_least(3), at_least(150)
+PRIVATE_KB = 5 * 1024
+THINKING = 0.03  # seconds between two calls, in which the next worker gets ready
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Every row about workers."""
+    if missing := probe.support().missing("restricted"):
+        return [Row("calls behind walls", BARE, target=WARM, note=missing[0])]
+    with tempfile.TemporaryDirectory() as place:
+        return asyncio.run(_measured(_gate(Path(place)), effort))
+
+
+def _gate(place: Path) -> Gate:
+    tools = [walled_tools.fresh, walled_tools.warm, walled_tools.ask]
+    names = [tool.name for tool in tools]
+    path = place / "agent.yaml"
+    path.write_text(json.dumps({"agent": "bench", "version": "1", "capabilities": {"tools": names, "env": ["BENCH"]}}))
+    return Gate(load_manifest(path), tools, Backends.memory(environ={"BENCH": "yes"}), workdir=place)
+
+
+async def _measured(gate: Gate, effort: Effort) -> list[Row]:
+    times: dict[str, list[float]] = {name: [] for name in ("bare", "bwrap", "warm", "parked", "asked", "fresh")}
+    bwrap = shutil.which("bwrap")
+    async with gate.session("bench") as session:
+        await _calls(session, "fresh", 3)
+        await _calls(session, "warm", 3)
+        for _ in range(effort.processes):
+            times["bare"].append(_spawned([sys.executable, "-I", "-S", "-c", "pass"]))
+            if bwrap:
+                times["bwrap"].append(_spawned([bwrap, "--unshare-all", "--ro-bind", "/", "/", "true"]))
+            times["warm"].append(await _calls(session, "warm", 200))
+            await asyncio.sleep(THINKING)
+            times["parked"].append(await _calls(session, "fresh", 1))
+            times["asked"].append((await session.call("ask", {"many": 100})).unwrap())
+            times["fresh"].append(await _calls(session, "fresh", 20))
+    took = {name: Timing(min(found), median(found)) for name, found in times.items() if found}
+    bare = took["bare"]
+    rows = [
+        versus_floor("one call of a warm worker", BARE, took["warm"], bare, WARM),
+        versus_floor("one call of a parked worker, with time to think", BARE, took["parked"], bare, PARKED),
+        versus_floor("one question to the host inside a call", BARE, took["asked"], bare, ROUND_TRIP),
+        versus_peer("fresh workers back to back", BARE, took["fresh"], bare, FRESH_RATE),
+        versus_peer("calls of a warm worker back to back", BARE, took["warm"], bare, WARM_RATE),
+    ]
+    if "bwrap" in took:
+        rows.append(versus_floor("one call of a parked worker", BWRAP, took["parked"], took["bwrap"], at_most(1)))
+    return [*rows, _memory()]
+
+
+async def _calls(session: Session, tool: str, many: int) -> float:
+    """Nanoseconds for one of many calls, one after the other."""
+    began = time.perf_counter_ns()
+    for number in range(many):
+        result = await session.call(tool, {"a": number, "b": 1})
+        if result.value != number + 1:
+            raise VerdictError(f"{tool} answers {result!r}")
+    return (time.perf_counter_ns() - began) / many
+
+
+def _spawned(command: list[str]) -> float:
+    began = time.perf_counter_ns()
+    subprocess.run(command, check=True)
+    return time.perf_counter_ns() - began
+
+
+def _memory() -> Row:
+    """Memory that a waiting worker has for itself, against what it may have."""
+    zygote = workers._pool._zygote
+    kept = [_private(child.pid) for child in list(zygote.children.values())] if zygote is not None else []
+    found = [size for size in kept if size]
+    if not found:
+        return Row("private memory of a worker", "5 MB", target=at_most(1), note="could not be read")
+    return Row("private memory of a worker", "5 MB", ratio=max(found) / PRIVATE_KB, target=at_most(1))
+
+
+def _private(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
