@@ -1,6 +1,7 @@
 """The contract of secrets backends, on the memory twin and on every real one; and what each adds to it."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from licet.backends.memory_secrets import MemorySecrets
 from licet.backends.secrets_chain import ChainSecrets
-from licet.backends.secrets_environment import EnvironmentSecrets
+from licet.backends.secrets_environment import EnvironmentSecrets, variables_of
 from licet.backends.secrets_file import FileSecrets
 from licet.guard.ports import Unavailable
 
@@ -77,9 +78,15 @@ def test_nothing_shows_a_value_of_the_backend_itself(make: Callable[[Mapping[str
 
 NAMES = [
     # reference, variables, the value
-    ("github/token", {"GITHUB_TOKEN": "upper"}, "upper"),
-    ("github/api-token", {"GITHUB_API_TOKEN": "upper"}, "upper"),
-    ("github/token", {"GITHUB_TOKEN": "upper", "github/token": "exact"}, "exact"),
+    ("github/token", {"GITHUB__TOKEN": "upper"}, "upper"),
+    ("github/api_token/v2", {"GITHUB__API_TOKEN__V2": "upper"}, "upper"),
+    ("github/token", {"GITHUB__TOKEN": "upper", "github/token": "exact"}, "exact"),
+    ("github/token", {"GITHUB_TOKEN": "upper"}, None),
+    ("github/api-token", {"GITHUB__API_TOKEN": "upper"}, None),
+    ("github__token", {"GITHUB__TOKEN": "upper"}, None),
+    ("GITHUB__TOKEN", {"GITHUB__TOKEN": "upper"}, None),
+    ("github/Token", {"GITHUB__TOKEN": "upper"}, None),
+    ("_A__B", {"_A__B": "exact"}, "exact"),
     ("path", {"PATH": "/bin"}, None),
     ("github_token", {"GITHUB_TOKEN": "upper"}, None),
     ("EMPTY", {"EMPTY": ""}, None),
@@ -91,6 +98,23 @@ def test_a_reference_with_segments_may_be_a_variable(
     reference: str, variables: dict[str, str], value: str | None
 ) -> None:
     assert ask(EnvironmentSecrets(variables), reference) == value
+
+
+REFERENCES = [
+    "".join(parts)
+    for length in range(1, 6)
+    for parts in itertools.product(("a", "A", "/", "_", "-"), repeat=length)
+    if parts[0] != "/" != parts[-1] and "//" not in "".join(parts)
+]
+
+
+def test_no_variable_belongs_to_two_references() -> None:
+    # Otherwise a deny of the one would be no deny: the value could be had under the other.
+    owners: dict[str, str] = {}
+    for reference in REFERENCES:
+        for name in variables_of(reference):
+            assert owners.setdefault(name, reference) == reference, name
+    assert owners["A__A_A"] == "a/a_a"
 
 
 def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

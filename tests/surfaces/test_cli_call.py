@@ -269,12 +269,19 @@ def test_a_secret_that_nobody_holds_says_where_to_put_it(monkeypatch: pytest.Mon
     assert receipt.startswith("  receipt ")
 
 
-def test_a_secret_with_a_slash_is_a_variable_in_capitals(here: Path) -> None:
-    source = TOOLS.replace('"KEY"', '"shop/api-token"').replace("secret:read:KEY", "secret:read:shop/api-token")
+@pytest.mark.parametrize(
+    ("reference", "advice"),
+    [
+        ("shop/api_token", "set the variable `SHOP__API_TOKEN`, or write `shop/api_token=…` into a file"),
+        ("shop/api-token", "to give it    write `shop/api-token=…` into a file for `--secrets`"),
+        ("SHOP__TOKEN", "no backend knows SHOP__TOKEN"),
+    ],
+)
+def test_a_secret_with_a_slash_is_a_variable_in_capitals(here: Path, reference: str, advice: str) -> None:
+    source = TOOLS.replace('"KEY"', f'"{reference}"').replace("secret:read:KEY", f"secret:read:{reference}")
     (here / "own_tools.py").write_text(source)
-    (here / "m.yaml").write_text(json.dumps(MANIFEST).replace('"KEY"', '"shop/api-token"'))
-    told = run("m.yaml", "secret").stderr
-    assert "set the variable `SHOP_API_TOKEN`, or write `shop/api-token=…` into a file for `--secrets`" in told
+    (here / "m.yaml").write_text(json.dumps(MANIFEST).replace('"KEY"', f'"{reference}"'))
+    assert advice in run("m.yaml", "secret").stderr
 
 
 def test_tools_that_do_not_fit_are_told_with_the_way_out(here: Path) -> None:

@@ -24,7 +24,7 @@ Version = tuple[int, ...]
 
 
 class FileSecrets:
-    """Each reference is the line of that name; `github/token` may also be `GITHUB_TOKEN`. Changes are seen at once."""
+    """Each reference is the line of that name; `github/token` may also be `GITHUB__TOKEN`. Changes are seen at once."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(path)

@@ -161,9 +161,9 @@ def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     known = policy.seats.keys()
     if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
         yield f"  did you mean  {near[0]}"
-    if missing := _UNKNOWN_SECRET.fullmatch(result.error):
-        name = variables_of(missing[1])[-1]
-        yield f"  to give it    set the variable `{name}`, or write `{missing[1]}=…` into a file for `--secrets`"
+    if (missing := _UNKNOWN_SECRET.fullmatch(result.error)) and (names := variables_of(missing[1])):
+        variable = f"set the variable `{names[-1]}`, or " if names[-1].isidentifier() else ""
+        yield f"  to give it    {variable}write `{missing[1]}=…` into a file for `--secrets`"
 
 
 def result_document(result: Result) -> dict[str, Any]:
