@@ -1,0 +1,168 @@
+"""What walls add to a program: starting one, and one request through the proxy.
+
+A start is raced against bubblewrap where it is installed, and against an interpreter that does nothing, of which licet
+starts two. A request is timed inside the walls, in one process that makes many, beside the same process without any.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.fetch import _serving
+from benchmarks.harness import Effort, Row, Timing, at_most, duration, spawn_race, versus_floor
+
+__all__ = ["measure"]
+
+THROUGH_PROXY = at_most(2.5)
+START = at_most(2.0)
+_REQUESTS = 150
+
+_CLIENT = f"""
+import http.client, sys, time
+host, port, target = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+times = []
+for _ in range({_REQUESTS}):
+    began = time.perf_counter_ns()
+    connection = http.client.HTTPConnection(host, port)
+    connection.request("GET", target)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    times.append(time.perf_counter_ns() - began)
+    assert answer.status == 200 and b"oslo" in body, (answer.status, body)
+times.sort()
+print(times[0], times[len(times) // 2])
+"""
+
+
+def measure(effort: Effort) -> list[Row]:
+    """The rows of this part; where there are no namespaces, what could not be measured."""
+    from licet.sandbox import probe
+
+    if not probe.support().namespaces:
+        return [Row("a request through the proxy", "direct", target=THROUGH_PROXY, note="there are no namespaces here")]
+    return [*_requests(effort), *_starts(effort), *_whole_commands(effort)]
+
+
+def _requests(effort: Effort) -> list[Row]:
+    python = os.path.realpath(sys.executable)
+
+    async def run() -> dict[str, list[Timing]]:
+        found: dict[str, list[Timing]] = {"direct": [], "proxy": []}
+        with _serving() as url:
+            port = url.split(":")[2].partition("/")[0]
+            direct, walled = _handle("open", port), _handle("walled", port)
+            for _ in range(max(3, effort.processes // 8)):
+                for name, handle, words in (
+                    ("direct", direct, ("127.0.0.1", port, "/points/oslo")),
+                    ("proxy", walled, ("127.0.0.1", "3128", url)),
+                ):
+                    ended = await handle(python, ["-I", "-c", _CLIENT, *words])
+                    assert ended.returncode == 0, ended.stderr
+                    found[name].append(Timing(*map(float, ended.stdout.split())))
+        return found
+
+    found = asyncio.run(run())
+    # Typical requests, not the luckiest: two processes and two loops take turns here.
+    times = {
+        name: Timing(min(one.median for one in each), min(one.median for one in each)) for name, each in found.items()
+    }
+    return [versus_floor("a request through the proxy", "direct", times["proxy"], times["direct"], THROUGH_PROXY)]
+
+
+def _starts(effort: Effort) -> list[Row]:
+    async def run() -> tuple[Timing, Timing]:
+        walled, bare = _handle("walled", None), _handle("open", None)
+        times: dict[str, list[float]] = {"walled": [], "open": []}
+        for number in range(effort.processes // 2 + 1):
+            for name, handle in (("walled", walled), ("open", bare)):
+                began = time.perf_counter_ns()
+                ended = await handle("true", [])
+                took = time.perf_counter_ns() - began
+                assert ended.returncode == 0
+                if number:
+                    times[name].append(took)
+        return (
+            Timing(min(times["walled"]), median(times["walled"])),
+            Timing(min(times["open"]), median(times["open"])),
+        )
+
+    walled, bare = asyncio.run(run())
+    return [versus_floor("ctx.process.spawn of `true`", "supervised, without walls", walled, bare)]
+
+
+def _whole_commands(effort: Effort) -> list[Row]:
+    with TemporaryDirectory() as place:
+        manifest = Path(place, "agent.yaml")
+        manifest.write_text('agent: a\ncapabilities: {process: {allowed_binaries: ["true"]}}\n', encoding="utf-8")
+        licet = [sys.executable, "-c", "from licet.surfaces.cli import main; main()"]
+        commands = {
+            "run": [*licet, "run", str(manifest), "--", "true"],
+            "interpreter": [sys.executable, "-I", "-S", "-c", "pass"],
+            "licet": [*licet, "check", str(manifest)],
+        }
+        if shutil.which("bwrap"):
+            commands["bwrap"] = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+        times = spawn_race(commands, effort, environment={"XDG_STATE_HOME": place})
+    rows = [
+        versus_floor("licet run -- true", "python -I -S -c pass", times["run"], times["interpreter"]),
+        versus_floor("licet run -- true", "licet check", times["run"], times["licet"]),
+    ]
+    what, against = "licet run -- true, less an interpreter", "bwrap --unshare-all true"
+    if "bwrap" not in times:
+        return [*rows, Row(what, against, target=START, note="bwrap is not installed")]
+    own = times["run"].best - times["interpreter"].best
+    ratio = own / times["bwrap"].best
+    return [*rows, Row(what, against, duration(own), duration(times["bwrap"].best), ratio, START)]
+
+
+class _Open:
+    def around(self, command: Any) -> Any:
+        """The command as it is."""
+        return command
+
+
+def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
+    """`ctx.process.spawn` of a call that may start anything, and reach one port."""
+    from licet import load_manifest
+    from licet.backends.http import HttpClient
+    from licet.backends.processes import LocalProcesses
+    from licet.core.decision import Request
+    from licet.core.reach import reach_of
+    from licet.guard.holding import Holding
+    from licet.guard.processes import ScopedProcesses
+    from licet.sandbox.walls import ProgramWalls
+
+    network = f', "network:http:127.0.0.1:{port}"' if port else ""
+    allow = f'\n  destinations: {{allow: ["127.0.0.1:{port}"]}}' if port else ""
+    with TemporaryDirectory() as place:
+        path = Path(place, "agent.yaml")
+        path.write_text(
+            "agent: bench\n"
+            f'tools: {{go: {{needs: ["process:exec:*"{network}], effect: read_only, sandbox: isolated}}}}\n'
+            f'capabilities:\n  tools: [go]\n  process: {{allowed_binaries: ["*"]}}{allow}\n',
+            encoding="utf-8",
+        )
+        manifest = load_manifest(path).expand(place, place)
+    reach = reach_of(manifest, "go")
+    assert reach is not None
+
+    async def nobody(*_: Any) -> None:
+        raise AssertionError("nobody is asked here")
+
+    holding = Holding(Request("go"), reach, manifest.digest, (), nobody)
+    walls = ProgramWalls(HttpClient())
+
+    class Sandbox:
+        def walls(self, held: Any) -> Any:
+            return walls.walls(held) if kind == "walled" else _Open()
+
+    local = LocalProcesses("/usr/bin:/bin")
+    return ScopedProcesses(holding, local, Sandbox(), binaries={}, seconds=120.0).spawn  # type: ignore[arg-type]
