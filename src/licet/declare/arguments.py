@@ -22,6 +22,9 @@ _DEFINITIONS = "#/$defs/"
 _HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
 MOST_ARGUMENTS = 1 << 20
 MOST_COMPLAINTS = 8
+_MOST_TOLD = 100  # problems with arguments; of more than that, each would cost more than it helps
+_LONGEST_NAME = 80
+_LONGEST_COMPLAINT = 200
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 
 
@@ -91,14 +94,18 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         if type(given) is not dict and not isinstance(given, Mapping):
             raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
         try:
-            text = encode(given if type(given) is dict else dict(given), inf_nan_mode="strings")
+            text = encode(given if type(given) is dict else dict(given), inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise InvalidArguments("expected arguments that JSON can carry") from error
         if len(text) > MOST_ARGUMENTS:
             raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
+        if (b"NaN" in text or b"Infinity" in text) and not _is_json(text):  # perhaps they are only part of a text
+            raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
         try:
             arguments: dict[str, Any] = parse(text, strict=True)
         except ValidationError as error:
+            if error.error_count() > _MOST_TOLD:
+                raise InvalidArguments(f"found {error.error_count()} values that do not fit") from None
             found = error.errors(include_url=False, include_input=False, include_context=False)
             raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
         return arguments
@@ -117,6 +124,14 @@ def plain_data(text: bytes) -> Any:
     return _json().from_json(text)
 
 
+def _is_json(text: bytes) -> bool:
+    try:
+        _json().from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 @functools.cache
 def _json() -> Any:
     import pydantic_core
@@ -125,15 +140,19 @@ def _json() -> Any:
 
 
 def _complaint(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+    where = _cut(".".join(_cut(str(part), _LONGEST_NAME) for part in error["loc"]), _LONGEST_COMPLAINT)
     match error["type"]:
         case "missing_keyword_only_argument":
             said = "is required"
         case "unexpected_keyword_argument":
             said = "is not an argument of this tool"
         case _:
-            said = error["msg"][:1].lower() + error["msg"][1:]
+            said = _cut(error["msg"][:1].lower() + error["msg"][1:], _LONGEST_COMPLAINT)
     return f"`{where}` {said}" if where else said
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _resolved(fn: Callable[..., Any], annotation: Any) -> Any:

@@ -1,0 +1,69 @@
+"""What becomes of arguments that do not fit: a short answer, whatever was sent, and no number unknown to JSON."""
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from counted import work
+from licet.declare.arguments import InvalidArguments, validator
+
+
+async def act(
+    text: str = "",
+    number: float = 0.0,
+    items: list[int] | None = None,
+    named: dict[str, int] | None = None,
+    other: Any = None,
+) -> None:
+    """Do nothing."""
+
+
+check = validator(act, None)
+
+
+def complaint(given: dict[str, Any]) -> str:
+    with pytest.raises(InvalidArguments) as refused:
+        check(given)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf], ids=str)
+@pytest.mark.parametrize("name", ["text", "number", "other"])
+def test_a_number_that_json_does_not_know_is_no_argument(name: str, value: float) -> None:
+    said = "expected numbers that JSON can carry: NaN and infinities are none"
+    assert complaint({name: value}) == said
+    assert complaint({"other": [{"deep": value}]}) == said
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", 'a "NaN, -Infinity" b'])
+def test_a_text_that_names_one_is_a_text(text: str) -> None:
+    given = {"text": text, "other": {text: [text]}}
+    assert given.items() <= check(given).items()
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a few items": ({"items": ["", ""]}, "`items.0` input should be a valid integer"),
+    "many items": ({"items": [""] * 5000}, "found 5000 values that do not fit"),
+    "many entries": ({"named": {str(number): "" for number in range(101)}}, "found 101 values that do not fit"),
+    "unknown names": ({str(number): 1 for number in range(101)}, "found 101 values that do not fit"),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG.values(), ids=WRONG)
+def test_what_does_not_fit_is_told_in_short(given: dict[str, Any], said: str) -> None:
+    assert complaint(given).startswith(said)
+
+
+def test_many_wrong_items_cost_no_more_than_a_few() -> None:
+    def cost(count: int) -> int:
+        return work(lambda: complaint({"items": [""] * count}))
+
+    assert cost(20_000) <= cost(3)
+
+
+def test_a_long_name_is_not_repeated_in_full() -> None:
+    told = complaint({"x" * 500_000: 1})
+    assert told == f"`{'x' * 80}…` is not an argument of this tool"
+    assert len(complaint({f"{number}{'x' * 1000}": 1 for number in range(50)})) < 1000
+    assert len(complaint({"named": {"y" * 100_000: ""}})) < 400
