@@ -149,8 +149,8 @@ def _read(path: Path, problems: list[Problem]) -> _File:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
-        found = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
-        problems.append(Problem(origin, found, "a policy file"))
+        missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
+        problems.append(Problem(origin, missing, "a policy file"))
         return _File(path, "manifest", None)
     node, found = read_nodes(data, str(path))
     if foreign := _foreign(node):
