@@ -152,7 +152,7 @@ CASES = [
         {"m.yaml": MANIFEST, "licet.yaml": BUNDLE + "tools: {t: {from: 't:t'}}\n", "t.py": SOURCE % "api.stripe.com"},
         ["m.yaml"],
         1,
-        ["t.py:3:1: error: found a misfit, `t` needs network:*:api.stripe.com, …, expected a tool that fits `a`; …"],
+        ["t.py:3:1: error: found that `t` needs network:*:api.stripe.com, …, expected a tool that fits `a`; …"],
         "1 file, 1 error",
     ),
     Case(
@@ -161,10 +161,10 @@ CASES = [
         ["m.yaml"],
         1,
         [
-            "licet.yaml:2:9: error: found a misfit, `t` is full; at most read_only is allowed (licet.yaml:1), …; set …",
-            "licet.yaml:2:9: error: found a misfit, `t` is full; at most read_only is allowed, the default …; set …",
-            "licet.yaml:2:9: error: found a misfit, `t` needs secret:read:KEY, which the manifest does not allow …; …",
-            "licet.yaml:2:9: error: found a misfit, `t`: class full needs a budget …; add `budget: …",
+            "licet.yaml:2:9: error: found that `t` does not fit: class full needs a budget …; add `budget: …",
+            "licet.yaml:2:9: error: found that `t` is full; at most read_only is allowed (licet.yaml:1), …; set …",
+            "licet.yaml:2:9: error: found that `t` is full; at most read_only is allowed, the default …; set …",
+            "licet.yaml:2:9: error: found that `t` needs secret:read:KEY, …; add `KEY` under …, or narrow what …",
         ],
         "1 file, 4 errors",
     ),
@@ -290,7 +290,7 @@ CASES = [
         },
         ["m.yaml", "--workspace", "w/shared.yaml", "--personality", "p.yaml"],
         1,
-        ["w/shared.yaml:2:9: error: found a misfit, `t` needs …, which the personality does not allow (p.yaml:1), …"],
+        ["w/shared.yaml:2:9: error: found that `t` needs …, which the personality does not allow (p.yaml:1), …"],
         "1 file, 1 error",
     ),
     Case(

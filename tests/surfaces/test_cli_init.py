@@ -413,7 +413,11 @@ FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
         ({"a.py": ["def ("]}, ["a.py"], ["a.py:3:5: error: found a syntax error"]),
         (TWICE, ["a.py", "b.py"], ["b.py:4:1: error: found a second tool called `fetch_weather`"]),
         ({"a.py": [WEATHER, TOO_WIDE]}, ["a.py"], ["a.py:11:1: error: found `*.com`, expected "]),
-        ({"a.py": [WEATHER, NATIVE_FULL]}, ["a.py"], ["a.py:11:1: error: found a misfit, `mighty`: class full "]),
+        (
+            {"a.py": [WEATHER, NATIVE_FULL]},
+            ["a.py"],
+            ["a.py:11:1: error: found that `mighty` does not fit: class full "],
+        ),
         ({"my-tools.py": [WEATHER]}, ["my-tools.py"], ["my-tools.py:1:1: error: found the path my-tools.py, "]),
         ({"tools.txt": [WEATHER]}, ["tools.txt"], ["tools.txt:1:1: error: found the path tools.txt, expected "]),
         ({"p/__init__.py": [WEATHER]}, ["p/__init__.py"], ["p/__init__.py:1:1: error: found the package itself"]),

@@ -97,9 +97,10 @@ def _unnameable(path: str) -> str:
 
 def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
     spec = manifest.tools[misfit.tool]
-    hint = misfit.fix or "allow it there, or narrow what the tool declares"
     name, message = f"`{misfit.tool}`", misfit.message
+    needed = message.startswith("needs ")
+    ways = [misfit.fix, *(["narrow what the tool declares"] if needed or not misfit.fix else [])]
     if name not in message:
-        message = f"{name} {message}" if message.startswith("needs ") else f"{name}: {message}"
+        message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
     origin = spec.origin or manifest.seats[misfit.tool][0].origin
-    return Problem(origin, f"a misfit, {message}", f"a tool that fits `{manifest.agent}`", hint)
+    return Problem(origin, f"that {message}", f"a tool that fits `{manifest.agent}`", ", or ".join(filter(None, ways)))
