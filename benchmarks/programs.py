@@ -1,15 +1,18 @@
 """What walls add to a program: starting one, and one request through the proxy.
 
 A start is raced against bubblewrap where it is installed, and against an interpreter that does nothing, of which licet
-starts two. A request is timed inside the walls, in one process that makes many, beside the same process without any.
+starts two. A request is timed inside the walls, in one process that makes many, beside the same process without any:
+to the web server of the standard library, and to one that does nothing but send bytes that it has ready.
 """
 
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -48,15 +51,46 @@ def measure(effort: Effort) -> list[Row]:
 
     if not probe.support().namespaces:
         return [Row("a request through the proxy", "direct", target=THROUGH_PROXY, note="there are no namespaces here")]
-    return [*_requests(effort), *_starts(effort), *_whole_commands(effort)]
+    return [
+        _requests(effort, _plainly_serving, "direct, to http.server", target=THROUGH_PROXY),
+        _requests(effort, _serving, "direct, to bytes that are ready"),
+        *_starts(effort),
+        *_whole_commands(effort),
+    ]
 
 
-def _requests(effort: Effort) -> list[Row]:
+_PLAIN_SERVER = """
+import http.server
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"oslo")
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@contextmanager
+def _plainly_serving() -> Iterator[str]:
+    server = subprocess.Popen([sys.executable, "-I", "-c", _PLAIN_SERVER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}/points/oslo"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _requests(effort: Effort, serving: Callable[[], AbstractContextManager[str]], against: str, **goal: Any) -> Row:
     python = os.path.realpath(sys.executable)
 
     async def run() -> dict[str, list[Timing]]:
         found: dict[str, list[Timing]] = {"direct": [], "proxy": []}
-        with _serving() as url:
+        with serving() as url:
             port = url.split(":")[2].partition("/")[0]
             direct, walled = _handle("open", port), _handle("walled", port)
             for _ in range(max(3, effort.processes // 8)):
@@ -71,10 +105,9 @@ def _requests(effort: Effort) -> list[Row]:
 
     found = asyncio.run(run())
     # Typical requests, not the luckiest: two processes and two loops take turns here.
-    times = {
-        name: Timing(min(one.median for one in each), min(one.median for one in each)) for name, each in found.items()
-    }
-    return [versus_floor("a request through the proxy", "direct", times["proxy"], times["direct"], THROUGH_PROXY)]
+    typical = {name: min(one.median for one in each) for name, each in found.items()}
+    proxy, direct = (Timing(typical[name], typical[name]) for name in ("proxy", "direct"))
+    return versus_floor("a request through the proxy", against, proxy, direct, **goal)
 
 
 def _starts(effort: Effort) -> list[Row]:

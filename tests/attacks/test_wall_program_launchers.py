@@ -39,7 +39,7 @@ def furnished(where: Path) -> None:
     inside = where / "in"
     subprocess.run(["tar", "-C", inside, "-cf", inside / "a.tar", "file"], check=True)
     if shutil.which("git"):
-        git = ["git", "-C", inside / "repo"]
+        git = ["git", "-C", str(inside / "repo")]
         subprocess.run(["git", "init", "-q", inside / "repo"], check=True)
         for key, value in (("user.name", "n"), ("user.email", "e@x"), ("safe.directory", "*")):
             subprocess.run([*git, "config", key, value], check=True)

@@ -73,7 +73,7 @@ class Programs:
         self.handle = ScopedProcesses(
             self.holding,
             LocalProcesses("/usr/bin:/bin"),
-            _Sandbox(walls),  # type: ignore[arg-type]
+            _Sandbox(walls),
             binaries={},
             environ=environ,
             seconds=seconds,

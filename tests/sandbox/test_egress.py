@@ -305,3 +305,44 @@ def test_requests_of_one_call_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_client_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with smaller(monkeypatch, _SECONDS=0.2):
         assert proxied(held(*GRANT), all_of) == [b""]
+
+
+ANSWERS = {
+    "by its length": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", b"200 OK", b"abc"),
+    "in chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2;x\r\nbc\r\n0\r\n\r\n",
+        b"200 OK",
+        b"abc",
+    ),
+    "to the end": (b"HTTP/1.0 404 What\r\n\r\nabc", b"404 Not Found", b"abc"),
+    "after a word before it": (b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 204 No\r\n\r\n", b"204 No Content", b""),
+    "no answer": (b"hello\r\n\r\n", b"502 Bad Gateway", b"CONNECT_FAILED"),
+    "nothing": (b"", b"502 Bad Gateway", b"CONNECT_FAILED"),
+    "a header that is none": (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", b"502 Bad Gateway", b"CONNECT_FAILED"),
+    "a head without end": (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000, b"502 Bad Gateway", b"CONNECT_FAILED"),
+    "less than its length": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", None, b""),
+    "a chunk of no size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", None, b""),
+}
+
+
+@pytest.mark.parametrize(("answer", "status", "body"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_an_answer_ends_where_it_says(answer: bytes, status: bytes | None, body: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    def asked(made: socket.socket) -> bytes:
+        try:
+            return saying(get(server))(made)
+        except ConnectionError:  # broken off, so that nobody takes it for the whole
+            return b"broken"
+
+    with talking(talk) as server:
+        (found,) = proxied(held(*GRANT), asked)
+    if status is None:
+        assert found == b"broken"
+    else:
+        assert found.startswith(b"HTTP/1.1 " + status)
+        assert body in found.partition(b"\r\n\r\n")[2]

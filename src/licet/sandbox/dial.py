@@ -28,7 +28,7 @@ async def dial(holding: Holding, http: Http, host: str, port: int) -> socket.soc
         if not is_address(address) and not is_address(f"[{address}]"):
             continue  # a backend that gives names for addresses would have them resolved unchecked
         try:
-            return await _connected(address, port)
+            return await connected(address, port)
         except TimeoutError:
             text = "no connection in time"
         except ConnectionRefusedError:
@@ -38,7 +38,8 @@ async def dial(holding: Holding, http: Http, host: str, port: int) -> socket.soc
     holding.refuse("CONNECT_FAILED", text, use)
 
 
-async def _connected(address: str, port: int) -> socket.socket:
+async def connected(address: str, port: int) -> socket.socket:
+    """A connection to an address that was checked, or `OSError`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:

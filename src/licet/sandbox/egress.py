@@ -7,6 +7,7 @@ one is checked like the first. Names are resolved here, never behind the wall.
 
 import asyncio
 import socket
+import struct
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from licet.guard.holding import Holding
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.dial import dial
 from licet.sandbox.http_heads import BadHead, Head, read_body, read_head, reply_head
+from licet.sandbox.plain_http import send_plain
 
 MOST_OPEN = 128  # connections at once
 MOST_REQUESTS = 10_000  # of one call: each is remembered, and memory is not endless
@@ -149,14 +151,14 @@ class Egress:
             )
             begun = False
             try:
-                async with self._http.send(exchange) as reply:
+                async with (send_plain if use.action == "http" else self._http.send)(exchange) as reply:
                     begun = True
                     await self._relay(reply, there.method, writer)
             except Unreached as failed:
                 text = str(failed)
             except Unconnected as broken:
-                if begun:  # half an answer: that the connection ends is all that can still be said
-                    writer.transport.abort()
+                if begun:
+                    _break_off(writer)
                     return
                 self._holding.refuse("CONNECT_FAILED", str(broken), use)
             else:
@@ -171,6 +173,12 @@ class Egress:
                     return
                 writer.write(piece)
                 await writer.drain()
+
+
+def _break_off(writer: asyncio.StreamWriter) -> None:
+    """End a connection with a reset: half an answer that ends quietly would be taken for a whole one."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 def _refusal(refusal: Refused) -> bytes:

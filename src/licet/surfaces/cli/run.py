@@ -1,6 +1,7 @@
 """`licet run`: any command under a manifest, behind walls, with this terminal's input and output."""
 
 import sys
+import threading
 from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from licet.declare import Context, Tool, tool
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
 from licet.guard.result import Result
+from licet.sandbox import probe
 from licet.sandbox.walls import ProgramWalls
 from licet.surfaces.cli.call import result_document, sound_manifest
 from licet.surfaces.cli.json_text import json_text
@@ -81,6 +83,7 @@ def command(
     words: list[str] = ctx.meta["command"]
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git status`", ctx)
+    threading.Thread(target=probe.support, daemon=True).start()  # walls are tried out while the manifest is read
     try:
         policy = sound_manifest(manifest, Setting(workspace, personality, workdir), as_json)
         ended: list[Finished] = []

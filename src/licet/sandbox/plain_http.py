@@ -1,0 +1,108 @@
+"""One plain HTTP request over one connection to an address that was checked: small, because a proxy makes very many.
+
+What is sent is built from checked parts. The answer is data for a program behind walls: it is read as far as needed to
+know where it ends, and nothing in it is believed. TLS, redirects and kept connections are for others.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+from licet.core.network import DEFAULT_PORTS
+from licet.guard.ports import Exchange, Reply, Unconnected, Unreached
+from licet.sandbox.dial import connected
+
+_CHUNK = 1 << 16
+_BODIES = ("POST", "PUT", "PATCH")
+_BARE = (204, 304)
+
+
+@asynccontextmanager
+async def send_plain(exchange: Exchange) -> AsyncGenerator[Reply]:
+    """Send a request to its address and hand over the answer as it comes."""
+    try:
+        far = await connected(exchange.address, exchange.port)
+    except TimeoutError:
+        raise Unreached("no connection in time") from None
+    except ConnectionRefusedError:
+        raise Unreached("connection refused") from None
+    except OSError:
+        raise Unreached("no connection") from None
+    reader, writer = await asyncio.open_connection(sock=far, limit=_CHUNK)
+    try:
+        try:
+            writer.write(_request(exchange))
+            async with asyncio.timeout(exchange.timeout):
+                await writer.drain()
+                status, headers = await _head(reader)
+        except TimeoutError:
+            raise Unconnected("no answer in time") from None
+        except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError):
+            raise Unconnected("the answer is not valid HTTP, or ended too early") from None
+        bare = exchange.method == "HEAD" or status in _BARE
+        yield Reply(status, headers, _body(bare, headers, reader, exchange.timeout))
+    finally:
+        writer.transport.abort()
+
+
+def _request(exchange: Exchange) -> bytes:
+    path = exchange.url.partition("://")[2].partition("/")[2]
+    port = "" if exchange.port == DEFAULT_PORTS["http"] else f":{exchange.port}"
+    lines = [f"{exchange.method} /{path} HTTP/1.1", f"Host: {exchange.host}{port}"]
+    lines += [f"{name}: {value}" for name, value in exchange.headers]
+    if exchange.body or exchange.method in _BODIES:
+        lines.append(f"Content-Length: {len(exchange.body)}")
+    return "\r\n".join((*lines, "Connection: close", "", "")).encode("ascii") + exchange.body
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, tuple[tuple[str, str], ...]]:
+    while True:
+        start, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+        version, code = start.split(" ")[:2]
+        if version not in ("HTTP/1.1", "HTTP/1.0") or not (code.isascii() and code.isdecimal() and len(code) == 3):
+            raise ValueError("no answer")
+        if not code.startswith("1"):  # what comes before the answer itself
+            return int(code), tuple(map(_header, lines))
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or any(char in line for char in "\r\n\0"):
+        raise ValueError("no header")
+    return name, value.strip(" \t")
+
+
+async def _body(
+    bare: bool, headers: tuple[tuple[str, str], ...], reader: asyncio.StreamReader, seconds: float
+) -> AsyncIterator[bytes]:
+    named = {name.lower(): value for name, value in headers}
+    try:
+        if bare:
+            return
+        if "transfer-encoding" in named:
+            while size := int((await _timely(reader.readuntil(b"\r\n"), seconds)).split(b";")[0], 16):
+                async for piece in _exactly(reader, size, seconds):
+                    yield piece
+                await _timely(reader.readexactly(2), seconds)
+        elif "content-length" in named:
+            async for piece in _exactly(reader, int(named["content-length"]), seconds):
+                yield piece
+        else:
+            while piece := await _timely(reader.read(_CHUNK), seconds):
+                yield piece
+    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):  # a timeout is an OSError too
+        raise Unconnected("the answer is not valid HTTP, or ended too early") from None
+
+
+async def _exactly(reader: asyncio.StreamReader, size: int, seconds: float) -> AsyncIterator[bytes]:
+    while size > 0:
+        piece = await _timely(reader.read(min(size, _CHUNK)), seconds)
+        if not piece:
+            raise EOFError
+        size -= len(piece)
+        yield piece
+
+
+async def _timely(reading: Awaitable[bytes], seconds: float) -> bytes:
+    async with asyncio.timeout(seconds):
+        return await reading
