@@ -130,6 +130,9 @@ class Zygote:
                 pass_fds=[theirs.fileno()], env=environment, cwd="/", start_new_session=True,
             )  # fmt: skip
         except OSError as wrong:
+            for end in (ours, self._woken, self._wake):
+                end.close()
+            scratch.remove(self.base)
             raise SandboxUnavailable(f"the process that workers come from cannot be started: {wrong}") from wrong
         finally:
             theirs.close()

@@ -106,6 +106,12 @@ class _Pool:
                 if child.death is None:
                     return zygote, child
                 child.end.close()
+            try:
+                return zygote, zygote.spawn(prepared.spec, prepared.watched)
+            except SandboxUnavailable:
+                if not zygote.dead:
+                    raise
+            zygote = self._living()  # it had died, and nobody had noticed yet
             return zygote, zygote.spawn(prepared.spec, prepared.watched)
 
     def park(self, prepared: Prepared, zygote: Zygote, used: Child | None = None) -> None:
