@@ -345,7 +345,10 @@ def test_a_secrets_file_that_others_can_read_is_refused_and_not_passed_over(
     (here / "keys.env").chmod(0o644)
     result = run("m.yaml", "secret", "--secrets", "keys.env")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "chmod 600" in result.stderr
+    assert result.stderr.startswith("keys.env:1:1: error: found a file that is not fit for secrets, expected ")
+    assert "has mode 0644, others may read or change it: run `chmod 600 " in result.stderr
+    # It is said before anything runs, also to a tool that asks for none.
+    assert run("m.yaml", "say", "text=a", "--secrets", "keys.env").stdout == ""
 
 
 def test_no_tool_reads_the_secrets_file_as_a_file(here: Path) -> None:

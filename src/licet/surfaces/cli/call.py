@@ -1,5 +1,6 @@
 """`licet call`: one tool call under a manifest, and what came of it."""
 
+import asyncio
 import difflib
 import json
 import re
@@ -13,9 +14,12 @@ import click
 from licet.assemble.running import Backends, Gate, imported_tools, run, state_directory
 from licet.backends.manifest_yaml import load_manifest
 from licet.backends.secrets_environment import variables_of
+from licet.backends.secrets_file import FileSecrets
 from licet.core.manifest import Manifest
+from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
+from licet.guard.ports import Unavailable
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, typed_arguments
 from licet.surfaces.cli.explain import complete_tool
@@ -81,6 +85,8 @@ def command(
       2  a command line that makes no sense
     """
     policy = sound_manifest(manifest, Setting(workspace, personality, workdir), as_json)
+    if secrets is not None:
+        _check_secrets(secrets, as_json)
     gate = _gate(ctx, policy, Backends.local(state or state_directory(manifest.parent), secrets_file=secrets),
                  workdir, as_json)  # fmt: skip
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
@@ -124,6 +130,15 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         ctx.exit(1)
     except Malformed as wrong:
         raise click.UsageError(f"no rule can name the directories of this machine: {wrong}") from None
+
+
+def _check_secrets(file: Path, as_json: bool) -> None:
+    """End the command if a file is not fit for secrets: before any code runs, and whether or not one is asked for."""
+    try:
+        asyncio.run(FileSecrets(file).get("licet"))
+    except Unavailable as wrong:
+        found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
+        refuse([Problem(Origin(str(file), 1, 1), found, expected, str(wrong))], as_json)
 
 
 def _show_value(result: Result) -> None:
