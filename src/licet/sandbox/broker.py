@@ -19,7 +19,6 @@ from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Closed, Frame, Unpacker
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
-_ONE_READ = 1 << 18
 
 
 class Outcome(NamedTuple):
@@ -81,7 +80,7 @@ class Broker:
     def _readable(self) -> None:
         try:
             # Not recvmsg: without room for them, the kernel drops whatever files a child sends along.
-            data = self._end.recv(_ONE_READ)
+            data = self._end.recv(self._unpacker.next_read)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as gone:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 _LENGTHS = struct.Struct("<II")
 MOST_DEPTH = 100  # of JSON inside JSON
-_ONE_READ = 1 << 16
+# Most frames are short, and memory for a long read is mapped and unmapped each time: only long frames get that.
+_SHORT_READ, _LONG_READ = 1 << 14, 1 << 18
 _MOST_FILES = 2  # of one frame
 
 
@@ -72,6 +73,11 @@ class Unpacker:
         self._sizes = sizes
         self._buffer = bytearray()
         self._wanted = _LENGTHS.size
+
+    @property
+    def next_read(self) -> int:
+        """How much to read at once."""
+        return min(max(self._wanted - len(self._buffer), _SHORT_READ), _LONG_READ)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now, or `BrokenWire`."""
@@ -144,7 +150,9 @@ class Wire:
         """Read what is there, at least something, and keep the frames that it completes."""
         try:
             data, beside, _, _ = self.socket.recvmsg(
-                _ONE_READ, socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+                self._unpacker.next_read,
+                socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize),
+                socket.MSG_CMSG_CLOEXEC,
             )
         except OSError as gone:
             raise Closed(str(gone)) from None
