@@ -14,6 +14,7 @@ from licet.backends.manifest_shapes import SHAPES
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.shape_parts import nearest
 from licet.backends.shapes import Located, check
+from licet.backends.tool_files import tool_files
 from licet.backends.workspace_reader import declarations
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
@@ -189,14 +190,18 @@ def _wrong_kind(file: _File, expected: str) -> Problem:
 
 
 def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) -> Manifest:
-    """The manifest with its own files, and the lock beside them, never writable from any grant."""
+    """The manifest with its own files, the lock beside them and its tools never writable from any grant."""
+    sources = [reference for reference, _ in manifest.sources.values()]
     rules = []
     for file in files:
         for path in dict.fromkeys((os.path.abspath(file.path), os.path.realpath(file.path))):
             try:
                 # Also where a workspace or a lock would be found if somebody wrote one.
                 keys = [path_key(path)]
-                keys += [path_key(os.path.join(os.path.dirname(path), name)) for name in (WORKSPACE_FILE, LOCK_FILE)]
+                beside = os.path.dirname(path)
+                keys += [path_key(os.path.join(beside, name)) for name in (WORKSPACE_FILE, LOCK_FILE)]
+                # And the code of the tools: who writes that does what no manifest says.
+                keys += [path_key(code) for code in tool_files(sources, beside)]
             except Malformed as wrong:
                 found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
                 problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))

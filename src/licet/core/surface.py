@@ -105,6 +105,7 @@ class Denied:
 
     rule: Capability
     origin: Origin | None = field(default=None, compare=False)
+    by_licet: bool = field(default=False, compare=False)  # a policy file or the code of a tool: nobody wrote this deny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,14 +289,19 @@ def _versions(about: Connectors) -> tuple[str, ...]:
 def _denied(manifest: Manifest) -> Iterator[Denied]:
     """The denies of every layer, in normal form, each with a place where it is written."""
     written: dict[tuple[str, str, int | None], list[Rule]] = {}
-    for deny in (deny for layer in manifest.layers for deny in layer.denies):
-        written.setdefault(_box(deny.capability), []).append(deny)
+    by_hand: set[tuple[str, str, int | None]] = set()
+    for layer in manifest.layers:
+        for deny in layer.denies:
+            written.setdefault(_box(deny.capability), []).append(deny)
+            if layer.kind != "policy files":
+                by_hand.add(_box(deny.capability))
     for rule in manifest.ceiling.deny:
         here = written.get(_box(rule), [])
         # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
         exact = [deny for deny in here if deny.capability == rule]
         joined = [deny for deny in here if deny.capability.atoms & rule.atoms]
-        yield Denied(rule, next((deny.origin for deny in exact or joined), None))
+        origin = next((deny.origin for deny in exact or joined), None)
+        yield Denied(rule, origin, bool(here) and _box(rule) not in by_hand)
 
 
 def _box(rule: Capability) -> tuple[str, str, int | None]:

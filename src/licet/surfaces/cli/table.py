@@ -1,7 +1,6 @@
 """A surface as a table for a terminal, drawn by rich; plain and 80 columns wide where nobody watches."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import click
 from rich import box
@@ -9,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from licet.backends.manifest_yaml import LOCK_FILE
 from licet.core.canonical import money_text
 from licet.core.entries import KINDS, Entry
 from licet.core.scope import visible
@@ -126,10 +124,8 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
 
 def _denied(surface: Surface) -> Iterator[str]:
     """What is denied whatever else is allowed; that policy files are never writable is said once, not rule by rule."""
-    folders = {Path(file).absolute().parent for file in surface.files}
-    own = {str(Path(file).absolute()) for file in surface.files} | {str(folder / LOCK_FILE) for folder in folders}
     for deny in surface.denies:
-        if deny.rule.domain != "fs" or deny.rule.scope not in own:
+        if not deny.by_licet:
             yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
     yield "writing to these policy files, always"
 
