@@ -249,10 +249,13 @@ def test_a_fork_of_the_host_starts_its_own_workers_and_leaves_those_of_its_paren
 
 def test_workers_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
     code = FORKED.partition("mine =")[0].format(tests=str(Path(__file__).parents[1]), place=str(tmp_path))
-    code += "print(workers._pool._zygote._process.pid, flush=True); import time; time.sleep(60)"
+    code += "print(workers._pool._zygote._process.pid, workers._pool._zygote.base, flush=True)\n"
+    code += "import time; time.sleep(60)"
     host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
-    zygote = int(host.stdout.readline())
+    number, scratch = host.stdout.readline().split()
+    zygote = int(number)
+    assert os.path.isdir(scratch)
     assert os.path.exists(f"/proc/{zygote}")
     workers_there = [int(line.split()[0]) for line in processes_of(zygote)]
     assert workers_there
@@ -260,6 +263,7 @@ def test_workers_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
     host.wait()
     host.stdout.close()
     assert soon(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [zygote, *workers_there]))
+    assert not os.path.lexists(scratch)
 
 
 def test_a_tool_that_no_other_process_can_find_is_refused_and_says_how_to_mend_it(tmp_path: Path) -> None:

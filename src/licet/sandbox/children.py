@@ -29,10 +29,10 @@ _START = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("licet", sys.argv[1], submodule_search_locations=[sys.argv[2]])
 sys.modules["licet"] = module = importlib.util.module_from_spec(spec)
-sys.path += [path for path in sys.argv[4:] if path not in sys.path]
+sys.path += [path for path in sys.argv[5:] if path not in sys.path]
 spec.loader.exec_module(module)
 from licet.sandbox.zygote import main
-main(int(sys.argv[3]))
+main(int(sys.argv[3]), sys.argv[4])
 """
 _PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead
 _TICK = 0.1  # seconds between two looks at what running workers use
@@ -121,7 +121,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
-        arguments = [os.path.join(_PACKAGE, "__init__.py"), _PACKAGE, str(theirs.fileno()), *path]
+        arguments = [os.path.join(_PACKAGE, "__init__.py"), _PACKAGE, str(theirs.fileno()), self.base, *path]
         environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program

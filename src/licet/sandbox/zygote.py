@@ -12,12 +12,12 @@ import signal
 import socket
 from typing import NoReturn
 
-from licet.sandbox import child, hardening, landlock, seccomp
+from licet.sandbox import child, hardening, landlock, scratch, seccomp
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire
 
 
-def main(control: int) -> NoReturn:
-    """Fork workers until the host hangs up; then everything here ends."""
+def main(control: int, base: str) -> NoReturn:
+    """Fork workers until the host hangs up; then everything here ends, and the scratch of all workers goes."""
     hardening.close_all_but({0, 1, 2, control})
     hardening.no_new_privs()
     hardening.drop_capabilities()  # here already, since workers then have nothing left to drop
@@ -47,6 +47,9 @@ def main(control: int) -> NoReturn:
         except Closed:
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
+            for pid in workers:
+                os.waitpid(pid, 0)
+            scratch.remove(base)  # a host that was killed cannot do it
             os._exit(0)
 
 
