@@ -236,6 +236,24 @@ def test_what_is_too_large_is_refused(size: int, limit: int | None, own: int | N
         assert "ctx.fs.open" in refused.explain()
 
 
+@pytest.mark.parametrize("limit", [-1, -2, -(2**40), 1.5, "9"])
+def test_a_limit_that_is_none_reads_nothing(limit: Any) -> None:
+    opened: list[str] = []
+
+    class Watched(MemoryFiles):
+        def open(self, path: str, mode: str, held: Any) -> Any:
+            opened.append(path)
+            return super().open(path, mode, held)
+
+    holds = held()
+    fs = scoped(holds, files=Watched(FILES))
+    for read in (fs.read, fs.read_bytes):
+        refused = refusal(lambda fs, read=read: read("a.txt", limit), fs)  # type: ignore[misc]
+        assert str(refused) == "INPUT_INVALID: expected `limit` to be a number of bytes, 0 or more"
+    assert events(holds)[-1] == ("CapabilityDenied", "fs:read:/srv/a.txt")
+    assert opened == []
+
+
 def test_a_large_file_is_written_in_a_thread_and_its_errors_come_out(tmp_path: Path) -> None:
     place = str(tmp_path.resolve())
     fs = ScopedFiles(holding([f"fs:*:{place}"]), LocalFiles(), place)

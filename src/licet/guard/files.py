@@ -45,6 +45,8 @@ class ScopedFiles:
         """The bytes of a file; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
         sent, use = self._use("read", path)
         self._holding.check(use)
+        if limit is not None and (not isinstance(limit, int) or limit < 0):  # a file reads all of it for -1
+            self._holding.refuse("INPUT_INVALID", "expected `limit` to be a number of bytes, 0 or more", use)
         most = self._limit if limit is None else min(limit, self._limit)
         try:
             with self._files.open(use.target, "rb", self._held) as file:
