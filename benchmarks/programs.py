@@ -173,6 +173,7 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
     from licet.guard.processes import ScopedProcesses
     from licet.sandbox.walls import ProgramWalls
 
+    python = os.path.realpath(sys.executable)
     network = f', "network:http:127.0.0.1:{port}"' if port else ""
     allow = f'\n  destinations: {{allow: ["127.0.0.1:{port}"]}}' if port else ""
     with TemporaryDirectory() as place:
@@ -180,7 +181,7 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
         path.write_text(
             "agent: bench\n"
             f'tools: {{go: {{needs: ["process:exec:*"{network}], effect: read_only, sandbox: isolated}}}}\n'
-            f'capabilities:\n  tools: [go]\n  process: {{allowed_binaries: ["*"]}}{allow}\n',
+            f'capabilities:\n  tools: [go]\n  process: {{allowed_binaries: ["*", "{python}"]}}{allow}\n',
             encoding="utf-8",
         )
         manifest = load_manifest(path).expand(place, place)

@@ -146,3 +146,28 @@ def test_everything_granted_is_still_not_the_processes_and_devices_of_the_host(k
     walled = Programs(kind, ("fs:read:*",), effect="read_only")
     assert walled.run(*words).stdout == b""
     assert walled.run("cat", "/etc/passwd").stdout
+
+
+@both_kinds
+@pytest.mark.parametrize("names", [False, True], ids=["any program", "this program"])
+def test_picking_a_program_for_the_libraries_beside_it(kind: str, names: bool, tmp_path: Path) -> None:
+    # With `process:exec:*` the caller picks the program, and with it what lies beside it.
+    where = tmp_path.resolve()
+    for folder in ("bin", "lib"):
+        (where / folder).mkdir()
+    (where / "lib" / "secret").write_text(CANARY)
+    program = where / "bin" / "program"
+    program.write_text(f"#!/bin/sh\ncat {where}/lib/secret\n")
+    program.chmod(0o755)
+    rules = (f"process:exec:{program}",) if names else ()
+    assert open_programs(*rules).run(str(program)).stdout.decode() == CANARY
+    assert (Programs(kind, rules).run(str(program)).stdout.decode() == CANARY) is names
+
+
+@both_kinds
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can read these without walls")
+def test_the_private_keys_of_the_system(kind: str) -> None:
+    words = ("ls", "/etc/ssl/private", "/etc/ssl/private/")
+    if open_programs().run(*words).returncode:
+        pytest.skip("this system keeps no keys there")
+    assert Programs(kind).run(*words).returncode != 0

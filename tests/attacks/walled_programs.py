@@ -64,9 +64,11 @@ class Programs:
         private: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         seconds: float = 30.0,
+        named: bool = True,
         **given: Any,
     ) -> None:
-        self.holding = holding([*rules, "process:exec:*"], deny=deny, effect=effect, private=private)
+        programs = ("process:exec:*", f"process:exec:{PYTHON}") if named else ("process:exec:*",)
+        self.holding = holding([*rules, *programs], deny=deny, effect=effect, private=private)
         manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}))
         self.holding.reach = replace(self.holding.reach, manifest=manifest)
         walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, _KINDS[kind]).walls

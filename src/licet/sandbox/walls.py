@@ -33,10 +33,11 @@ _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
 
-# What programs are made of, and what they need to start. None of it belongs to anybody.
+# What programs are made of, and what they need to start. None of it belongs to anybody: of /etc/ssl not the keys.
 SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl", "/etc/ca-certificates", "/etc/pki/tls/certs",
+    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+    "/etc/ca-certificates", "/etc/pki/tls/certs",
 )  # fmt: skip
 # Of the private root, where nobody else is. The first that is neither around nor inside what is granted: Landlock's
 # rules hold for everything below a path, and so would those for scratch.
@@ -87,7 +88,7 @@ class _Around:
         limits = limits_of(self._holding.reach)
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
-        own = tuple(_of_binary(command.binary))
+        own = tuple(_of_binary(command, self._holding.reach))
         scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else tempfile.mkdtemp(prefix="licet-")
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
@@ -148,11 +149,22 @@ def _apart(paths: Sequence[str]) -> str:
     raise SandboxUnavailable("everything is granted, and so no place is left for scratch")
 
 
-def _of_binary(binary: str) -> Iterator[str]:
-    """The file itself, and the libraries that were installed beside it, where that is not the system's place."""
+def _of_binary(command: Command, reach: Reach) -> Iterator[str]:
+    """The file itself, and the libraries that were installed beside it, where that is not the system's place.
+
+    Those only if a manifest names the program: where `*` allows all, whoever picks one would pick what can be read.
+    """
+    binary = command.binary
     yield binary
+    names = {binary, os.path.basename(binary), command.argv[0]}
+    rules = [rule.capability for layer in reach.layers for rule in layer.allows]
     above, folder = os.path.split(os.path.dirname(binary))
-    if folder == "bin" and above.count("/") >= 2 and above != os.path.expanduser("~"):
+    if (
+        any(rule.domain == "process" and rule.key in names for rule in rules)
+        and folder == "bin"
+        and above.count("/") >= 2
+        and above != os.path.expanduser("~")
+    ):
         for name in ("lib", "lib64", "libexec"):
             if os.path.isdir(path := os.path.join(above, name)):
                 yield path
