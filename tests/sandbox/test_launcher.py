@@ -184,7 +184,8 @@ from attacks.walled_programs import Programs
 walled = Programs({kind!r}, ["fs:read:{where}", "fs:write:{where}"])
 walled.run("sh", "-c", "while :; do echo . >> {where}/mark; sleep 0.05; done")
 """
-    host = subprocess.Popen([sys.executable, "-c", code])
+    # Its scratch outlives it where there is no private root: here, among what pytest removes.
+    host = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)})
     mark = where / "mark"
     until(lambda: mark.exists() and mark.stat().st_size > 4)
     host.kill()
