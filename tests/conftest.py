@@ -1,6 +1,7 @@
 """How much the property tests try: little and repeatable by default, a lot and at random with LICET_LONG=1."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -14,3 +15,7 @@ settings.register_profile(
     "long", max_examples=3000, database=None, deadline=None, print_blob=True, suppress_health_check=PATIENT
 )
 settings.load_profile("long" if os.environ.get("LICET_LONG") == "1" else "short")
+
+# A shell that starts this in the background lets its children ignore interrupts, and theirs too: some tests send them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
