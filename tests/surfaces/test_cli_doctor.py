@@ -3,10 +3,16 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from licet.sandbox.probe import Finding, Support
 from licet.surfaces.cli import doctor
+from licet.surfaces.cli.app import licet
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, words)
+
 
 HOLDING = tuple(Finding(wall, f"break {wall}", "holds") for wall in ("landlock", "seccomp", "hardening"))
 OPEN = (
@@ -34,14 +40,14 @@ def test_the_table_says_what_holds(
     monkeypatch: pytest.MonkeyPatch, found: Support, code: int, lines: list[str]
 ) -> None:
     monkeypatch.setattr(doctor, "look", lambda: found)
-    ended = CliRunner().invoke(doctor.command)
+    ended = run("doctor")
     assert ended.exit_code == code
     assert [line for line in lines if line not in ended.output] == []
 
 
 def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "look", lambda: NOTHING)
-    ended = CliRunner().invoke(doctor.command, ["--json"])
+    ended = run("doctor", "--json")
     said = json.loads(ended.output)
     assert ended.exit_code == 1
     assert {level: told["kept"] for level, told in said["levels"].items()} == {
@@ -53,10 +59,10 @@ def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_attempts_are_listed_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "look", lambda: WHOLE)
-    assert "tried to" not in CliRunner().invoke(doctor.command).output
-    assert "tried to" in CliRunner().invoke(doctor.command, ["--attempts"]).output
+    assert "tried to" not in run("doctor").output
+    assert "tried to" in run("doctor", "--attempts").output
 
 
 def test_here_it_really_tries() -> None:
-    said = json.loads(CliRunner().invoke(doctor.command, ["--json"]).output)
+    said = json.loads(run("doctor", "--json").output)
     assert said["trouble"] or len(said["attempts"]) > 10
