@@ -19,9 +19,11 @@ help: ## this list
 demo: .venv ## check, explain, surface and diff on a small agent
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
-test: lint ## lint, tests, and the built wheel: what must hold before a commit
+test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
 	@echo "· tests"
 	@$(BIN)/pytest
+	@echo "· mutants, a sample"
+	@$(MAKE) --no-print-directory mutants-sample
 
 test-all: lint ## test, with long properties and every mutant
 	@echo "· tests, with long properties"
@@ -44,8 +46,8 @@ format: .venv ## rewrite the sources the way lint wants them
 mutants: .venv ## change core/ one operator at a time: every change must fail a test
 	@$(BIN)/python scripts/mutants.py
 
-mutants-sample: .venv ## the same on a sample
-	@$(BIN)/python scripts/mutants.py --sample
+mutants-sample: .venv ## the same on a sample of the modules that decide
+	@$(BIN)/python scripts/mutants.py scope set use decide --sample 24
 
 bench: ## licet against its floor and its peers, as ratios
 	@$(ENVIRONMENT) .venv-bench requirements-bench.lock --source-lock requirements-bench-source.lock
