@@ -18,8 +18,6 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
-_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # what Python sets to its liking
-
 
 def main(control: int, status: int, *files: int) -> None:
     """Read a command, run it with the files it is handed, say how it ended, and leave nothing behind."""
@@ -81,8 +79,8 @@ def _start(libc: ctypes.CDLL, command: list[bytes]) -> tuple[int, int]:
             if os.getppid() != supervisor:
                 os._exit(127)
             os.setsid()
-            for number in (*_RESTORED, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_DFL)  # what Python, or a shell before us, told us to ignore
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.chdir(directory)
             os.execve(binary, argv, environment)  # noqa: S606 - whatever stands here has been checked
