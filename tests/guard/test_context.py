@@ -1,0 +1,40 @@
+"""What authors of tools are told about the context is what a call hands them: the same methods, taking the same."""
+
+import inspect
+
+import pytest
+
+from licet.declare import context
+from licet.guard.bind import BoundContext
+from licet.guard.env import ScopedEnv
+from licet.guard.fetch import ScopedFetch
+from licet.guard.files import ScopedFiles
+from licet.guard.kv import ScopedKv
+from licet.guard.processes import ScopedProcesses
+from licet.guard.secrets import ScopedSecrets
+
+HANDLES: dict[type, type] = {
+    context.Fetch: ScopedFetch,
+    context.FileSystem: ScopedFiles,
+    context.SecretStore: ScopedSecrets,
+    context.Store: ScopedKv,
+    context.Environment: ScopedEnv,
+    context.Programs: ScopedProcesses,
+    context.Context: BoundContext,
+    context.SyncContext: BoundContext,
+}
+
+
+def taken(function: object) -> list[tuple[str, object, object]]:
+    assert callable(function)
+    return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
+
+
+@pytest.mark.parametrize("told", HANDLES, ids=lambda told: told.__name__)
+def test_a_handle_is_what_its_author_is_told(told: type) -> None:
+    names = [name for name in dir(told) if name == "__call__" or not name.startswith("_")]
+    assert names
+    for name in names:
+        promised, kept = inspect.getattr_static(told, name), getattr(HANDLES[told], name)
+        if inspect.isfunction(promised):
+            assert taken(kept) == taken(promised), name
