@@ -139,6 +139,10 @@ class Zygote:
         self._control = ours
         threading.Thread(target=self._listen, name="licet-workers", daemon=True).start()
 
+    def lives(self) -> bool:
+        """Whether it can be asked for workers; the kernel is asked too, which knows before the listening thread."""
+        return not self.dead and self._process.poll() is None
+
     def spawn(self, spec: Callable[[str], bytes], watched: Watched) -> Child:
         """A new worker; it is told what to be, and may still be busy with that."""
         number = next(self._numbers)

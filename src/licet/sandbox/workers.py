@@ -109,9 +109,9 @@ class _Pool:
             try:
                 return zygote, zygote.spawn(prepared.spec, prepared.watched)
             except SandboxUnavailable:
-                if not zygote.dead:
+                if zygote.lives():
                     raise
-            zygote = self._living()  # it had died, and nobody had noticed yet
+            zygote = self._living()  # it has died since
             return zygote, zygote.spawn(prepared.spec, prepared.watched)
 
     def park(self, prepared: Prepared, zygote: Zygote, used: Child | None = None) -> None:
@@ -135,7 +135,7 @@ class _Pool:
                     zygote.end(child)
 
     def _living(self) -> Zygote:
-        if self._zygote is None or self._zygote.dead:
+        if self._zygote is None or not self._zygote.lives():
             self._drop()
             self._zygote = Zygote(import_path())
         return self._zygote
