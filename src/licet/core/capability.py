@@ -125,6 +125,6 @@ def destination(text: str) -> Capability:
     key = plain_host_key(text)
     if key is not None:
         return capability("network", EVERYTHING, key, None)
-    if "@" in text or "://" in text:
+    if "@" in text or "/" in text:
         host_key(text)  # says what is wrong with a URL where a host belongs
     return Capability(f"network:*:*@{text}")

@@ -15,7 +15,7 @@ __all__ = ["Malformed"]
 
 TOP = ""
 LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancestors would cost quadratic memory
-LONGEST_HOST = 253  # the longest name DNS can carry
+LONGEST_HOST, LONGEST_LABEL = 253, 63  # what DNS can carry
 
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
 _short_name = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,62}").fullmatch  # too short for a label to be too long
@@ -108,6 +108,8 @@ def host_key(pattern: str) -> str:
         return key
     if pattern == "*":
         return TOP
+    if "/" in pattern:
+        _refuse_host(pattern)
     if pattern[:2] == "*.":
         host = canonical_host(pattern[2:]) if "*" not in pattern[2:] else _refuse_wildcard(pattern)
         if is_address(host):
@@ -151,22 +153,26 @@ def _bracketed(text: str) -> bool:
 def _refuse_host(text: str) -> NoReturn:
     hint = ""
     if "://" in text:
-        hint = _suggested_host(text) or "only the host belongs here, without scheme and path"
+        hint = _suggested_host(text.partition("://")[2]) or "only the host belongs here, without scheme and path"
+        hint += " (protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
-        hint = _suggested_host(f"http://{text.strip('/')}") or "only the host belongs here, without a path"
+        hint = _suggested_host(text.strip("/")) or "only the host belongs here, without a path"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
 
 
-def _suggested_host(url: str) -> str:
-    """A hint with the host of a URL, if it is one that a rule can have."""
+def _suggested_host(rest: str) -> str:
+    """A hint with the host and port of a URL without its scheme, if they are what a rule can have."""
     try:
-        return f"did you mean `{canonical_host(can_ada.parse(url).hostname)}`?"
+        # Under no known scheme: of that, the parser would drop the usual port, and a rule without a port means any.
+        parsed = can_ada.parse(f"tcp://{rest}")
+        host = host_text(host_key(parsed.hostname))
     except (ValueError, TypeError):
         return ""
+    return f"did you mean `{host}:{parsed.port}`?" if parsed.port not in ("", "0") else f"did you mean `{host}`?"
 
 
 def _refuse_wildcard(pattern: str) -> NoReturn:
