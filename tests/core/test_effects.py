@@ -57,6 +57,12 @@ def test_tcp_that_a_rule_names_is_permitted_to_write_limited_and_never_to_read_o
     assert not permits("write_limited", named).has(Use("network:tcp:db.internal:5433"))
 
 
+@pytest.mark.parametrize("host", ["get", "delete", "other", "tcp", "read"])
+def test_a_host_may_be_named_like_a_method(host: str) -> None:
+    assert weakest_class(Use(f"network:tcp:{host}:5432"), tcp_named=True) == "write_limited"
+    assert weakest_class(Use(f"network:tcp:{host}:5432")) == "full"
+
+
 def test_naming_tcp_names_nothing_else() -> None:
     named = CapabilitySet(["network:tcp:db.internal:5432"])
     assert permits("write_limited", named) <= permits("full")

@@ -36,6 +36,7 @@ _WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
 _BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other", "network:tcp:*")
 
 WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))
+_EVERY_TCP = CapabilitySet(("network:tcp:*",))
 _READ_ONLY = CapabilitySet(_READS)
 _WRITE_LIMITED = CapabilitySet((*_READS, *_WRITES))
 _EVERYTHING = CapabilitySet((*_READS, *_WRITES, *_BEYOND_WRITES))
@@ -64,8 +65,8 @@ def level_fits(level: Level, ceiling: Level) -> bool:
 
 
 def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
-    """The weakest class that permits a use."""
-    named = CapabilitySet((f"network:tcp:{use.scope}",)) if tcp_named and use.action == "tcp" else CapabilitySet()
+    """The weakest class that permits a use; `tcp_named` says that a rule which names `tcp` covers it."""
+    named = _EVERY_TCP if tcp_named else CapabilitySet()
     for effect in CLASSES:
         if permits(effect, named).has(use):
             return effect

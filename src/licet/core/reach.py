@@ -141,9 +141,8 @@ class Reach:
     def _stronger(self, use: Use) -> str:
         """Every step that lets the class permit a use."""
         steps: list[str] = []
-        wanted = weakest_class(use)
-        if use.action == "tcp":  # named in every ceiling, it needs no more than this
-            wanted = "write_limited"
+        wanted = weakest_class(use, tcp_named=True)
+        if use.action == "tcp":  # once every ceiling names it
             unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
             exact = [rule for rule in (narrowest(use),) if rule]
             steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
