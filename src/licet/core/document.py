@@ -7,6 +7,7 @@ from licet.core.canonical import digest, plain
 from licet.core.connector import ConnectorRule
 from licet.core.manifest import Layer, Manifest, Seat
 from licet.core.network import TCP
+from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
 
@@ -54,7 +55,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
             "limits": manifest.limits,
             "allow_degraded": manifest.allow_degraded,
             "record": manifest.record,
-            "servers": {name: _server(server) for name, server in manifest.servers.items()},
+            "servers": {name: server_document(server) for name, server in manifest.servers.items()},
             "examples": sorted({(example.tool, example.use, example.matches) for example in manifest.examples}),
         }
     )
@@ -96,12 +97,13 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _server(server: Mapping[str, Any]) -> dict[str, Any]:
-    said = {**server}
-    for key in ("grants", "env"):
-        said[key] = sorted(set(server.get(key, ())))
-    tools = server.get("tools", {})
-    said["tools"] = {name: {**tool, "needs": sorted(set(tool.get("needs", ())))} for name, tool in tools.items()}
+def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
+    """A server in one spelling: rules in normal form, names sorted, and what is left out as empty."""
+    said: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
+    said["grants"] = list(map(str, CapabilitySet(said["grants"])))
+    said["env"] = sorted(set(said["env"]))
+    for tool in said["tools"].values():
+        tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
     return said
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from licet.core.canonical import canonical_json, money_text, plain
+from licet.core.canonical import canonical_json, money_text
 from licet.core.capability import Capability
 from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
+from licet.core.document import server_document
 from licet.core.effects import WRITES, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
 from licet.core.foreseen import never_dialled
@@ -194,7 +195,7 @@ def surface(manifest: Manifest) -> Surface:
         allow_degraded=manifest.allow_degraded,
         record=manifest.record,
         denies=tuple(_denied(manifest)),
-        servers=tuple((name, _server(manifest.servers[name])) for name in sorted(manifest.servers)),
+        servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - manifest.seats.keys())),
         digest=manifest.digest,
         files=manifest.files,
@@ -315,14 +316,8 @@ def _reach_document(entries: tuple[Entry, ...]) -> dict[str, Any]:
     return kinds
 
 
-def _server(server: Mapping[str, Any]) -> str:
-    """A server in one spelling: rules in normal form, sets sorted."""
-    said = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
-    said["grants"] = list(map(str, CapabilitySet(said["grants"])))
-    said["env"] = sorted(set(said["env"]))
-    for tool in said["tools"].values():
-        tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
-    return canonical_json(said).decode()
+def _server_text(server: Mapping[str, Any]) -> str:
+    return canonical_json(server_document(server)).decode()
 
 
 def _ground(ground: Ground) -> dict[str, Any]:
