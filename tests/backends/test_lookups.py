@@ -62,8 +62,8 @@ def test_only_so_many_hang_at_once_and_the_others_wait(silent: Silent) -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(lookups.find(name, 80)) for name in "abcde"]
         await until(lambda: len(silent.asked) == 3)
-        await asyncio.sleep(0.05)
         tasks[4].cancel()
+        await asyncio.wait([tasks[4]])
         silent.answers.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert sorted(silent.asked) == ["a", "b", "c", "d"]  # nobody waited for the last one any more
