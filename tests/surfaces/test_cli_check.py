@@ -35,6 +35,22 @@ FOREIGN = {
     "quoted.yaml": f'"{SECRET}"\n',
     "text.json": f'"{SECRET}"',
     "number.yaml": "31337\n",
+    "hidden.env": f"{SECRET}\u200b\n",
+    "hidden-quoted.yaml": f'"{SECRET}\\u200b"\n',
+    "hidden-key.yaml": f"{SECRET}\u200b: x\n",
+    "hidden-item.yaml": f"- {SECRET}\u200b\n",
+    "hidden-nested.yaml": f"- x:\n    agent: {SECRET}\u200b\n",
+    "tag.yaml": f"- !{SECRET} x\n",
+    "anchor.yaml": f"- *{SECRET}\n",
+    "twice.yaml": f"- {{{SECRET}: 1, {SECRET}: 2}}\n",
+    "huge.yaml": "- 3133731337313373133731337\n",
+    "number-key.yaml": "31337: x\n",
+    "ini.conf": f"[keys]\n{SECRET} = x\n",
+    "after.yaml": f'"keys" {SECRET}\n',
+    "after.json": f'"keys" {SECRET}\n',
+    "open.json": f'{{"keys": {SECRET}\n',
+    "open.yaml": f"{{keys: [x] {SECRET}\n",
+    "broken.yaml": f"keys: 'x' {SECRET}\n",
 }
 
 

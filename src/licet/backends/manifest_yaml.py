@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from licet.backends.foreign import foreign
 from licet.backends.manifest_reader import read_manifest, read_personality
 from licet.backends.manifest_shapes import SHAPES
 from licet.backends.public_suffix import suffix_problems
-from licet.backends.shape_parts import nearest
 from licet.backends.shapes import Located, check
 from licet.backends.tool_files import tool_files
 from licet.backends.workspace_reader import declarations
-from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
+from licet.backends.yaml_nodes import Mapping, Node, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
@@ -28,7 +28,6 @@ from licet.errors import ManifestError
 
 WORKSPACE_FILE = "licet.yaml"
 LOCK_FILE = "licet.lock"
-_MOST_COMPARED = 20
 Kind = Literal["workspace", "manifest", "personality"]
 
 
@@ -154,26 +153,14 @@ def _read(path: Path, problems: list[Problem]) -> _File:
         problems.append(Problem(origin, missing, "a policy file"))
         return _File(path, "manifest", None)
     node, found = read_nodes(data, str(path))
-    if foreign := _foreign(node):
-        # Somebody named the wrong file, perhaps one with secrets: nothing of what is in it is repeated.
-        problems.append(Problem(origin, foreign, f"a policy file, {SHAPES['manifest'].expected}"))
+    if other := foreign(node, data, found):
+        problems.append(Problem(origin, other, f"a policy file, {SHAPES['manifest'].expected}"))
         return _File(path, "manifest", None)
     problems += found
     kind = _kind(node)
     if node is None:
         return _File(path, kind, None)
     return _File(path, kind, check(SHAPES[kind], node, problems))
-
-
-def _foreign(node: Node | None) -> str:
-    """What a file is that cannot be meant as policy, or nothing: no key of it is known, or like one that is."""
-    if not isinstance(node, Mapping):
-        return "text" if isinstance(node, Scalar) else ""
-    known = {name for shape in SHAPES.values() for name in shape.fields}
-    keys = list(node.entries)
-    if not keys or any(key in known or nearest(key, known, []) for key in keys[:_MOST_COMPARED]):
-        return ""
-    return "a mapping with other keys"
 
 
 def _kind(node: Node | None) -> Kind:
