@@ -54,7 +54,7 @@ def serving(
 
         return talks
 
-    with _listening(talk, host, port, _context(names, http2) if names else None) as server:
+    with _listening(talk, host, port, secured_context(names, http2) if names else None) as server:
         yield server
 
 
@@ -236,7 +236,8 @@ def _certificate(
     return made.sign(signer, hashes.SHA256())
 
 
-def _context(names: tuple[str, ...], http2: bool) -> ssl.SSLContext:
+def secured_context(names: tuple[str, ...], http2: bool = False) -> ssl.SSLContext:
+    """What a server with these names shows to whoever connects by TLS."""
     authority, signer = _authority()
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server for tests")])
