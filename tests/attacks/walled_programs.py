@@ -69,7 +69,7 @@ class Programs:
     ) -> None:
         programs = ("process:exec:*", f"process:exec:{PYTHON}") if named else ("process:exec:*",)
         self.holding = holding([*rules, *programs], deny=deny, effect=effect, private=private)
-        manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}))
+        manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
         self.holding.reach = replace(self.holding.reach, manifest=manifest)
         walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, _KINDS[kind]).walls
         self.handle = ScopedProcesses(

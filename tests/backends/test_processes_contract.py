@@ -13,18 +13,23 @@ import pytest
 
 from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
+from licet.guard.layers import Layers
 from licet.guard.ports import Command, Finished, Processes, Unavailable
 
 SHELL = "/bin/sh"
 
 
 class NoWalls:
+    layers = Layers()
+
     def around(self, command: Command) -> Command:
         return command
 
 
 class Swapped:
     """Walls that start the program through another."""
+
+    layers = Layers()
 
     def around(self, command: Command) -> Command:
         return replace(command, argv=("sh", "-c", "echo walled"))

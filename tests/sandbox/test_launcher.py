@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from guard.holdings import holding
 from licet.backends.http import HttpClient
 from licet.backends.memory_http import Answer
 from licet.errors import Refused
-from licet.guard.ports import SandboxUnavailable
-from licet.sandbox import launcher, probe
+from licet.guard.layers import Layers
+from licet.guard.ports import SandboxUnavailable, Walls
+from licet.sandbox import landlock, launcher, probe
 from licet.sandbox.kernel_paths import around, kernel_paths
 from licet.sandbox.walls import ProgramWalls
 from loopback import serving
@@ -113,20 +115,66 @@ def test_one_http_request_of_a_program(tmp_path: Path) -> None:
 # What refuses
 
 
+def put(support: Callable[[], probe.Support], rules: list[str], http: HttpClient | None, *, degraded: bool) -> Walls:
+    held = holding(rules)
+    held.reach = replace(held.reach, manifest=replace(held.reach.manifest, allow_degraded=degraded))
+    return ProgramWalls(http, support).walls(held)
+
+
 @needs_walls
-def test_a_network_that_cannot_be_checked_is_refused() -> None:
-    held = holding(["network:http:example.com", "process:exec:*"])
-    with pytest.raises(SandboxUnavailable, match="no program can be given a network here"):
-        ProgramWalls(HttpClient(), without_namespaces).walls(held)
-    degraded = replace(held.reach.manifest, allow_degraded=True)
-    held.reach = replace(held.reach, manifest=degraded)
-    assert ProgramWalls(HttpClient(), without_namespaces).walls(held)
+@pytest.mark.parametrize("rules", [["process:exec:*"], ["network:http:example.com", "process:exec:*"]])
+def test_a_machine_without_namespaces_refuses_programs_and_says_both_ways_out(rules: list[str]) -> None:
+    with pytest.raises(SandboxUnavailable) as refused:
+        put(without_namespaces, rules, HttpClient(), degraded=False)
+    said = str(refused.value)
+    assert "no program can be put behind all its walls here" in said
+    assert "namespaces: nothing was tried" in said
+    assert "unshare" in said or "sysctl" in said
+    assert "sandbox: {allow_degraded: true}" in said
+
+
+BASE = ("process", f"landlock-{landlock.abi()}", "seccomp", "hardening")
+LACKED = ("namespaces", "private root")
+UNCOUNTED = () if os.getuid() else ("limit of processes",)
+
+
+@needs_walls
+@pytest.mark.parametrize(
+    ("rules", "missing"),
+    [
+        (["process:exec:*"], (*LACKED, *UNCOUNTED)),
+        (["network:http:example.com", "process:exec:*"], (*LACKED, "egress proxy", *UNCOUNTED)),
+    ],
+)
+def test_where_the_manifest_does_without_them_it_is_told_what_is_missing(
+    rules: list[str], missing: tuple[str, ...]
+) -> None:
+    assert put(without_namespaces, rules, HttpClient(), degraded=True).layers == Layers(BASE, missing)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("degraded", [True, False])
+def test_nothing_is_missing_where_there_are_namespaces(degraded: bool) -> None:
+    rules = ["network:http:example.com", "process:exec:*"]
+    assert put(probe.support, rules, HttpClient(), degraded=degraded).layers == Layers((*BASE, *LACKED, "egress proxy"))
+    assert put(probe.support, rules, None, degraded=degraded).layers == Layers((*BASE, *LACKED))
+
+
+@needs_walls
+def test_a_degraded_program_has_no_network_and_no_proxy() -> None:
+    walled = Programs("no-namespaces", ("network:http:127.0.0.1:1",), http=HttpClient())
+    code = "print('http_proxy' in os.environ)\nsocket.socket().connect(('127.0.0.1', 1))"
+    said = walled.python(code)
+    assert said.startswith("False\n")
+    assert "PermissionError" in said
+    assert walled.holding.programs is not None
+    assert "egress proxy" in walled.holding.programs.missing
 
 
 def test_walls_that_do_not_hold_are_not_relied_on() -> None:
     nothing = probe.Support(0, (), "this system is not Linux")
     with pytest.raises(SandboxUnavailable, match="not Linux"):
-        ProgramWalls(None, lambda: nothing).walls(holding(["process:exec:*"]))
+        put(lambda: nothing, ["process:exec:*"], None, degraded=True)
 
 
 @both_kinds

@@ -239,6 +239,7 @@ def test_the_whole_result_as_json() -> None:
     assert said == {
         "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
         "explanation": None, "cost_usd": "0", "truncated": False, "events": [granted],
+            "sandbox": {"layers": ["handles"], "programs": None},
     }  # fmt: skip
 
 

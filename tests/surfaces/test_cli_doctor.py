@@ -31,7 +31,7 @@ NOTHING = Support(0, (), "this system is not Linux")
         (
             WITHOUT_NAMESPACES,
             0,
-            ["restricted   yes", "programs     partly", "no network", "unshare: denied", "namespaces"],
+            ["restricted   yes", "programs     degraded", "allow_degraded", "no network", "unshare: denied"],
         ),
         (NOTHING, 1, ["restricted   no", "programs     no", "this system is not Linux", "native       yes"]),
     ],

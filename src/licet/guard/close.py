@@ -93,7 +93,10 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     parts.cost_usd = _cost(call)
     if call.reservation is not None:
         await _settle(call, parts.cost_usd)
+    if call.running and call.registered is not None:
+        parts.layers = call.registered.layers
     if call.holding is not None:
+        parts.programs = call.holding.programs
         call.holding.end()
     elif parts._refusal is not None:
         _tell(call, parts)

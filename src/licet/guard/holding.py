@@ -20,6 +20,7 @@ from licet.core.effects import delete_asks
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
+from licet.guard.layers import Layers
 from licet.guard.redact import Redactor
 
 Event = CapabilityGranted | CapabilityDenied
@@ -30,7 +31,7 @@ Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, 
 class Holding:
     """The grant of one running call, and the record of what was asked of it."""
 
-    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "reach", "redactor", "request")
+    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "programs", "reach", "redactor", "request")
 
     def __init__(
         self, request: Request, reach: Reach, manifest_digest: str, observers: Sequence[Observer], ask: Ask
@@ -39,6 +40,7 @@ class Holding:
         self.reach = reach
         self.manifest_digest = manifest_digest
         self.over = False
+        self.programs: Layers | None = None  # what was around the programs that this call has started, if any
         self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers
         self._ask: Ask | None = ask

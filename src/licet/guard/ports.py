@@ -18,6 +18,7 @@ from licet.core.effects import Level
 from licet.core.manifest import Budget
 from licet.core.tool import ToolSpec
 from licet.declare import Tool
+from licet.guard.layers import Layers
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
@@ -216,6 +217,10 @@ class Finished:
 
 class Walls(Protocol):
     """What a child is put behind."""
+
+    @property
+    def layers(self) -> Layers:
+        """What will be in force around the child, for the receipt; missing is only what the manifest does without."""
 
     def around(self, command: Command) -> Command:
         """The command that starts the same program inside."""

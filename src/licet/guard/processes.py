@@ -166,9 +166,12 @@ class ScopedProcesses:
         text = "no sandbox is configured"
         if self._sandbox is not None:
             try:
-                return self._sandbox.walls(self._holding)
+                walls = self._sandbox.walls(self._holding)
             except SandboxUnavailable as missing:
                 text = str(missing)
+            else:
+                self._holding.programs = walls.layers
+                return walls
         self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
 
 

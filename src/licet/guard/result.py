@@ -9,6 +9,7 @@ from licet.core.scope import visible
 from licet.core.sealed import Sealed
 from licet.errors import Refused
 from licet.guard.holding import Event, Holding
+from licet.guard.layers import Layers
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 
@@ -32,8 +33,8 @@ class ResultParts:
     """The fields of a result while a call ends; taking the class `Result` seals it."""
 
     __slots__ = (
-        *("_holding", "_refusal", "code", "cost_usd", "duration_ms", "error", "ok", "reason", "receipt", "tool"),
-        *("truncated", "value"),
+        *("_holding", "_refusal", "code", "cost_usd", "duration_ms", "error", "layers", "ok", "programs", "reason"),
+        *("receipt", "tool", "truncated", "value"),
     )
 
     ok: bool
@@ -46,6 +47,8 @@ class ResultParts:
     cost_usd: Decimal
     duration_ms: float
     truncated: bool
+    layers: tuple[str, ...]  # what was in force around the tool; nothing if it did not run
+    programs: Layers | None  # around the programs that it started; None if there were none
     _holding: Holding | None
     _refusal: Deny | Ask | None
 
@@ -53,6 +56,7 @@ class ResultParts:
         self.ok, self.tool, self.value = True, tool, value
         self.code, self.reason, self.error = "ok", "ALLOWED", ""
         self.truncated, self.receipt, self.cost_usd, self.duration_ms = False, "", NOTHING, 0.0
+        self.layers, self.programs = (), None
         self._holding = self._refusal = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
@@ -99,6 +103,8 @@ class Result(Sealed, ResultParts):
             lines = [explain(self._decision)]
             if heading := self._heading:
                 lines = [heading, *lines[0].splitlines()[1:]]
+        if self.programs is not None and self.programs.missing:
+            lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
 
     @property

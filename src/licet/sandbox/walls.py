@@ -1,7 +1,8 @@
 """The walls around programs: each one that a call starts runs behind these, with what the call holds and nothing more.
 
-Whatever the level of the tool. Landlock and seccomp always; namespaces, a private root and a way out to the network
-where the machine has them. Without namespaces a program has no network at all, and a call that holds some is refused.
+Whatever the level of the tool: Landlock, seccomp and limits always; namespaces, a private root and the only way out to
+the network besides. A machine without namespaces runs programs only where the manifest says `sandbox.allow_degraded`,
+then without any network, and the receipt says what was missing.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from licet.core.reach import Reach
 from licet.core.scope import TOP
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
+from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
 from licet.sandbox import landlock, probe
 from licet.sandbox.egress import Egress
@@ -47,7 +49,10 @@ _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PR
 # Where no limit is stated. Memory is per process, and so is the time of the processor.
 _DEFAULTS = {"cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024}
 _DEFAULTS |= {"scratch_mb": 256}
-_LAYERS = ("process", "landlock", "seccomp", "limits")
+_SPACES = ("namespaces", "private root")
+_DO_WITHOUT = (
+    "or let programs run without them, and without a network: `sandbox: {allow_degraded: true}` in the manifest"
+)
 
 
 class ProgramWalls:
@@ -57,31 +62,34 @@ class ProgramWalls:
         self._http, self._support = http, support
 
     def layers(self) -> tuple[str, ...]:
-        """What is in force around a program here, for receipts."""
+        """What is in force around every program here; `SandboxUnavailable` where not even that can be kept."""
         support = self._support()
         support.require("isolated")
-        return (*_LAYERS, *(("namespaces", "private root") if support.namespaces else ()))
+        return ("process", *support.layers("isolated"), *(_SPACES if support.namespaces else ()))
 
     def walls(self, holding: Holding) -> Walls:
         """The walls of a child process with this grant; `SandboxUnavailable` if they cannot be kept here."""
-        support = self._support()
-        support.require("isolated")
+        support, in_force = self._support(), self.layers()
         reach = holding.reach
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
-        if network and not support.namespaces:
-            if not reach.manifest.allow_degraded:
-                missing = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
-                advice = probe.help_with("namespaces")
-                raise SandboxUnavailable("; ".join(("no program can be given a network here", *missing, advice)))
-            network = False
-        return _Around(holding, self._http if network else None, support.namespaces)
+        way_out = ("egress proxy",) if network else ()
+        if support.namespaces:
+            return _Around(holding, self._http if network else None, Layers((*in_force, *way_out)))
+        if not reach.manifest.allow_degraded:
+            faults = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
+            advice = (probe.help_with("namespaces"), _DO_WITHOUT)
+            raise SandboxUnavailable("; ".join(("no program can be put behind all its walls here", *faults, *advice)))
+        # The kernel does not hold root to a number of processes, and who counts them does so in a namespace.
+        uncounted = () if os.getuid() else ("limit of processes",)
+        return _Around(holding, None, Layers(in_force, (*_SPACES, *way_out, *uncounted)))
 
 
 class _Around:
     """The walls of one call's programs."""
 
-    def __init__(self, holding: Holding, http: Http | None, spaces: bool) -> None:
-        self._holding, self._http, self._spaces = holding, http, spaces
+    def __init__(self, holding: Holding, http: Http | None, layers: Layers) -> None:
+        self.layers = layers
+        self._holding, self._http, self._spaces = holding, http, not layers.missing
 
     def around(self, command: Command) -> Command:
         """The command that starts the same program inside; it is to be run in the running loop."""

@@ -52,10 +52,6 @@ _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
 _PARKED = 32  # of all tools together
 _KNOWN = 512
 _LAST_WORDS = 2.0  # seconds to hear how a worker ended
-_LAYERS: Mapping[Level, tuple[str, ...]] = {
-    "restricted": ("handles", "process", "landlock", "seccomp", "limits"),
-    "isolated": ("handles", "process", "landlock", "seccomp", "limits"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +187,9 @@ class Workers:
         """What will be in force at a level; the walls are tried out before they are relied on."""
         if level == "native":
             return self._native.layers(level)
-        probe.support().require(level)
-        return _LAYERS[level]
+        support = probe.support()
+        support.require(level)
+        return ("handles", "process", *support.layers(level))
 
     def walls(self, held: Any) -> Walls:
         """The walls of a child process."""

@@ -183,6 +183,7 @@ def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
 
 def result_document(result: Result) -> dict[str, Any]:
     """What came of a call, as plain data."""
+    around = result.programs
     return {
         "ok": result.ok,
         "tool": result.tool,
@@ -195,6 +196,10 @@ def result_document(result: Result) -> dict[str, Any]:
         "cost_usd": str(result.cost_usd),
         "duration_ms": round(result.duration_ms, 3),
         "truncated": result.truncated,
+        "sandbox": {
+            "layers": list(result.layers),
+            "programs": {"layers": list(around.in_force), "missing": list(around.missing)} if around else None,
+        },
         "events": [
             {
                 "kind": type(event).__name__,

@@ -1,5 +1,6 @@
 """`licet doctor`: which levels this machine can keep, tried and not asked for, and what would help with the rest."""
 
+import os
 import platform
 from typing import Any
 
@@ -16,7 +17,7 @@ from licet.surfaces.cli.options import json_option
 from licet.surfaces.cli.show import coloured, show_json
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
-_COLOURS = {"yes": "green", "no": "red", "partly": "yellow"}
+_COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 
 
 @click.command(name="doctor")
@@ -27,7 +28,8 @@ def command(ctx: click.Context, every: bool, as_json: bool) -> None:
     """Try which levels this machine can keep.
 
     Each wall is built in a process of its own, which then tries what the wall forbids; nothing is believed that was not
-    tried. A level that is not kept here is refused when a tool asks for it. Exit code 1 if there is such a level.
+    tried. A level that is not kept here is refused when a tool asks for it; so are programs where the machine has no
+    namespaces, unless the manifest does without them. Exit code 1 if there is a level that is not kept.
     """
     found = look()
     if as_json:
@@ -74,15 +76,21 @@ def _levels(found: Support) -> Table:
 def _programs(found: Support) -> str:
     if not found.keeps("isolated"):
         return "no"
-    return "yes" if found.namespaces else "partly"
+    return "yes" if found.namespaces else "degraded"
 
 
 def _about_programs(found: Support) -> tuple[str, ...]:
-    """What programs lack without namespaces: the walls stand, but there is no network to let them into."""
-    if found.namespaces:
-        return ()
+    """What programs lack without namespaces, and what that takes."""
+    if found.namespaces or not found.keeps("isolated"):
+        return () if found.namespaces else (*found.missing("isolated"), *found.advice("isolated"))
     faults = tuple(line for wall in NAMESPACES if not found.wall_holds(wall) for line in found.faults(wall))
-    return ("no network, and names of foreign files can be seen", *faults, help_with("namespaces"))
+    return (
+        "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing",
+        "behind Landlock and seccomp alone: no network, and names of foreign files can be seen",
+        *(("no limit on the number of processes: this is root",) if hasattr(os, "getuid") and not os.getuid() else ()),
+        *faults,
+        help_with("namespaces"),
+    )
 
 
 def _walls(found: Support) -> Table:

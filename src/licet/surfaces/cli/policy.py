@@ -54,6 +54,14 @@ def idle_problems(manifest: Manifest) -> Iterator[Problem]:
         yield Problem(manifest.places.get("native", manifest.origin), found, "a tool of level native", hint, "warning")
 
 
+def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning if programs may run with fewer walls than they have elsewhere."""
+    if manifest.allow_degraded:
+        hint = "programs may run without namespaces then; `licet doctor` says whether this machine has them"
+        found, expected = "`allow_degraded: true`", "false, unless the machine cannot keep all walls"
+        yield Problem(manifest.places.get("sandbox", manifest.origin), found, expected, hint, "warning")
+
+
 def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning if tools are admitted whose declaration is in no file, so that their fit cannot be checked."""
     # A source that could not be read is a problem of its own.

@@ -47,6 +47,8 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)
+    if surface.allow_degraded:
+        yield "sandbox", "programs may run without namespaces: they see names of foreign files (allow_degraded)"
     if not surface.tools:
         yield "tools", "none: nothing can be called"
 

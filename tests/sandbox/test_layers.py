@@ -1,0 +1,95 @@
+"""What a receipt says of the walls that stood around a call, and around the programs that it started."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
+from licet import Backends, Context, Gate, Result, tool
+from licet.backends.memory_records import MemoryLedger
+from licet.backends.native import InProcess
+from licet.guard.layers import Layers
+from licet.sandbox import landlock, probe
+from licet.sandbox.walls import ProgramWalls
+from licet.sandbox.workers import Workers
+from sandbox import wild_tools as wild
+from sandbox.levels import WALLED, call, gate
+
+WALLS = ("process", f"landlock-{landlock.abi()}", "seccomp", "hardening")
+SPACES = ("namespaces", "private root")
+
+
+@tool(needs=["process:exec:true"], effect="read_only")
+async def start(ctx: Context, times: int) -> int:
+    """Start a program some times."""
+    return sum([(await ctx.process.spawn("true")).returncode for _ in range(times)])
+
+
+def backends(folder: Path, support: Callable[[], probe.Support]) -> Backends:
+    sandbox = Workers(InProcess(), ProgramWalls(None, support))
+    return Backends.local(folder / "state", sandbox=sandbox, ledger=MemoryLedger())
+
+
+def kept(at: Gate) -> Result:
+    """The receipt that the ledger has."""
+    ledger = at.ports.ledger
+    assert isinstance(ledger, MemoryLedger)
+    (receipt,) = [entry.content for entry in ledger.entries if entry.kind == "receipt"]
+    assert isinstance(receipt, Result)
+    return receipt
+
+
+@needs_walls
+@pytest.mark.parametrize("level", WALLED)
+def test_a_receipt_names_the_walls_around_its_tool(tmp_path: Path, level: str) -> None:
+    at = gate(tmp_path, level, wild.count, backends=Backends.memory(ledger=MemoryLedger()))
+    assert call(at, "count").layers == kept(at).layers == ("handles", *WALLS)
+    assert kept(at).programs is None
+
+
+def test_a_call_that_did_not_run_had_no_walls(tmp_path: Path) -> None:
+    at = gate(tmp_path, "native", wild.count, backends=Backends.memory(ledger=MemoryLedger()))
+    assert call(at, "count", {"no": "such argument"}).reason == "INPUT_INVALID"
+    assert kept(at).layers == ()
+
+
+@pytest.mark.parametrize("level", ["native", pytest.param("restricted", marks=needs_walls)])
+@needs_namespaces
+def test_whole_walls_around_programs_lack_nothing(tmp_path: Path, level: str) -> None:
+    at = gate(tmp_path, level, start, backends=backends(tmp_path, probe.support), sandbox={"allow_degraded": True})
+    assert call(at, "start", {"times": 2}).unwrap() == 0
+    assert kept(at).programs == Layers((*WALLS, *SPACES))
+    assert "degraded" not in kept(at).explain()
+
+
+@needs_walls
+@pytest.mark.parametrize("level", ["native", "restricted"])
+def test_degraded_walls_are_in_the_receipt_with_what_was_missing(tmp_path: Path, level: str) -> None:
+    parts = backends(tmp_path, without_namespaces)
+    at = gate(tmp_path, level, start, backends=parts, sandbox={"allow_degraded": True})
+    result = call(at, "start", {"times": 1})
+    assert result.unwrap() == 0
+    missing = (*SPACES, *(() if os.getuid() else ("limit of processes",)))
+    assert kept(at).programs == result.programs == Layers(WALLS, missing)
+    assert "degraded      its programs ran without namespaces, private root" in result.explain()
+    assert pickle.loads(pickle.dumps(result)).programs == result.programs
+
+
+@needs_walls
+def test_a_call_that_started_nothing_lacked_nothing(tmp_path: Path) -> None:
+    parts = backends(tmp_path, without_namespaces)
+    at = gate(tmp_path, "native", start, backends=parts, sandbox={"allow_degraded": True})
+    assert call(at, "start", {"times": 0}).programs is None
+
+
+@needs_walls
+@pytest.mark.parametrize("sandbox", [{}, {"sandbox": {"allow_degraded": False}}])
+def test_nothing_is_degraded_unless_the_manifest_says_so(tmp_path: Path, sandbox: dict[str, object]) -> None:
+    at = gate(tmp_path, "native", start, backends=backends(tmp_path, without_namespaces), **sandbox)
+    result = call(at, "start", {"times": 1})
+    assert (result.ok, result.reason) == (False, "SANDBOX_UNAVAILABLE")
+    assert "allow_degraded" in result.explain()
+    assert kept(at).programs is None
