@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 # Calls that reach only the process itself, what it holds open, or files, which are Landlock's part.
 _PLAIN: Final = """
-    read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
+    read write close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
     rt_sigreturn pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise dup dup2
     pause nanosleep getitimer alarm setitimer getpid sendfile recvfrom recvmsg shutdown getsockname getpeername
     setsockopt getsockopt exit wait4 uname flock fsync fdatasync truncate ftruncate getdents getcwd chdir fchdir
-    rename mkdir rmdir creat link unlink symlink readlink umask gettimeofday getrlimit setrlimit getrusage sysinfo
+    rename mkdir rmdir link unlink symlink readlink umask gettimeofday getrlimit setrlimit getrusage sysinfo
     times getuid getgid geteuid getegid getppid getpgrp getgroups getresuid getresgid getpgid getsid capget
     rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack statfs fstatfs getpriority sched_getparam
     sched_getscheduler sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getaffinity
@@ -21,7 +21,7 @@ _PLAIN: Final = """
     listxattr llistxattr flistxattr getxattrat listxattrat time futex futex_waitv futex_wake futex_wait
     futex_requeue epoll_create epoll_create1 epoll_wait epoll_ctl epoll_pwait epoll_pwait2 getdents64
     set_tid_address restart_syscall fadvise64 timer_create timer_settime timer_gettime timer_getoverrun timer_delete
-    clock_gettime clock_getres clock_nanosleep exit_group waitid ioprio_get openat openat2 mkdirat newfstatat
+    clock_gettime clock_getres clock_nanosleep exit_group waitid ioprio_get mkdirat newfstatat
     unlinkat renameat renameat2 linkat symlinkat readlinkat faccessat faccessat2 pselect6 ppoll set_robust_list
     splice tee sync_file_range signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime eventfd eventfd2
     fallocate dup3 pipe2 preadv pwritev preadv2 pwritev2 getcpu getrandom membarrier copy_file_range pkey_mprotect
@@ -76,7 +76,7 @@ _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, past every check on connecting
 _SIGKILL = 9
 _SET_IDS = 0o6000
-_TRUNC, _WRONLY, _RDWR = 0o1000, 1, 2
+_CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 
 # Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which aim signals at others, nor
 # F_SETLEASE and F_NOTIFY, which hold up or watch whoever else opens a file.
@@ -117,8 +117,7 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
         found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
     found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
-    if abi < 3:
-        found |= _without_truncate()
+    found |= _opening(abi)
     return found
 
 
@@ -142,12 +141,22 @@ def _always(*, execute: bool) -> dict[str, Answer]:
     }
 
 
-def _without_truncate() -> dict[str, Answer]:
-    """Before its third version Landlock lets any file be cut to nothing by path, or while it is opened for reading."""
-    written = (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC)
-    return {
-        "truncate": NO,
-        "openat2": UNKNOWN,  # its flags are behind an address
-        "open": _if(Test(1, written, _TRUNC | 3)),
-        "openat": _if(Test(2, written, _TRUNC | 3)),
+def _opening(abi: int) -> dict[str, Answer]:
+    """A file is not made with bits that let whoever starts it become its owner: others may, outside of these walls.
+
+    Before its third version Landlock lets any file be cut to nothing by path, or while it is opened for reading.
+    """
+
+    def opened(flags: int) -> Answer:
+        written = Test(flags, (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC), _TRUNC | 3)
+        cut = (written,) if abi < 3 else ()
+        # What is not made has no mode, and whatever is in its place says nothing.
+        return Answer(((Test(flags, (0,), _CREAT | _TMPFILE), *cut), (Test(flags + 1, (0,), _SET_IDS), *cut)))
+
+    found = {
+        "open": opened(1),
+        "openat": opened(2),
+        "openat2": UNKNOWN,  # its flags and mode are behind an address; whoever knows it also knows how to do without
+        "creat": _if(Test(1, (0,), _SET_IDS)),
     }
+    return found if abi >= 3 else {**found, "truncate": NO}

@@ -1,0 +1,319 @@
+"""Attacks that are written once and tried three times: without walls, where each must work, and behind both levels.
+
+An attack is a plain function. It names what it wants as parameters (see `Outside`), raises when something stops it, and
+returns what it got. Its module is loaded behind the walls too, so nothing heavy is imported here before it is needed.
+"""
+
+import ctypes
+import inspect
+import json
+import os
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from licet.sandbox import kernel, syscalls
+
+if TYPE_CHECKING:
+    from licet import Result, Tool
+
+CANARY = "canary-outside-of-the-walls"
+BEFORE = "before"
+NO_WALLS = "no walls"
+_PATIENCE = 60.0  # seconds for what comes at once on a machine that has time
+
+# Somebody else's process of the same user: a secret in its environment, its memory and its open file 100.
+_VICTIM = f"""
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0)  # where Yama asks: anybody may attach
+os.dup2(os.open(sys.argv[1], os.O_RDONLY), 100)
+memory = ctypes.create_string_buffer({CANARY.encode()!r})
+print(ctypes.addressof(memory), flush=True)
+sys.stdin.read()
+"""
+
+_IN_THE_OPEN = """
+import importlib.util, json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+spec = importlib.util.spec_from_file_location("attack_in_the_open", sys.argv[2])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+try:
+    said = {"value": getattr(module, sys.argv[3])(**json.loads(sys.argv[4]))}
+except Exception as error:
+    said = {"error": f"{type(error).__name__}: {error}"}
+print("\\n" + json.dumps(said), flush=True)
+"""
+
+# The same for an attack on a context: a tool at `native`, called as it would be behind walls.
+_AT_NATIVE = """
+import json, pathlib, sys
+sys.path[:0] = json.loads(sys.argv[1])
+import importlib.util
+spec = importlib.util.spec_from_file_location("attack_in_the_open", sys.argv[2])
+sys.modules["attack_in_the_open"] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from attacks.behind_walls import called, made
+given = json.loads(sys.argv[4])
+result = called(made(getattr(module, sys.argv[3]), **given["made"]), pathlib.Path(given["place"]), "native", given)
+said = {"value": result.value} if result.ok else {"error": result.error}
+print("\\n" + json.dumps(said), flush=True)
+"""
+
+
+def raw(name: str | int, *arguments: Any) -> int:
+    """A system call by its name or number, as any code with ctypes can make it; its error is an OSError."""
+    number = syscalls.NUMBERS[kernel.machine()][name] if isinstance(name, str) else name
+    return kernel.syscall(str(name), number, *(os.fsencode(a) if isinstance(a, str) else a for a in arguments))
+
+
+def scratch(name: str = "") -> str:
+    """A path in the scratch directory of whoever asks."""
+    return os.path.join(os.environ["TMPDIR"], name)
+
+
+def machine_code(code: bytes) -> Callable[..., int]:
+    """Code of the processor as a function: what no table of names and no library stands in front of."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    size, read_write_execute, private_anonymous_low = 4096, 7, 0x62
+    place = libc.mmap(None, ctypes.c_size_t(size), read_write_execute, private_anonymous_low, -1, ctypes.c_long(0))
+    if place in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "mmap")
+    ctypes.memmove(place, code, len(code))
+    function: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_long)(place)
+    return function
+
+
+class Outside:
+    """What there is on the other side of the walls, made when an attack asks for it, and whether it was reached."""
+
+    def __init__(self, walls: str, place: Path) -> None:
+        self.walls, self._place = walls, place
+        self._kept = ExitStack()
+        for name in ("out", "granted", "state", "scratch"):
+            (place / name).mkdir()
+        self._file("granted/file", "granted")
+        self._file("agent.yaml", "agent: tester")  # walls have one by which they are built
+
+    def close(self) -> None:
+        """End what was started."""
+        self._kept.close()
+
+    # What an attack can ask for ---------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """The directory of it all, in which the manifest lies too."""
+        return str(self._place)
+
+    @property
+    def granted(self) -> str:
+        """A directory that the tool may read and write: by itself at `isolated`, with handles at `restricted`."""
+        return str(self._place / "granted")
+
+    @cached_property
+    def secret(self) -> str:
+        """A file of which nobody granted anything."""
+        return self._file("out/secret", CANARY)
+
+    @cached_property
+    def target(self) -> str:
+        """A file that somebody could want to change."""
+        return self._file("out/target", BEFORE)
+
+    @cached_property
+    def state(self) -> str:
+        """A file in the directory in which the host keeps its state."""
+        return self._file("state/key", CANARY)
+
+    @property
+    def manifest(self) -> str:
+        """The policy that the tool is called under."""
+        return str(self._place / "agent.yaml")
+
+    @property
+    def host(self) -> int:
+        """The process that tools are called from."""
+        return os.getpid()
+
+    @property
+    def pid(self) -> int:
+        """A process of somebody else."""
+        return self.victim.pid
+
+    @property
+    def address(self) -> int:
+        """Where that process has a secret in its memory."""
+        return self._victim[1]
+
+    @property
+    def port(self) -> int:
+        """Where somebody listens for TCP."""
+        return int(self.listener.getsockname()[1])
+
+    @property
+    def udp_port(self) -> int:
+        """Where somebody listens for datagrams."""
+        return int(self.datagrams.getsockname()[1])
+
+    @property
+    def door(self) -> str:
+        """A unix socket with a name."""
+        return str(self.unix.getsockname())
+
+    # What shows that it was reached -----------------------------------------------------------------------------------
+
+    @property
+    def victim(self) -> "subprocess.Popen[str]":
+        """The other process."""
+        return self._victim[0]
+
+    @cached_property
+    def _victim(self) -> "tuple[subprocess.Popen[str], int]":
+        command = [sys.executable, "-I", "-S", "-c", _VICTIM, self.secret]
+        environment = {**os.environ, "LICET_TEST_SECRET": CANARY}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = self._kept.enter_context(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
+        self._kept.callback(process.kill)
+        assert process.stdout is not None
+        return process, int(process.stdout.readline())
+
+    @cached_property
+    def listener(self) -> socket.socket:
+        """A server on a loopback address."""
+        return self._kept.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+    @cached_property
+    def datagrams(self) -> socket.socket:
+        """A server for datagrams on a loopback address."""
+        server = self._kept.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        server.bind(("127.0.0.1", 0))
+        return server
+
+    @cached_property
+    def unix(self) -> socket.socket:
+        """A server that has a name in the file system; a short one, for names of sockets are."""
+        server = self._kept.enter_context(socket.socket(socket.AF_UNIX))
+        name = f"/tmp/licet-{os.getpid()}-{id(self):x}"
+        server.bind(name)
+        self._kept.callback(os.unlink, name)
+        server.listen()
+        return server
+
+    @property
+    def changed(self) -> bool:
+        """Whether the target is no longer what it was."""
+        try:
+            return Path(self.target).read_text() != BEFORE
+        except FileNotFoundError:
+            return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other process was ended; where nothing protects it, that is waited for."""
+        if self.walls == NO_WALLS:
+            self.victim.wait(_PATIENCE)
+        return self.victim.poll() is not None
+
+    def arrived(self, at: socket.socket) -> bool:
+        """Whether something came to a socket."""
+        return bool(select.select([at], [], [], _PATIENCE if self.walls == NO_WALLS else 0)[0])
+
+    # The attack itself ------------------------------------------------------------------------------------------------
+
+    def shows(
+        self,
+        attack: Callable[..., Any],
+        seen: Callable[[Any], object] | None = None,
+        *,
+        refused: str | None = "PermissionError",
+        needs: Sequence[str] = (),
+        reuse: bool = False,
+        root: bool = False,
+        rare: bool = False,
+        only_on: str = "",
+        **given: Any,
+    ) -> None:
+        """Hold that an attack works without walls and not behind them.
+
+        `seen` tells from what the attack returned, or from the world, whether it worked: the canary came, if not given.
+        `refused` is what its error matches behind walls; None if it goes through and brings nothing. `root` marks what
+        the system lets only root do, `rare` what some machines let nobody do: there only the walls can be shown.
+        """
+        import pytest
+
+        if only_on and kernel.machine() != only_on:
+            pytest.skip(f"made of numbers that {only_on} has")
+        worked = seen or (lambda value: CANARY in str(value))
+        made_of = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}
+        arguments = self._arguments(attack, given)
+        if self.walls == NO_WALLS:
+            if root and os.getuid():
+                pytest.skip("the half of root: started by an ordinary user, whom the system does not let do it anyway")
+            said = self._without_walls(attack, arguments, made_of)
+            if rare and "error" in said:
+                pytest.skip(f"this machine lets nobody do it: {said['error']}")
+            assert "error" not in said, said["error"]
+            assert worked(said["value"]), said["value"]
+            return
+        result = called(made(attack, **made_of), self._place, self.walls, {"arguments": arguments})
+        assert not worked(result.value), result.value
+        if refused is None:
+            assert result.ok, result.error
+        else:
+            assert not result.ok
+            assert re.search(refused, result.error), result.error
+
+    def _arguments(self, attack: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = [name for name in inspect.signature(attack).parameters if name != "ctx"]
+        return {name: given[name] if name in given else getattr(self, name) for name in wanted}
+
+    def _without_walls(self, attack: Any, arguments: dict[str, Any], made_of: dict[str, Any]) -> dict[str, Any]:
+        """In a process of its own that was started as processes are: it inherits what it is given."""
+        code, given = _IN_THE_OPEN, arguments
+        if "ctx" in inspect.signature(attack).parameters:
+            code, given = _AT_NATIVE, {"made": made_of, "place": self.place, "arguments": arguments}
+        place = [str(Path(__file__).resolve().parents[1])]
+        words = [json.dumps(place), inspect.getfile(attack), attack.__qualname__, json.dumps(given)]
+        environment = {**os.environ, "TMPDIR": f"{self.place}/scratch", "LICET_TEST_SECRET": CANARY}
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False,
+            close_fds=False,
+        )  # fmt: skip
+        shutil.rmtree(f"{self.place}/scratch", ignore_errors=True)
+        if not ended.stdout.strip():
+            return {"error": f"ended with {ended.returncode}: {ended.stderr[-2000:]}"}
+        said: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        return said
+
+    def _file(self, name: str, content: str) -> str:
+        path = self._place / name
+        path.write_text(content)
+        return str(path)
+
+
+def made(attack: Callable[..., Any], needs: Sequence[str] = (), reuse: bool = False) -> "Tool":
+    """An attack as a tool."""
+    from licet import tool
+
+    return tool(needs=list(needs), effect="write_limited", reuse=reuse)(attack)
+
+
+def called(attack: "Tool", place: Path, level: str, given: Mapping[str, Any]) -> "Result":
+    """One call of an attack at a level, by a gate with backends of this machine."""
+    from licet import Backends
+    from sandbox.levels import call, gate
+
+    backends = Backends.local(place / "state")
+    at = gate(place, level, attack, backends=backends, private=["127.0.0.0/8"])
+    return call(at, attack.name, given["arguments"])

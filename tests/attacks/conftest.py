@@ -1,0 +1,18 @@
+"""What attacks on walls are tried on: see `behind_walls`."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from attacks.behind_walls import NO_WALLS, Outside
+from sandbox.levels import WALLED, needs_walls
+
+
+@pytest.fixture(params=(NO_WALLS, *WALLED))
+def outside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]:
+    """The world around one attack: without walls first, then behind those of each level."""
+    needs_walls()
+    with closing(Outside(request.param, tmp_path.resolve())) as there:
+        yield there
