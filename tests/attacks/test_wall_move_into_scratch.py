@@ -1,0 +1,15 @@
+"""A tool moves a file to where it may read."""
+
+import os
+
+from attacks.behind_walls import Outside, scratch
+
+
+def attack(secret: str) -> str:
+    os.rename(secret, scratch("name"))
+    with open(scratch("name"), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_walls_stop_it(outside: Outside) -> None:
+    outside.shows(attack)
