@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from licet import Gate, tool
-from licet.sandbox import workers
+from licet.sandbox import broker, workers
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
 
@@ -64,7 +64,9 @@ def both(case: str) -> list[str]:
 
 @pytest.mark.parametrize(("how", "level"), [(how, level) for how in ENDINGS for level in both(how)])
 def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: str) -> None:
-    limits = {**LIMITS, "wall_seconds": 1} if "sleep" in how else LIMITS
+    # However slow the machine, the limit that is tried is the first one to be met.
+    own = {"sleep": {"wall_seconds": 1}, "more threads than memory": {"processes": 1000}}
+    limits = {**LIMITS, **next((more for name, more in own.items() if name in how), {})}
     at = gate(tmp_path, level, wild.misbehave, wild.count, limits=limits)
     result = call(at, "misbehave", {"how": how})
     reason, said = ENDINGS[how]
@@ -92,6 +94,34 @@ def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path)
 def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Path) -> None:
     at = gate(tmp_path, "restricted", wild.leave_behind)
     assert [call(at, "leave_behind", {"name": name}).value for name in "abc"] == [[], [], []]
+
+
+def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (broker, workers):
+        monkeypatch.setattr(module, "MOMENT", 5.0)  # so that on every machine each of them is quick
+    at = gate(tmp_path, "restricted", wild.count_on)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def calls() -> list[object]:
+        nonlocal turns
+        async with at.session("s") as session:
+            beside = asyncio.create_task(others())
+            await session.call("count_on")  # it has to wait for a worker
+            turns = 0
+            values = [(await session.call("count_on")).value for _ in range(200)]
+            beside.cancel()
+        return values
+
+    assert asyncio.run(calls()) == list(range(2, 202))
+    assert turns >= 5
 
 
 def test_scratch_disappears_whatever_is_in_it(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ never received, and at most so many questions are open at once.
 
 import asyncio
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from licet.errors import Refused
@@ -19,6 +22,8 @@ from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Closed, Frame, Unpacker
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
+_MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
+MOMENT = 0.0002  # seconds for which a quick answer is waited for, which takes less than to have the loop wait for it
 
 
 class Outcome(NamedTuple):
@@ -36,6 +41,7 @@ class Broker:
         self._end, self._fd = end, end.fileno()
         self._call = call
         self._tool = tool
+        self._context, self._direct = context, direct
         self._loop = asyncio.get_running_loop()
         self._unpacker = Unpacker(FROM_A_CHILD)
         self._done: asyncio.Future[Outcome] = self._loop.create_future()
@@ -45,32 +51,53 @@ class Broker:
         self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
         self._unsent_bytes = 0
         self._writing = self._reading = False
-        self._mirrors = Mirrors()
-        self._operations = Operations(context, self._mirrors, self.answer, direct=direct)
+        self._in_loop = True
+        self._mirrors: Mirrors | None = None
 
-    async def serve(self, start: bytes) -> Outcome:
-        """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not."""
-        self._read(True)
+    @cached_property
+    def _operations(self) -> Operations:
+        self._mirrors = Mirrors()
+        return Operations(self._context, self._mirrors, self.answer, direct=self._direct)
+
+    async def serve(self, start: bytes, *, quick: bool = False) -> Outcome:
+        """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not.
+
+        With `quick`, whoever runs the loop waits for a moment, and for the most quick of calls does not need the loop.
+        """
+        self._in_loop = not quick
         try:
             self._send(start, (), 0)
-            return await self._done
+            if quick:
+                self._wait_a_moment()
+                self._in_loop = True
+            self._balance()
+            return self._done.result() if self._done.done() else await self._done
         finally:
             self._read(False)
             if self._writing:
                 self._loop.remove_writer(self._fd)
             for _, files, _ in self._unsent:
                 _close(files)
-            self._mirrors.finish()
+            if self._mirrors is not None:
+                self._mirrors.finish()
             tasks = [task for task in self._open.values() if task is not None]
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _wait_a_moment(self) -> None:
+        left = MOMENT if self._fd < _MOST_SELECTED else 0.0
+        until = perf_counter() + left
+        while left > 0 and not (self._done.done() or self._open or self._unsent):
+            if select.select((self._fd,), (), (), left)[0]:
+                self._readable()
+            left = until - perf_counter()
+
     # What comes in -------------------------------------------------------------------------------------------------
 
     def _read(self, wanted: bool) -> None:
-        if wanted != self._reading:
+        if wanted != self._reading and self._in_loop:
             self._reading = wanted
             if wanted:
                 self._loop.add_reader(self._fd, self._readable)
@@ -113,15 +140,17 @@ class Broker:
         if len(self._open) >= 2 * MOST_OPEN:
             raise BrokenWire("more questions than were agreed on")
         self._last = number
-        self._mirrors.update()
+        operations = self._operations
+        if self._mirrors is not None:
+            self._mirrors.update()
         if op in NOW:
             self._open[number] = None
             try:
-                self.answer(number, NOW[op](self._operations, head))
+                self.answer(number, NOW[op](operations, head))
             except Exception as error:
                 self._wrong(number, error)
             return
-        act = self._operations.find(op)
+        act = operations.find(op)
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
     async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:

@@ -22,7 +22,7 @@ from licet.sandbox import hardening, landlock, netshim, seccomp
 from licet.sandbox.asking import Asking
 from licet.sandbox.inside import RemoteContext, Waiting
 from licet.sandbox.loading import load
-from licet.sandbox.wire import Closed, Frame
+from licet.sandbox.wire import Closed, Frame, framed
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # exit codes that say why there is no answer
 _MOST_SAID = 2000  # characters of an error
@@ -113,10 +113,15 @@ class _Worker:
 
     def serve(self) -> None:
         """One call, or as many as come."""
+        wire = self._asking.wire
         while True:
-            frame = self._asking.wire.receive()
+            frame = wire.receive()
             head, blob = self._answer(frame)
-            self._asking.wire.send({"op": "result", "call": frame.head["call"], **head}, blob)
+            call: int = frame.head["call"]
+            if head:
+                wire.send({"op": "result", "call": call, **head}, blob)
+            else:
+                wire.send_packed(framed(b'{"op":"result","call":%d}' % call, blob))
             if not self._spec["reuse"]:
                 os._exit(0)
 

@@ -61,6 +61,7 @@ class Child:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
         self.pid = 0
         self.calls = 0
+        self.quick = False  # whether its last call had its answer at once
         self.scratch_changed = 0  # when the directory was last seen empty, as its own clock has it
         self.ended: tuple[Reason, str] | None = None
         self.death: Death | None = None
@@ -172,6 +173,10 @@ class Zygote:
             self._idle = False
             with contextlib.suppress(OSError):
                 self._wake.send(b"x", socket.MSG_DONTWAIT)
+
+    def alone(self) -> bool:
+        """Whether no other call runs than the one that asks."""
+        return len(self._running) == 1
 
     def rest(self, child: Child) -> None:
         """Stop watching: the call is over, and the worker stays."""

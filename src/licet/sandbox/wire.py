@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _LENGTHS = struct.Struct("<II")
@@ -25,7 +25,7 @@ def _no_constant(word: str) -> None:
 
 
 _written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_read = json.JSONDecoder(parse_constant=_no_constant).decode
+_scan = json.JSONDecoder(parse_constant=_no_constant).scan_once  # which takes no spaces around a text
 
 
 class BrokenWire(Exception):
@@ -60,8 +60,17 @@ FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch`
 
 def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:
     """A frame as bytes."""
-    text = _written(head).encode()
+    return framed(_written(head).encode(), blob)
+
+
+def framed(text: bytes, blob: bytes = b"") -> bytes:
+    """A frame whose head is JSON already."""
     return b"".join((_LENGTHS.pack(len(text), len(blob)), text, blob))
+
+
+def members(head: Mapping[str, Any]) -> bytes:
+    """The inside of an object as JSON, to be put into heads that are otherwise the same."""
+    return _written(head)[1:-1].encode()
 
 
 class Unpacker:
@@ -79,8 +88,16 @@ class Unpacker:
         """How much to read at once."""
         return min(max(self._wanted - len(self._buffer), _SHORT_READ), _LONG_READ)
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterable[Frame]:
         """The frames that are whole now, or `BrokenWire`."""
+        if not self._buffer and len(data) >= _LENGTHS.size:  # most often just one whole frame has come
+            head, blob = _LENGTHS.unpack_from(data)
+            middle = _LENGTHS.size + head
+            if middle + blob == len(data) and head <= self._sizes.head and blob <= self._sizes.blob:
+                return (Frame(parsed(data[_LENGTHS.size : middle]), data[middle:]),)
+        return self._fed(data)
+
+    def _fed(self, data: bytes) -> Iterator[Frame]:
         buffer = self._buffer
         buffer += data
         while len(buffer) >= self._wanted:
@@ -100,9 +117,11 @@ class Unpacker:
 def parsed(text: bytes) -> dict[str, Any]:
     """The object that a text says: strict JSON, and not too deep for whoever walks through it later."""
     try:
-        value = _read(text.decode())
-    except (ValueError, RecursionError) as wrong:
+        value, end = _scan(said := text.decode(), 0)
+    except (ValueError, RecursionError, StopIteration) as wrong:
         raise BrokenWire(f"no JSON: {type(wrong).__name__}") from None
+    if end != len(said):
+        raise BrokenWire("more than one JSON text")
     if not isinstance(value, dict):
         raise BrokenWire(f"expected a JSON object, found {type(value).__name__}")
     if text.count(b"[") + text.count(b"{") > MOST_DEPTH and _deeper(value, MOST_DEPTH):
@@ -135,8 +154,12 @@ class Wire:
 
     def send(self, head: Mapping[str, Any], blob: bytes = b"", files: Sequence[int] = ()) -> None:
         """Send a frame, and files along with its first byte; `Closed` if nobody is there."""
+        self.send_packed(packed(head, blob), files)
+
+    def send_packed(self, frame: bytes, files: Sequence[int] = ()) -> None:
+        """The same with a frame that is bytes already."""
         try:
-            send_all(self.socket, packed(head, blob), files)
+            send_all(self.socket, frame, files)
         except OSError as gone:
             raise Closed(str(gone)) from None
 

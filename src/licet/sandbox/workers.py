@@ -14,8 +14,9 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isfinite
+from time import perf_counter
 from types import NoneType
 from typing import Any
 
@@ -30,13 +31,13 @@ from licet.guard.endings import Raised, Stopped
 from licet.guard.holding import Holding
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
-from licet.sandbox.broker import Broker, Outcome
+from licet.sandbox.broker import MOMENT, Broker, Outcome
 from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Watched, Zygote
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
 from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.wire import BrokenWire, Closed, TooMuch, packed
+from licet.sandbox.wire import BrokenWire, Closed, TooMuch, framed, members, packed
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -52,6 +53,7 @@ _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
 _PARKED = 32  # of all tools together
 _KNOWN = 512
 _LAST_WORDS = 2.0  # seconds to hear how a worker ended
+_LOOP_TURNS = 32  # calls after which the loop has its turn, however quick each of them was
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +184,7 @@ class Workers:
         self._native = native
         self._programs = programs
         self._prepared: dict[tuple[int, int, Level, tuple[tuple[str, int], ...]], Prepared] = {}
+        self._calls = 0
 
     def layers(self, level: Level) -> tuple[str, ...]:
         """What will be in force at a level; the walls are tried out before they are relied on."""
@@ -208,8 +211,13 @@ class Workers:
         kept = False
         try:
             broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
-            outcome = await broker.serve(_start(prepared, call, context, child.calls))
-            kept = call.tool.reuse and _reusable(child, prepared)
+            start = _start(prepared, call, context, child.calls)
+            self._calls += 1
+            began = perf_counter()
+            outcome = await broker.serve(start, quick=child.quick and self._calls % _LOOP_TURNS > 0 and zygote.alone())
+            if call.tool.reuse:
+                child.quick = perf_counter() - began < 2 * MOMENT
+                kept = _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await _stopped(zygote, child, wrong, prepared) from None
         finally:
@@ -277,19 +285,32 @@ def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: in
     given = {
         name: value for name, value in call.arguments.items() if name not in defaults or value is not defaults[name]
     }
-    plain = _is_plain(given)
-    who = {"plain": plain, "session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
-    return packed({"call": number, **who}, plain_json(given))
+    plain = b"true" if _is_plain(given) else b"false"
+    who = _who(context.session_id, context.agent, context.workdir)
+    return framed(b'{"call":%d,"plain":%s,%s}' % (number, plain, who), plain_json(given))
+
+
+@lru_cache(_KNOWN)
+def _who(session_id: str, agent: str, workdir: str) -> bytes:
+    return members({"session_id": session_id, "agent": agent, "workdir": workdir})
+
+
+_PLAIN = frozenset((str, int, bool, NoneType))
 
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is what its JSON says, so that nothing has to be made of it again."""
     kind = type(value)
+    if kind in _PLAIN:
+        return True
     if kind is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+        for key, item in value.items():
+            if type(key) is not str or not (type(item) in _PLAIN or _is_plain(item)):
+                return False
+        return True
     if kind is list:
         return all(map(_is_plain, value))
-    return kind in (str, int, bool, NoneType) or (kind is float and isfinite(value))
+    return kind is float and isfinite(value)
 
 
 def _reusable(child: Child, prepared: Prepared) -> bool:
