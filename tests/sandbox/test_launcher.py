@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -110,6 +111,24 @@ def test_one_http_request_of_a_program(tmp_path: Path) -> None:
         "",
         "HOST_NOT_ALLOWED",
     ]
+
+
+BECOMING = """
+import os, signal, sys
+from licet.sandbox import launcher
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+launcher._become({"directory": "/", "binary": sys.argv[1], "argv": ["cat", "/proc/self/status"], "environment": {}})
+"""
+
+
+def test_a_program_finds_every_signal_as_it_is_by_default() -> None:
+    found = shutil.which("cat")
+    assert found is not None
+    ended = subprocess.run([sys.executable, "-c", BECOMING, found], capture_output=True, text=True, timeout=60)
+    lines = dict(line.split(":", 1) for line in ended.stdout.splitlines())
+    assert {lines[name].strip() for name in ("SigBlk", "SigIgn", "SigCgt")} == {"0" * 16}
 
 
 # What refuses
@@ -278,6 +297,19 @@ def test_around_a_deny(tmp_path: Path) -> None:
     assert list(around(root, [f"{root}/a/b/secret"])) == [f"{root}/a/b/c", f"{root}/a/d", f"{root}/e"]
     assert list(around(root, [f"{root}/a"])) == [f"{root}/e"]
     assert list(around(root, [root])) == list(around(root, ["/"])) == []
+
+
+@pytest.mark.parametrize("private_root", [True, False])
+@pytest.mark.parametrize("leads_to", ["/", "/proc", "/sys/kernel", "/dev"])
+def test_no_grant_of_files_means_the_windows_of_the_kernel(tmp_path: Path, leads_to: str, private_root: bool) -> None:
+    link = tmp_path.resolve() / "link"
+    link.symlink_to(leads_to)
+    found = kernel_paths(holding([f"fs:read:{link}", "fs:read:/proc/self"]), private_root=private_root)
+    assert (found.read, found.rules) == ((), ())
+    everything = kernel_paths(holding(["fs:read:*"]), private_root=private_root)
+    granted = {*everything.read, *(rule.path for rule in everything.rules)}
+    assert os.path.realpath("/usr") in granted
+    assert not granted & {"/", "/proc", "/sys", "/dev"}
 
 
 def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ _SYSTEM = (
     *("/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/ssl/certs", "/etc/ssl/openssl.cnf"),
     *("/etc/pki/tls/certs", "/usr/share/ca-certificates", "/dev/urandom", "/dev/random", "/dev/zero"),
 )
-_NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these
 
 
 def base_rules(source: Source) -> Rules:
@@ -51,10 +50,4 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
 
 def grant_rules(holding: Holding) -> Rules:
     """What a grant lets a worker open by itself, as things are now: around a deny, what exists beside it."""
-    found: Rules = []
-    for path, access, identity in kernel_paths(holding, private_root=False).rules:
-        if path == "/":
-            found += [(f"/{name}", access, None) for name in sorted(os.listdir("/"))]
-        else:
-            found.append((path, access, identity))
-    return [rule for rule in found if not inside(rule[0], _NEVER)]
+    return list(kernel_paths(holding, private_root=False).rules)

@@ -75,7 +75,8 @@ def _roots(holding: Holding, held: HeldPaths, action: str) -> tuple[str, ...]:
             and not _planted(holding, path)
         ):
             found.append(path)
-    return tuple(path for path in found if not inside(os.path.realpath(path), _NEVER))
+    # A link to the root itself would bring the windows back in.
+    return tuple(path for path in found if (real := os.path.realpath(path)) != "/" and not inside(real, _NEVER))
 
 
 def _planted(holding: Holding, path: str) -> bool:

@@ -29,7 +29,6 @@ _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _BACKLOG = 128
 _COUNTED_EVERY = 0.1  # seconds
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # what Python sets to its liking
 
 
 def main(control: int) -> None:
@@ -143,8 +142,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     for stream in (0, 1, 2):
         os.close(stream)
     # Signals that nobody handles do not reach the first process of a namespace from inside.
-    for number in _RESET:
-        signal.signal(number, signal.SIG_DFL)
+    _reset_signals()
     # The kernel holds everybody but root to a number of processes; those of root are counted.
     status = _waited(binary, None if os.getuid() else orders["limits"]["processes"])
     os.write(saying, str(status).encode())
@@ -222,9 +220,15 @@ def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlo
     return landlock.Rule(through if os.path.lexists(through) else path, access), fd
 
 
-def _become(orders: dict[str, Any]) -> NoReturn:
-    for number in (*_RESET, signal.SIGCHLD):
+def _reset_signals() -> None:
+    """Take back what Python, or whoever started this, has set to its liking: ignoring is inherited."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+
+
+def _become(orders: dict[str, Any]) -> NoReturn:
+    _reset_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         os.chdir(orders["directory"])
         os.execve(orders["binary"], orders["argv"], orders["environment"])  # noqa: S606 - it has been checked
