@@ -408,7 +408,9 @@ def test_sarif_says_the_same(case: Case) -> None:
     assert fits(said, [line.replace("\\u001b[2J", "%1B%5B2J") for line in case.lines])
 
 
-def test_sarif_gives_an_absolute_path_as_a_file_address(here: Path) -> None:
+def test_sarif_gives_an_absolute_path_as_a_file_address(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "beside").mkdir()
+    monkeypatch.chdir(here / "beside")
     [found] = json.loads(run(str(here / "a b.yaml"), "--sarif").stdout)["runs"][0]["results"]
     address = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert address == f"{here.as_uri()}/a%20b.yaml"

@@ -19,7 +19,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
 
-__all__ = ["Source", "find_tool", "read_tools"]
+__all__ = ["Source", "find_tool", "read_tools", "shown_file"]
 
 MOST_HOPS = 8
 LONGEST_REFERENCE = 512
@@ -83,7 +83,7 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -
         path = _locate(dotted, roots, origin)
         if isinstance(path, Problem):
             return path
-        file = _shown(path)
+        file = shown_file(path)
         module = _module(path, file)
         if isinstance(module, Problem):
             return module
@@ -145,7 +145,7 @@ def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Proble
     return Problem(origin, f"no module `{dotted}`", "a Python file below the directory of the manifest", hint)
 
 
-def _shown(path: Path) -> str:
+def shown_file(path: Path) -> str:
     """How a file is named: a ready-made tool the same on every machine."""
     return path.relative_to(_INSTALLED).as_posix() if path.is_relative_to(_INSTALLED / "licet") else str(path)
 

@@ -11,7 +11,17 @@ from licet.core.origin import Problem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILE = click.Path(path_type=Path)
+
+class _File(click.Path):
+    """A path; one below this directory is named from here, in whatever way it was typed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path that a word stands for."""
+        path = Path(super().convert(value, param, ctx))
+        return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
+
+
+FILE = _File(path_type=Path)
 
 
 class Setting(NamedTuple):

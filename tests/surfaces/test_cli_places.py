@@ -1,0 +1,130 @@
+"""How commands name the files of a policy: all alike, and from here where they lie below this directory."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.surfaces.cli.app import licet
+
+TOOL = """from licet import Context, tool
+
+
+@tool(needs=["fs:read:/srv/a"], effect="read_only", sandbox="native")
+async def look(ctx: Context, path: str) -> str:
+    \"\"\"Look into a file.\"\"\"
+    return await ctx.fs.read(path)
+"""
+MANIFEST = """agent: a
+tools:
+  look: {from: "placed:look"}
+capabilities:
+  tools: [look]
+  native: [look]
+  fs_reach: {read: [/srv]}
+"""
+_PLACE = re.compile(r"""(?<![^\s("'`])(?!fs:)[^\s("'`]*(?:\.py|\.yaml)[:0-9]*""")
+
+
+@pytest.fixture(autouse=True)
+def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "beside").mkdir()
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "placed.py").write_text(TOOL)
+    (below / "n.yaml").write_text(MANIFEST)
+    known = set(sys.modules)
+    yield below
+    for name in set(sys.modules) - known:
+        if name.partition(".")[0] in ("placed", "broken", "helper", "pack"):
+            del sys.modules[name]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, words)
+
+
+WAYS = [  # where one stands, what one types, and how the files are then named
+    ("below", "m.yaml", ""),
+    ("below", "./m.yaml", ""),
+    ("below", "{below}/m.yaml", ""),
+    (".", "below/m.yaml", "below/"),
+    (".", "{below}/m.yaml", "below/"),
+    ("beside", "../below/m.yaml", "../below/"),
+    ("beside", "{below}/m.yaml", "{below}/"),
+]
+
+
+REFUSED = {"{p}:4", "{m}:4", "{m}:7", "{p}", "{m}"}
+COMMANDS: dict[str, tuple[str, list[str], set[str]]] = {  # what is typed, and every place that must be named
+    "call": ("/srv", ["call", "{m}", "look", "path=/etc/a"], REFUSED),
+    "explain": ("/srv", ["explain", "{m}", "look", "/etc/a"], REFUSED),
+    "check": ("/srv/b", ["check", "{m}"], {"{p}:4:1:", "{m}:4", "{m}"}),
+    "surface": ("/srv", ["surface", "{m}", "--json"], {"{p}:4:1", "{m}:7:21", "{m}", "{m}:1:1"}),
+    "diff": ("/srv/a/b", ["diff", "{m}", "{n}"], {"{n}:7"}),
+}
+
+
+@pytest.mark.parametrize(("stand", "typed", "named"), WAYS)
+@pytest.mark.parametrize(("held", "words", "places"), COMMANDS.values(), ids=COMMANDS)
+def test_every_command_names_files_in_the_same_way(
+    stand: str,
+    typed: str,
+    named: str,
+    held: str,
+    words: list[str],
+    places: set[str],
+    below: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(below.parent / stand)
+    (below / "m.yaml").write_text(MANIFEST.replace("/srv", held))
+    typed, named = typed.format(below=below), named.format(below=below)
+    result = run(*(word.format(m=typed, n=typed.replace("m.yaml", "n.yaml")) for word in words))
+    expected = {one.format(m=f"{named}m.yaml", n=f"{named}n.yaml", p=f"{named}placed.py") for one in places}
+    assert set(_PLACE.findall(result.output)) == expected
+
+
+BROKEN: dict[str, tuple[dict[str, str], str, str]] = {
+    "the module itself": ({"broken.py": "import os\n\n1 / 0\n"}, "ZeroDivisionError: division by zero", "broken.py:3"),
+    "a function of it": ({"broken.py": "def f():\n    {}['k']\n\n\nf()\n"}, "KeyError: 'k'", "broken.py:2"),
+    "its syntax": ({"broken.py": "import os\n\ndef f(:\n"}, "SyntaxError: ", "broken.py:3"),
+    "what it imports": (
+        {"broken.py": "\nimport helper\n", "helper.py": "\n\nraise ValueError('no')\n"}, "ValueError: no",
+        "helper.py:3",
+    ),
+    "the syntax of what it imports": (
+        {"broken.py": "import helper\n", "helper.py": "\n)\n"}, "SyntaxError: ", "helper.py:2",
+    ),
+    "a package that is missing": (
+        {"broken.py": "\n\nimport no_such_package\n"}, "ModuleNotFoundError: No module named 'no_such_package'",
+        "broken.py:3",
+    ),
+    "what a library says": ({"broken.py": "import json\njson.loads('{')\n"}, "JSONDecodeError: ", "broken.py:2"),
+    "its declaration": (
+        {"broken.py": "from licet import tool\n\n@tool(needs=['nonsense'])\ndef t() -> None: ...\n"}, "Malformed: ",
+        "broken.py:3",
+    ),
+    "a module that is missing": ({}, "ModuleNotFoundError: No module named 'broken'", ""),
+    "a function that is missing": ({"broken.py": ""}, "AttributeError: ", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "said", "place"), BROKEN.values(), ids=BROKEN)
+def test_what_breaks_an_import_is_named_with_its_line(
+    files: dict[str, str], said: str, place: str, below: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(below.parent)
+    (below / "m.yaml").write_text(MANIFEST.replace("placed:look", "broken:t"))
+    for name, text in files.items():
+        (below / name).write_text(text)
+    result = run("call", "below/m.yaml", "look")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    found = "below/m.yaml:3:16: error: found `broken:t`, expected a tool that can be imported ("
+    assert line.startswith(found + said)
+    assert line.endswith(f"); it stops at below/{place}" if place else ")")
