@@ -15,6 +15,7 @@ from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
 from licet.guard.layers import Layers
 from licet.guard.ports import Command, Finished, Processes, Unavailable
+from licet.guard.running import Streams
 
 SHELL = "/bin/sh"
 
@@ -134,6 +135,76 @@ def test_what_is_not_there_is_the_system_s_error(processes: Processes) -> None:
 def test_what_is_no_command_is_refused(processes: Processes, broken: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="expected"):
         run(processes, shell("cat", **broken))
+
+
+# While it runs
+
+
+STREAMED = {
+    "all of them": (Streams(True, True, True), "cat", (b"in", b"")),
+    "only what it says": (Streams(stdout=True), "echo out; echo err >&2; exit 3", (b"out\n",)),
+    "only its errors": (Streams(stderr=True), "echo out; echo err >&2; exit 3", (b"err\n",)),
+    "errors among the rest": (Streams(stdout=True, joined=True), "echo out; echo err >&2; exit 3", (b"out\nerr\n",)),
+    "nothing, and no input": (Streams(), "cat", ()),
+    "more than a pipe holds": (Streams(stdout=True), "head -c 100000 /dev/zero", (bytes(100000),)),
+    "more, which nobody wants": (Streams(), "head -c 100000 /dev/zero", ()),
+}
+
+
+async def talked(processes: Processes, command: Command, streams: Streams) -> tuple[int, tuple[bytes, ...]]:
+    async with processes.start(command, NoWalls(), streams) as running:
+        files = running.handed()
+        if streams.stdin:
+            os.write(files[0], b"in")
+            os.close(files[0])
+        said = [await asyncio.to_thread(whole, file) for file in files[streams.stdin :]]
+        return await running.ended(), tuple(said)
+
+
+def whole(file: int) -> bytes:
+    with open(file, "rb") as read:
+        return read.read()
+
+
+@pytest.mark.parametrize("case", STREAMED)
+def test_streams_are_handed_over_while_it_runs(processes: Processes, case: str) -> None:
+    streams, script, said = STREAMED[case]
+    code = 3 if "exit 3" in script else 0
+    assert asyncio.run(talked(processes, shell(script), streams)) == (code, said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_reaches_it(processes: Processes, number: int) -> None:
+    async def scene() -> tuple[int, bytes]:
+        async with processes.start(shell("sleep 60", seconds=50), NoWalls(), Streams(stdout=True)) as running:
+            (said,) = running.handed()
+            running.signal(number)
+            code = await running.ended()
+            return code, await asyncio.to_thread(whole, said)
+
+    assert asyncio.run(scene()) == (-number, b"")
+
+
+def test_what_is_left_is_ended_and_nothing_stays_open(processes: Processes) -> None:
+    async def scene() -> None:
+        before = descriptors()
+        async with processes.start(shell("sleep 60"), NoWalls(), Streams(stdin=True, stdout=True)) as running:
+            files = running.handed()
+        assert await asyncio.to_thread(whole, files[1]) == b""
+        os.close(files[0])
+        async with processes.start(shell("sleep 60"), NoWalls(), Streams(True, True, True)):
+            pass  # and nobody takes the pipes
+        with pytest.raises(FileNotFoundError):
+            await talked(processes, replace(shell("x"), binary="/nowhere/at/all"), Streams(True, True, True))
+        assert descriptors() == before
+
+    others = children()
+    asyncio.run(scene())
+    assert children() == others
+
+
+def test_one_that_runs_too_long_is_ended(processes: Processes) -> None:
+    assert asyncio.run(talked(processes, shell("sleep 60", seconds=0.2), Streams())) == (-9, ())
 
 
 def test_programs_are_found_by_name_and_by_path(processes: Processes) -> None:

@@ -1,11 +1,13 @@
 """Programs that are functions, for tests: the same limits and the same answers, and nothing is started."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.guard.ports import Command, Finished, Walls
+from licet.guard.running import Running, Streams
 
 Program = Callable[[Command], Awaitable[Finished]]
 
@@ -25,17 +27,8 @@ class MemoryProcesses:
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a function in the place of a program; `OSError` if there is none."""
-        command = walls.around(command)
-        if not command.binary.startswith("/"):
-            raise ValueError(f"expected the absolute path of a program, found `{command.binary}`")
-        if any("\0" in part for part in (*command.argv, *command.environment, *command.environment.values())):
-            raise ValueError("expected arguments and variables without NUL and lone surrogates")
-        if command.binary not in self._programs:
-            raise FileNotFoundError(2, "No such file or directory", command.binary)
-        self.ran.append(command)
-        finished = Finished(-9, b"", b"", timed_out=True)
-        with suppress(TimeoutError):
-            finished = await asyncio.wait_for(self._programs[command.binary](command), command.seconds)
+        program, command = self._program(walls.around(command))
+        finished = await _in_time(program, command)
         cap = command.output_bytes
         return replace(
             finished,
@@ -43,3 +36,87 @@ class MemoryProcesses:
             stderr=finished.stderr[:cap],
             truncated=max(len(finished.stdout), len(finished.stderr)) > cap,
         )
+
+    @asynccontextmanager
+    async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
+        """The same with pipes: the function is called once its input has ended, and its output is then written."""
+        program, command = self._program(walls.around(command))
+        running = _Running(program, command, streams)
+        try:
+            yield running
+        finally:
+            await running.stop()
+
+    def _program(self, command: Command) -> tuple[Program, Command]:
+        if not command.binary.startswith("/"):
+            raise ValueError(f"expected the absolute path of a program, found `{command.binary}`")
+        if any("\0" in part for part in (*command.argv, *command.environment, *command.environment.values())):
+            raise ValueError("expected arguments and variables without NUL and lone surrogates")
+        if command.binary not in self._programs:
+            raise FileNotFoundError(2, "No such file or directory", command.binary)
+        self.ran.append(command)
+        return self._programs[command.binary], command
+
+
+async def _in_time(program: Program, command: Command) -> Finished:
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(program(command), command.seconds)
+    return Finished(-9, b"", b"", timed_out=True)
+
+
+class _Running:
+    """A function that stands for a program, between pipes."""
+
+    def __init__(self, program: Program, command: Command, streams: Streams) -> None:
+        self._streams = streams
+        self._pipes = Pipes()
+        self._ends = [self._pipes.pipe() if wanted else None for wanted in streams[:3]]
+        self._signal = 0
+        self._task = asyncio.ensure_future(self._run(program, command))
+
+    async def _run(self, program: Program, command: Command) -> int:
+        stdin, *outputs = self._ends
+        if stdin is not None:
+            taken = Receiver(stdin[0], 1 << 30)
+            try:
+                await taken.done
+            finally:
+                taken.stop()
+            command = replace(command, stdin=bytes(taken.data))
+        finished = await _in_time(program, command)
+        said = [finished.stdout, finished.stderr]
+        if self._streams.joined:
+            said = [finished.stdout + finished.stderr, b""]
+        senders = [Sender(end[1], data, self._pipes.shut) for end, data in zip(outputs, said, strict=True) if end]
+        try:
+            await asyncio.gather(*(sender.done for sender in senders))
+        finally:
+            for sender in senders:
+                sender.stop()
+        return finished.returncode
+
+    def handed(self) -> tuple[int, ...]:
+        """The near ends of the pipes that were asked for."""
+        near = [end[1 if number == 0 else 0] for number, end in enumerate(self._ends) if end is not None]
+        return tuple(self._pipes.give(fd) for fd in near)
+
+    def signal(self, number: int) -> None:
+        """End it: a function knows no other signals."""
+        self._signal = number
+        self._task.cancel()
+
+    async def ended(self) -> int:
+        """Its code."""
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            return self._task.result()
+        for end in self._ends[1:]:
+            if end is not None:
+                self._pipes.shut(end[1])
+        return -self._signal
+
+    async def stop(self) -> None:
+        """End it, if it has not ended."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._pipes.close()

@@ -43,6 +43,8 @@ def main(control: int, status: int, *files: int) -> None:
         os.dup2(nowhere, stream)
     for file in files:
         os.close(file)
+    if not wrong:
+        _say(status, "started ")
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command[0]))
     _kill_all()
     _say(status, how)
@@ -94,7 +96,7 @@ def _start(libc: ctypes.CDLL, command: list[bytes]) -> tuple[int, int]:
 
 
 def _watch(program: int, control: int, awake: int, seconds: float) -> str:
-    """Wait until the program ends, its time is up, or the host wants it gone."""
+    """Wait until the program ends, its time is up, or the host wants it gone; pass on the signals that it sends."""
     end = time.monotonic() + seconds
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -107,8 +109,13 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
         if left <= 0:
             return "late"
         ready = dict(poll.poll(left * 1000))
-        if control in ready:  # a word or the end: either means stop
-            return "stopped"
+        if control in ready:
+            numbers = os.read(control, 64)
+            if not numbers:  # the end means stop
+                return "stopped"
+            for number in numbers:
+                with suppress(OSError):  # the program is ours until it is reaped, so this reaches no one else
+                    os.kill(program, number)
         if awake in ready:
             os.read(awake, 4096)
 

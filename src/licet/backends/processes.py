@@ -9,13 +9,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
+from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.guard.ports import Command, Finished, Unavailable, Walls
+from licet.guard.running import Running, Streams
 
 _SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "process_supervisor.py")
-_CHUNK = 1 << 16
+_LATE = -9  # what a program that ran too long ended by
 _GRACE = 2.0  # seconds that the supervisor has to clear up
 _NO_WAY = "programs are run on Linux only"
 
@@ -45,12 +47,27 @@ class LocalProcesses:
         """The same with the input and output of this process instead of pipes: nothing is read, capped or kept."""
         return await self._watched(command, walls, attached=True)
 
-    async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
-        if not sys.platform.startswith("linux") or not sys.executable:
-            raise Unavailable(_NO_WAY)
-        inside, trouble = walls.around(command), None
+    @asynccontextmanager
+    async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
+        """A program behind walls from when it runs; `OSError` if it cannot be started."""
+        inside = _inside(command, walls)
         try:
-            finished = await _supervised(inside, attached)
+            async with _supervised(inside, joined=streams.joined) as talk:
+                running = _Running(talk, streams, inside)
+                try:
+                    await running.begun()
+                    yield running
+                finally:
+                    running.stop()
+        finally:
+            if inside.watch is not None:
+                await inside.watch.ended()
+
+    async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
+        inside, trouble = _inside(command, walls), None
+        try:
+            async with _supervised(inside, attached=attached) as talk:
+                finished = await _converse(talk, inside)
         finally:
             if inside.watch is not None:
                 trouble = await inside.watch.ended()
@@ -59,43 +76,69 @@ class LocalProcesses:
         return finished
 
 
-async def _supervised(command: Command, attached: bool) -> Finished:
+def _inside(command: Command, walls: Walls) -> Command:
+    if not sys.platform.startswith("linux") or not sys.executable:
+        raise Unavailable(_NO_WAY)
+    return walls.around(command)
+
+
+class _Talk(Pipes):
+    """Five pipes to a supervisor and its program, as (read, write) pairs, and the command that it waits for."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.message = _message(command)
+        try:
+            self.stdin, self.stdout, self.stderr = self.pipe(), self.pipe(), self.pipe()
+            self.control, self.status = self.pipe(), self.pipe()
+        except BaseException:
+            self.close()
+            raise
+
+    def close_far_ends(self) -> None:
+        """Close what belongs to the child alone."""
+        for far in (self.stdin[0], self.stdout[1], self.stderr[1], self.control[0], self.status[1]):
+            self.shut(far)
+
+
+@asynccontextmanager
+async def _supervised(command: Command, *, attached: bool = False, joined: bool = False) -> AsyncIterator[_Talk]:
+    """A supervisor that waits for its command; once this is left it is gone, and its program before it."""
     files = command.watch.files if command.watch is not None else ()
-    pipes: _Pipes | None = None
+    talk: _Talk | None = None
     try:
-        message = _message(command)
-        pipes = _Pipes()
-        passed = (pipes.control[0], pipes.status[1], *files)
+        talk = _Talk(command)
+        passed = (talk.control[0], talk.status[1], *files)
         supervisor = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
             [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, passed)],
-            stdin=None if attached else pipes.stdin[0],
-            stdout=None if attached else pipes.stdout[1],
-            stderr=None if attached else pipes.stderr[1],
+            stdin=None if attached else talk.stdin[0],
+            stdout=None if attached else talk.stdout[1],
+            stderr=None if attached else talk.stdout[1] if joined else talk.stderr[1],
             env={},
             cwd="/",
             pass_fds=passed,
             start_new_session=True,
         )
     except BaseException:
-        if pipes is not None:
-            pipes.close()
+        if talk is not None:
+            talk.close()
         raise
     finally:
         for file in files:
             os.close(file)
     try:
-        pipes.close_far_ends()
-        return await _converse(pipes, message, command)
+        talk.close_far_ends()
+        yield talk
     finally:
-        pipes.close()  # the end of the control pipe means stop
+        talk.close()  # the end of the control pipe means stop
         await _gone(supervisor)
 
 
-async def _converse(pipes: "_Pipes", message: bytes, command: Command) -> Finished:
+async def _converse(talk: _Talk, command: Command) -> Finished:
     """Send the command and its input, and take what comes back until the supervisor has finished."""
-    sent, said = _Sender(pipes.control[1], message), _Receiver(pipes.status[0], 64)
-    fed = _Sender(pipes.stdin[1], command.stdin, pipes.shut)
-    out, err = (_Receiver(pipe[0], command.output_bytes) for pipe in (pipes.stdout, pipes.stderr))
+    sent, said = Sender(talk.control[1], talk.message), Receiver(talk.status[0], 64)
+    fed = Sender(talk.stdin[1], command.stdin, talk.shut)
+    out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (talk.stdout, talk.stderr))
     streams = (sent, said, fed, out, err)
     try:
         # The supervisor keeps the time; should it be gone or stuck, so do we.
@@ -107,111 +150,68 @@ async def _converse(pipes: "_Pipes", message: bytes, command: Command) -> Finish
     finally:
         for stream in streams:
             stream.stop()
-    kind, _, number = bytes(said.data).decode().partition(" ")
+    returncode = _code(said, command)
+    late = returncode is None
+    truncated = out.truncated or err.truncated
+    return Finished(_LATE if returncode is None else returncode, bytes(out.data), bytes(err.data), truncated, late)
+
+
+def _code(said: Receiver, command: Command) -> int | None:
+    """How a program ended, by what its supervisor has said; None if it had to be ended."""
+    kind, _, number = bytes(said.data).decode().removeprefix("started ").partition(" ")
     if kind == "error":
         raise OSError(int(number), os.strerror(int(number)), command.binary)
     if kind == "" and said.done.done() and not said.done.cancelled():
         raise Unavailable("the supervisor of a program was killed before the program ended")
-    late = kind != "ended"
-    returncode = -9 if late else int(number)
-    return Finished(returncode, bytes(out.data), bytes(err.data), out.truncated or err.truncated, timed_out=late)
+    return int(number) if kind == "ended" else None
 
 
-class _Pipes:
-    """Five pipes, as (read, write) pairs; closing is done once each, whatever happens when."""
+class _Running:
+    """A program whose streams are somebody else's."""
 
-    def __init__(self) -> None:
-        self._open: set[int] = set()
-        try:
-            self.stdin, self.stdout, self.stderr = self._pipe(), self._pipe(), self._pipe()
-            self.control, self.status = self._pipe(), self._pipe()
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, talk: _Talk, streams: Streams, command: Command) -> None:
+        self._talk, self._command = talk, command
+        self._said = Receiver(talk.status[0], 64)
+        self._parts = [Sender(talk.control[1], talk.message), self._said]
+        near = (talk.stdin[1], talk.stdout[0], talk.stderr[0])
+        self._handed = [fd for fd, wanted in zip(near, streams[:3], strict=True) if wanted]
+        if not streams.stdin:
+            talk.shut(talk.stdin[1])
+        # Not the null device: whoever holds it open could change what it is for everybody else.
+        self._parts += [Receiver(fd, 0) for fd in near[1:] if fd not in self._handed]
 
-    def _pipe(self) -> tuple[int, int]:
-        pair = os.pipe()  # not inherited by anything else that this process starts
-        self._open.update(pair)
-        return pair
+    async def begun(self) -> None:
+        """Return when the program runs; otherwise it is an error why not."""
+        await self._said.first
+        if not self._said.data.startswith(b"started"):
+            await self._said.done
+            _code(self._said, self._command)
+        watch = self._command.watch
+        trouble = await watch.started() if watch is not None else None
+        if trouble is not None:
+            raise trouble
 
-    def close_far_ends(self) -> None:
-        """Close what belongs to the child alone, and make the near ends ready for an event loop."""
-        for near, far in (self.stdin[::-1], self.stdout, self.stderr, self.control[::-1], self.status):
-            self.shut(far)
-            os.set_blocking(near, False)
+    def handed(self) -> tuple[int, ...]:
+        """The near ends of the pipes that were asked for."""
+        given = tuple(self._talk.give(fd) for fd in self._handed)
+        self._handed = []
+        return given
 
-    def shut(self, fd: int) -> None:
-        """Close one end."""
-        self._open.discard(fd)
-        os.close(fd)
+    def signal(self, number: int) -> None:
+        """Send a signal to the program, through its supervisor."""
+        with suppress(BrokenPipeError):
+            os.write(self._talk.control[1], bytes([number]))
 
-    def close(self) -> None:
-        """Close what is still open."""
-        while self._open:
-            os.close(self._open.pop())
-
-
-class _Stream:
-    """One pipe in the event loop, from its first byte to its end."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-        self._leave: Callable[[int], object] = self._loop.remove_reader
-        self._fd = -1
+    async def ended(self) -> int:
+        """Its code."""
+        await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
+        code = _code(self._said, self._command)
+        return _LATE if code is None else code
 
     def stop(self) -> None:
-        """Look at the pipe no longer."""
-        if not self.done.done():  # otherwise its number may be another's already
-            self._leave(self._fd)
-            self.done.cancel()
-
-    def _finish(self) -> None:
-        self._leave(self._fd)
-        self.done.set_result(None)
-
-
-class _Receiver(_Stream):
-    """Keeps the first bytes and reads on: a flood neither grows this process nor blocks the program."""
-
-    def __init__(self, fd: int, limit: int) -> None:
-        super().__init__()
-        self._fd, self._limit = fd, limit
-        self.data, self.truncated = bytearray(), False
-        self._loop.add_reader(fd, self._read)
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._fd, _CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return
-        if not chunk:
-            self._finish()
-            return
-        room = self._limit - len(self.data)
-        self.data += chunk[: max(room, 0)]
-        self.truncated = self.truncated or len(chunk) > room
-
-
-class _Sender(_Stream):
-    """Writes some bytes as the other side takes them, and then does what is to be done with the pipe."""
-
-    def __init__(self, fd: int, data: bytes, then: Callable[[int], object] = lambda _: None) -> None:
-        super().__init__()
-        self._leave = self._loop.remove_writer
-        self._fd, self._left, self._then = fd, memoryview(data), then
-        self._loop.add_writer(fd, self._write)
-
-    def _write(self) -> None:
-        try:
-            self._left = self._left[os.write(self._fd, self._left[:_CHUNK]) :]
-        except (BlockingIOError, InterruptedError):
-            return
-        except BrokenPipeError:  # it does not want the rest
-            self._left = self._left[:0]
-        if not self._left:
-            self._finish()
-            self._then(self._fd)
+        """Look at its pipes no longer."""
+        for part in self._parts:
+            part.stop()
 
 
 async def _gone(supervisor: "subprocess.Popen[bytes]") -> None:

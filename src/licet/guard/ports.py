@@ -19,6 +19,7 @@ from licet.core.manifest import Budget
 from licet.core.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.layers import Layers
+from licet.guard.running import Running, Streams, Watch
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
@@ -179,17 +180,6 @@ class SandboxUnavailable(Exception):
     """A level that cannot be kept here: what is missing, and how to get it."""
 
 
-class Watch(Protocol):
-    """Whoever stays outside while a program runs behind walls."""
-
-    @property
-    def files(self) -> tuple[int, ...]:
-        """What the program is handed under the same numbers; closed by whoever starts it, once that is done."""
-
-    async def ended(self) -> Exception | None:
-        """Clear up when the program and all it started is gone, or never was; why it could not be put behind walls."""
-
-
 @dataclass(frozen=True, slots=True)
 class Command:
     """One program to run: the real file, what it is called, its whole environment, and its limits."""
@@ -234,6 +224,9 @@ class Processes(Protocol):
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a program behind walls until it ends or its time is up."""
+
+    def start(self, command: Command, walls: Walls, streams: Streams) -> AbstractAsyncContextManager[Running]:
+        """Start a program behind walls, to talk to it while it runs; whoever leaves ends it and all it started."""
 
 
 class ToolCall(NamedTuple):

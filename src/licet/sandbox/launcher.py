@@ -29,6 +29,7 @@ _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _BACKLOG = 128
 _COUNTED_EVERY = 0.1  # seconds
+_PASSED_ON = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}  # those two nobody can catch
 
 
 def main(control: int) -> None:
@@ -87,6 +88,7 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
         _pass_out(host, _listening())
     alive, watched = os.pipe()
     said, saying = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # from here on they wait until they are passed on
     first = os.fork()
     if not first:
         try:
@@ -100,9 +102,19 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
     os.close(saying)
     for stream in (0, 1, 2):  # only the binary holds its pipes, so that their end is its end
         os.close(stream)
-    os.waitpid(first, 0)  # and everything in its namespace ends with it
+    _pass_on_until_the_end(first)  # and everything in its namespace ends with it
     status = int(os.read(said, 16) or FAILED << 8)
     _end_like(status)
+
+
+def _pass_on_until_the_end(first: int) -> None:
+    """Signals that are sent to this process are meant for the binary: they go to the first process, which knows it."""
+    while True:
+        number = signal.sigwait(_PASSED_ON)
+        if number != signal.SIGCHLD:
+            os.kill(first, number)
+        elif os.waitpid(first, os.WNOHANG)[0]:
+            return
 
 
 def _listening() -> socket.socket:
@@ -151,15 +163,21 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
 
 def _waited(binary: int, most: int | None) -> int:
     """How the binary ended. What others have left behind is buried meanwhile; too many of them are ended."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     while True:
-        ended, status = os.waitpid(-1, 0 if most is None else os.WNOHANG)
+        ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == binary:
             return status
-        if not ended:
-            if most is not None and len([name for name in os.listdir("/proc") if name.isdigit()]) > most + 2:
+        if ended:
+            continue
+        if most is None:
+            came: signal.struct_siginfo | None = signal.sigwaitinfo(_PASSED_ON)
+        else:
+            if len([name for name in os.listdir("/proc") if name.isdigit()]) > most + 2:
                 os.kill(-1, signal.SIGKILL)  # everything here but this process
-            signal.sigtimedwait([signal.SIGCHLD], _COUNTED_EVERY)
+            came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
+        # Whoever sends from outside of the namespace has no id here; what comes from inside was not meant to be passed.
+        if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
+            os.kill(binary, came.si_signo)
 
 
 def _end_like(status: int) -> NoReturn:
@@ -169,6 +187,7 @@ def _end_like(status: int) -> NoReturn:
         hardening.limit(hardening.Limits())  # no core file: it would be ours
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
         os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
@@ -179,7 +198,8 @@ def _end_like(status: int) -> NoReturn:
 def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts for itself, this program included; without one the other tasks of the user count too.
-    limits["processes"] += 2 if orders["namespaces"] else hardening.tasks_of_user()
+    others = 2 if orders["namespaces"] else hardening.tasks_of_user()
+    limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 
 
@@ -222,7 +242,7 @@ def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlo
 
 def _reset_signals() -> None:
     """Take back what Python, or whoever started this, has set to its liking: ignoring is inherited."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in _PASSED_ON:
         signal.signal(number, signal.SIG_DFL)
 
 

@@ -24,7 +24,7 @@ from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
-from licet.sandbox import landlock, probe
+from licet.sandbox import hardening, landlock, probe
 from licet.sandbox.egress import Egress
 from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
 from licet.sandbox.launcher import PROXY_URL
@@ -79,8 +79,10 @@ class ProgramWalls:
             faults = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
             advice = (probe.help_with("namespaces"), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(("no program can be put behind all its walls here", *faults, *advice)))
-        # The kernel does not hold root to a number of processes, and who counts them does so in a namespace.
-        uncounted = () if os.getuid() else ("limit of processes",)
+        # The kernel does not hold root to a number of processes, and who counts them does so in a namespace. For others
+        # it counts all that they have, which another sandbox may not tell.
+        counted = os.getuid() and hardening.tasks_of_user() is not None
+        uncounted = () if counted else ("limit of processes",)
         return _Around(holding, None, Layers(in_force, (*_SPACES, *way_out, *uncounted)))
 
 
@@ -202,6 +204,11 @@ class Attendant:
         self._near.setblocking(False)
         self.files = (far.detach(),)
         self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text))
+
+    async def started(self) -> Exception | None:
+        """Wait until the binary runs, or something was said: with the launcher its end of the socket goes."""
+        await asyncio.wait([self._task])
+        return _trouble(bytes(self._said))
 
     async def ended(self) -> Exception | None:
         """Clear up; why the program could not be put behind walls, or could not be started there."""

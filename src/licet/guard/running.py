@@ -1,0 +1,39 @@
+"""Programs while they run: what whoever started one has of it, and who stays outside of its walls."""
+
+from typing import NamedTuple, Protocol
+
+
+class Streams(NamedTuple):
+    """Which streams of a program are handed over as pipes. The others lead nowhere: no input, and no output is kept."""
+
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    joined: bool = False  # what it says on stderr goes where stdout goes
+
+
+class Running(Protocol):
+    """A program that has started, for as long as whoever started it stays."""
+
+    def handed(self) -> tuple[int, ...]:
+        """The near ends of the pipes that were asked for, in the order of their numbers; the caller closes them."""
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; one that has ended does not mind."""
+
+    async def ended(self) -> int:
+        """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
+
+
+class Watch(Protocol):
+    """Whoever stays outside while a program runs behind walls."""
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """What the program is handed under the same numbers; closed by whoever starts it, once that is done."""
+
+    async def started(self) -> Exception | None:
+        """Wait until the program itself runs; why it could not be put behind walls, or could not be started there."""
+
+    async def ended(self) -> Exception | None:
+        """Clear up when the program and all it started is gone, or never was; the same answer."""
