@@ -5,8 +5,9 @@ from typing import Any
 
 from licet.core.canonical import digest, plain
 from licet.core.connector import ConnectorRule
+from licet.core.folding import named_tcp
 from licet.core.manifest import Layer, Manifest, Seat
-from licet.core.network import TCP
+from licet.core.ranges import common_ranges
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
@@ -33,7 +34,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
             "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
             "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
             "max_side_effect_class": manifest.max_effect,
-            "private": [sorted(set(ranges)) for ranges in manifest.private],
+            "private": [common_ranges([ranges]) for ranges in manifest.private],
             "native": manifest.native,
             "connectors": {
                 "tenant": _lines(connectors.tenant),
@@ -67,7 +68,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
         "allow": [str(rule) for rule in layer.allowed.allow],
         "deny": [str(rule) for rule in layer.allowed.deny],
         # At `write_limited` a rule that names `tcp` reaches further than `*` does, so it is part of the meaning.
-        "tcp": sorted({str(rule.capability) for rule in layer.allows if rule.capability.atoms == TCP}),
+        "tcp": [str(rule) for rule in named_tcp(layer).allow],
     }
 
 

@@ -105,15 +105,19 @@ def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
     key = tuple(map(id, ceilings))
     known: dict[tuple[int, ...], _Above] = manifest.known.setdefault("above", {})
     if key not in known:
-        known[key] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_tcp(ceilings))
+        known[key] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
     return known[key]
 
 
-def _named_tcp(ceilings: tuple[Layer, ...]) -> CapabilitySet:
+def named_tcp(layer: Layer) -> CapabilitySet:
+    """The connections that a layer allows by a rule that says `tcp`."""
+    return CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
+
+
+def _named_by_all(ceilings: tuple[Layer, ...]) -> CapabilitySet:
     """The connections that every ceiling allows by a rule that says `tcp`."""
     named: CapabilitySet | None = None
-    for layer in ceilings:
-        rules = CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == network.TCP)
+    for rules in map(named_tcp, ceilings):
         named = rules if named is None else named & rules
     return named if named is not None else _NOTHING
 

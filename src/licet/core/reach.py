@@ -7,7 +7,6 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from licet.core import network
 from licet.core.advice import (
     add_budget,
     add_need,
@@ -35,7 +34,7 @@ from licet.core.effects import (
     level_fits,
     weakest_class,
 )
-from licet.core.folding import CEILINGS, common_of
+from licet.core.folding import CEILINGS, common_of, named_tcp
 from licet.core.manifest import (
     WRITE_APPROVALS,
     Layer,
@@ -143,7 +142,7 @@ class Reach:
         steps: list[str] = []
         wanted = weakest_class(use, tcp_named=True)
         if use.action == "tcp":  # once every ceiling names it
-            unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not _names_tcp(layer, use)]
+            unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not named_tcp(layer).has(use)]
             exact = [rule for rule in (narrowest(use),) if rule]
             steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
         if self.effect and not class_fits(wanted, self.effect):
@@ -325,17 +324,9 @@ def _takes(layer: Layer, wanted: tuple[Capability, ...]) -> bool:
     return CapabilitySet(wanted) <= layer.without_denies
 
 
-def _names_tcp(layer: Layer, use: Use) -> bool:
-    return any(rule.capability.atoms == network.TCP and rule_covers(rule.capability, use) for rule in layer.allows)
-
-
 def _act(use: Use) -> str:
-    if use.domain == "network":
-        return (
-            use.method.upper()
-            if use.method not in ("", "other")
-            else "an unmediated connection"
-            if not use.method
-            else "this method"
-        )
-    return f"{use.domain} {use.action}"
+    if use.domain != "network":
+        return f"{use.domain} {use.action}"
+    if not use.method:
+        return "an unmediated connection"
+    return "this method" if use.method == "other" else use.method.upper()
