@@ -30,14 +30,16 @@ BEFORE = "before"
 NO_WALLS = "no walls"
 _PATIENCE = 60.0  # seconds for what comes at once on a machine that has time
 
-# Somebody else's process of the same user: a secret in its environment, its memory and its open file 100.
+# Somebody else's process of the same user: a secret in its environment, its memory and its open file 100. For each line
+# it says what is in its memory now.
 _VICTIM = f"""
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0)  # where Yama asks: anybody may attach
 os.dup2(os.open(sys.argv[1], os.O_RDONLY), 100)
 memory = ctypes.create_string_buffer({CANARY.encode()!r})
 print(ctypes.addressof(memory), flush=True)
-sys.stdin.read()
+for _ in sys.stdin:
+    print(memory.value.decode(), flush=True)
 """
 
 _IN_THE_OPEN = """
@@ -223,6 +225,15 @@ class Outside:
         if self.walls == NO_WALLS:
             self.victim.wait(_PATIENCE)
         return self.victim.poll() is not None
+
+    @property
+    def remembered(self) -> str:
+        """What the other process has in its memory now, by its own word."""
+        assert self.victim.stdin is not None
+        assert self.victim.stdout is not None
+        self.victim.stdin.write("\n")
+        self.victim.stdin.flush()
+        return self.victim.stdout.readline().strip()
 
     def arrived(self, at: socket.socket) -> bool:
         """Whether something came to a socket."""
