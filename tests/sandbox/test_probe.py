@@ -130,7 +130,7 @@ def test_a_refusal_says_what_is_missing_and_how_to_get_it() -> None:
 
 def test_a_wall_that_was_not_tried_does_not_hold() -> None:
     assert not Support(7, ()).keeps("restricted")
-    assert list(Support(7, ()).faults("seccomp")) == ["seccomp: nothing was tried"]
+    assert list(Support(7, ()).faults("seccomp")) == ["seccomp: nothing was tried that only this wall stops"]
 
 
 def test_one_attempt_that_succeeds_is_enough_against_a_wall() -> None:

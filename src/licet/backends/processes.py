@@ -159,6 +159,8 @@ async def _converse(talk: _Talk, command: Command) -> Finished:
 def _code(said: Receiver, command: Command) -> int | None:
     """How a program ended, by what its supervisor has said; None if it had to be ended."""
     kind, _, number = bytes(said.data).decode().removeprefix("started ").partition(" ")
+    if kind == "blind":
+        raise Unavailable("what a program starts could not be ended, since /proc cannot be read here")
     if kind == "error":
         raise OSError(int(number), os.strerror(int(number)), command.binary)
     if kind == "" and said.done.done() and not said.done.cancelled():

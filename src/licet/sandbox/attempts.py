@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from licet.sandbox import hardening, kernel, landlock, namespaces, seccomp, syscalls
@@ -171,7 +171,7 @@ ATTEMPTS = (
 
 
 def outcome(attempt: Attempt, world: World) -> str:
-    """Say in a word how an attempt ended: `holds`, or what went wrong."""
+    """Say in a word how an attempt ended: `holds`, `holds already`, or what went wrong."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -193,8 +193,13 @@ def outcome(attempt: Attempt, world: World) -> str:
 
 
 def _tried(attempt: Attempt, world: World) -> str:
+    held = "holds"
     try:
         attempt.do(world)
+    except PermissionError:
+        # Inside another sandbox. What it refuses this process it refuses to all that this process starts; the wall is
+        # built all the same, and others of its attempts tell whether it stands.
+        held = "holds already"
     except OSError as wrong:
         return f"could not be tried: {wrong}"
     try:
@@ -204,7 +209,7 @@ def _tried(attempt: Attempt, world: World) -> str:
     try:
         attempt.do(world)
     except OSError:
-        return "holds"
+        return held
     return "does not hold"
 
 
@@ -213,14 +218,17 @@ def main() -> None:
     signal.alarm(30)  # nothing waits for longer than that
     version = landlock.abi()
     found: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="licet-") as folder, socket.create_server(("127.0.0.1", 0)) as server:
+    with tempfile.TemporaryDirectory(prefix="licet-") as folder, ExitStack() as closed_later:
         path = os.path.join(folder, "file")
+        port = 1
+        with suppress(PermissionError):  # another sandbox around this; it is then the one that stops connections
+            port = closed_later.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
         for attempt in ATTEMPTS:
             if version and version < attempt.needs_abi:
                 continue
             with open(path, "w") as file:  # each finds the same
                 file.write("text")
-            world = World(path, folder, server.getsockname()[1], os.getpid())
+            world = World(path, folder, port, os.getpid())
             found.append({"wall": attempt.wall, "about": attempt.about, "outcome": outcome(attempt, world)})
     json.dump({"landlock": version, "attempts": found}, sys.stdout)
     sys.stdout.flush()

@@ -79,10 +79,11 @@ def limit(limits: Limits) -> None:
     """Lower the limits of this process, soft and hard; what is lower already stays."""
 
     def lower(which: int, soft: int, hard: int | None = None) -> None:
-        highest = resource.getrlimit(which)[1]
-        if highest == resource.RLIM_INFINITY:
-            highest = sys.maxsize
-        resource.setrlimit(which, (min(soft, highest), min(soft if hard is None else hard, highest)))
+        now = resource.getrlimit(which)
+        highest = sys.maxsize if now[1] == resource.RLIM_INFINITY else now[1]
+        lowered = (min(soft, highest), min(soft if hard is None else hard, highest))
+        if lowered != now:
+            resource.setrlimit(which, lowered)
 
     lower(resource.RLIMIT_CORE, 0)  # a core file would hold what was in memory
     lower(resource.RLIMIT_STACK, _STACK)
@@ -107,15 +108,22 @@ def limit(limits: Limits) -> None:
             lower(which, most)
 
 
-def tasks_of_user() -> int:
-    """How many tasks the user of this process has, threads included: what `Limits.processes` is counted from."""
+def tasks_of_user() -> int | None:
+    """How many tasks the user of this process has, threads included; None if nobody tells, as in another sandbox.
+
+    It is what `Limits.processes` is counted from.
+    """
     mine, count = os.getuid(), 0
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
+    try:
+        entries = os.listdir("/proc")
+    except OSError:
+        return None
+    for entry in entries:
+        if entry.isdigit():
             with suppress(OSError):  # it ended meanwhile
-                if entry.stat().st_uid == mine:
-                    count += len(os.listdir(f"/proc/{entry.name}/task"))
-    return count
+                if os.stat(f"/proc/{entry}").st_uid == mine:
+                    count += len(os.listdir(f"/proc/{entry}/task"))
+    return count or None  # this process is one of them
 
 
 def no_new_privs() -> None:
@@ -129,6 +137,8 @@ class _Header(ctypes.Structure):
 
 def drop_capabilities() -> None:
     """Give up every capability, and that they come back by starting a program as root."""
+    if _has_none():  # inside another sandbox it may not even be allowed to ask
+        return
     # An error is the end of the list, or says that this process may not: then no_new_privs alone keeps them away.
     with suppress(OSError):
         for capability in range(_MOST_CAPABILITIES):
@@ -136,6 +146,16 @@ def drop_capabilities() -> None:
     kernel.prctl("prctl(PR_CAP_AMBIENT)", _CAP_AMBIENT, _CLEAR_ALL)
     number = syscalls.NUMBERS[kernel.machine()]["capset"]
     kernel.syscall("capset", number, _Header(_CAPABILITY_VERSION, 0), bytes(24))
+
+
+def _has_none() -> bool:
+    """Whether there is no capability left to give up; with no_new_privs none comes back."""
+    held = ctypes.create_string_buffer(24)
+    try:
+        kernel.syscall("capget", syscalls.NUMBERS[kernel.machine()]["capget"], _Header(_CAPABILITY_VERSION, 0), held)
+    except OSError:
+        return False
+    return not any(held.raw)
 
 
 def undumpable() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from licet.core.effects import Level
 from licet.guard.ports import SandboxUnavailable
 
 _SECONDS = 60
-_HOLDS = "holds"
+_HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from licet.sandbox.attempts import main; main()"
 
 # The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
@@ -41,8 +42,8 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the wall was seen to stop it."""
-        return self.outcome == _HOLDS
+        """Whether it was seen to be stopped: by the wall, or by what is around this process already."""
+        return self.outcome in (_HOLDS, _ALREADY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Support:
     trouble: str = ""
 
     def wall_holds(self, wall: str) -> bool:
-        """Whether every attempt on a wall was stopped, and there were some."""
+        """Whether every attempt on a wall was stopped, and the wall itself was seen to stop one."""
         found = [finding for finding in self.findings if finding.wall == wall]
-        return bool(found) and all(finding.holds for finding in found)
+        return any(finding.outcome == _HOLDS for finding in found) and all(finding.holds for finding in found)
 
     @property
     def namespaces(self) -> bool:
@@ -73,7 +74,10 @@ class Support:
 
     def missing(self, level: Level) -> tuple[str, ...]:
         """What stands against a level, one line each."""
-        return tuple(line for wall in _OF_LEVEL[level] if not self.wall_holds(wall) for line in self.faults(wall))
+        walls = [wall for wall in _OF_LEVEL[level] if not self.wall_holds(wall)]
+        if self.trouble and walls:
+            return (self.trouble,)
+        return tuple(line for wall in walls for line in self.faults(wall))
 
     def faults(self, wall: str) -> Iterator[str]:
         """How a wall fails, one line each; the same reason is said once."""
@@ -87,10 +91,12 @@ class Support:
         for outcome, about in reasons.items():
             yield f"{wall}: {outcome} (tried to {about})"
         if not reasons and not self.wall_holds(wall):
-            yield f"{wall}: nothing was tried"
+            yield f"{wall}: nothing was tried that only this wall stops"
 
     def advice(self, level: Level) -> tuple[str, ...]:
         """What would help to keep a level, one line each."""
+        if self.trouble and sys.platform == "linux":  # what was not tried may well be there
+            return ()
         return tuple(dict.fromkeys(help_with(wall) for wall in _OF_LEVEL[level] if not self.wall_holds(wall)))
 
     def require(self, level: Level) -> None:
@@ -164,9 +170,12 @@ def look() -> Support:
     package = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-I", "-S", "-c", _START, str(package)]
     try:
+        # Where walled calls will have their scratch, the attempts have theirs.
+        environment = {"TMPDIR": tempfile.gettempdir()}
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, cwd="/", env={}
-        )
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, cwd="/",
+            env=environment,
+        )  # fmt: skip
         return _read(ended.stdout) if ended.returncode == 0 else _untried(ended)
     except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as wrong:
         return Support(0, (), f"the attempts could not be made: {wrong}")

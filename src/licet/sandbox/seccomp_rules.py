@@ -89,7 +89,7 @@ _IOCTL: Final = (
 )  # fmt: skip
 # Names of threads, what is set, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
-_PDEATHSIG, _SET_SECCOMP = 1, 22
+_PDEATHSIG, _DUMPABLE, _SET_SECCOMP, _SUBREAPER = 1, 4, 22, 36
 
 
 def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, Answer]:
@@ -126,14 +126,20 @@ def _names(*listed: str) -> Iterable[str]:
 
 
 def _always(*, execute: bool) -> dict[str, Answer]:
-    options = (*_PRCTL, _SET_SECCOMP) if execute else _PRCTL
+    options = (*_PRCTL, _SUBREAPER, _SET_SECCOMP) if execute else _PRCTL
     return {
         # A pair of datagram sockets can send to any unix socket that has a name.
         "socketpair": _if(Test(0, (_UNIX,)), Test(1, (_STREAM, _SEQPACKET), 0xF)),
         "fcntl": _if(Test(1, _FCNTL)),
         "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # what a file without the operation says
-        # To die with its parent can be asked for again after a fork, but not taken back.
-        "prctl": Answer(((Test(0, options),), (Test(0, (_PDEATHSIG,)), Test(1, (_SIGKILL,))))),
+        # To die with its parent, and to be looked into by nobody, can be asked for and not taken back.
+        "prctl": Answer(
+            (
+                (Test(0, options),),
+                (Test(0, (_PDEATHSIG,)), Test(1, (_SIGKILL,))),
+                (Test(0, (_DUMPABLE,)), Test(1, (0,))),
+            )
+        ),
         "personality": _if(Test(0, (0, 0xFFFFFFFF))),
         "prlimit64": _if(Test(0, (0,))),
         "sched_setaffinity": _if(Test(0, (0,))),

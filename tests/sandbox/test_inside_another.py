@@ -1,0 +1,83 @@
+"""Walls inside somebody else's: in a container without namespaces, in another Landlock domain, in licet's own."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import licet
+from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_walls
+from licet.sandbox.probe import Finding, Support
+from sandbox import nested_host
+
+TESTS = str(Path(__file__).parents[1])
+HOST = str(nested_host.__file__)
+
+
+def nested(how: str, tmp_path: Path) -> dict[str, Any]:
+    ended = subprocess.run(
+        [sys.executable, HOST, how], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": TESTS, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads(ended.stdout))
+
+
+def holds_for_tools(said: dict[str, Any]) -> None:
+    assert said["missing"] == []
+    for level in ("restricted", "isolated"):
+        assert said[level] == [1, 1, 2]
+        assert "PermissionError" in said[f"{level}, forking"]
+
+
+@needs_walls
+@pytest.mark.parametrize("how", ["filter", "landlock", "both"])
+def test_where_namespaces_are_refused_tools_run_and_programs_only_degraded(how: str, tmp_path: Path) -> None:
+    said = nested(how, tmp_path)
+    holds_for_tools(said)
+    assert said["namespaces"] is False
+    value, reason, explained, kept = said["whole"]
+    assert (value, reason, kept) == (None, "SANDBOX_UNAVAILABLE", None)
+    assert "namespaces: cannot be built" in explained
+    assert "allow_degraded" in explained
+    value, reason, explained, kept = said["degraded"]
+    assert (value, reason) == (0, "ALLOWED"), explained
+    assert kept[:2] == ["namespaces", "private root"]
+
+
+@both_kinds
+def test_inside_walls_of_licet_tools_run_behind_walls_of_their_own(kind: str, tmp_path: Path) -> None:
+    places = {str(Path(licet.__file__).parents[1]), TESTS, *map(sysconfig.get_path, ("purelib", "platlib"))}
+    outer = Programs(kind, [f"fs:read:{os.path.realpath(place)}" for place in places], seconds=300.0)
+    code = "import sys, runpy; sys.path[:0] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
+    ended = outer.run(PYTHON, "-c", code.replace("sys.argv[1]", repr(HOST)), "licet", *places)
+    assert ended.returncode == 0, ended.stderr.decode()
+    said = json.loads(ended.stdout)
+    holds_for_tools(said)
+    assert said["namespaces"] is False
+    assert said["whole"][1] == "SANDBOX_UNAVAILABLE"
+    value, reason, explained, _ = said["degraded"]
+    if kind == "namespaces":
+        assert (value, reason) == (0, "ALLOWED"), explained
+    else:  # nothing shows what a program starts, so that it could be ended
+        assert reason == "BACKEND_MISSING"
+        assert "/proc cannot be read here" in explained
+
+
+def test_a_wall_that_was_never_needed_was_not_seen_to_hold() -> None:
+    held, seen = Finding("landlock", "connect", "holds already"), Finding("landlock", "read", "holds")
+    open_one = Finding("landlock", "write", "does not hold")
+    assert not Support(7, (held,)).wall_holds("landlock")
+    assert Support(7, (held, seen)).wall_holds("landlock")
+    assert not Support(7, (held, seen, open_one)).wall_holds("landlock")
+
+
+def test_trouble_is_told_once() -> None:
+    found = Support(0, (), "the attempts could not be made: no room")
+    assert found.missing("isolated") == ("the attempts could not be made: no room",)
+    assert found.missing("native") == ()
