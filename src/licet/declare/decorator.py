@@ -53,13 +53,11 @@ class Tool:
         own = {
             "available": available,
             "reuse": reuse,
-            "fn": fn,
             "spec": spec,
             "is_async": inspect.iscoroutinefunction(fn),
             "context_parameter": context_parameter(fn),
         }
-        copied = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
-        vars(self).update(vars(fn), **copied, __wrapped__=fn, **own)
+        vars(self).update(_like(fn), **own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, without any guard."""
@@ -119,6 +117,37 @@ class Tool:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Tool cannot be changed: {name}")
+
+
+def _like(fn: Callable[..., Any]) -> dict[str, Any]:
+    """What a tool has of its function."""
+    copied = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
+    return {**vars(fn), **copied, "__wrapped__": fn, "fn": fn}
+
+
+class _Later(Tool):
+    """A tool whose declaration is worked out when somebody looks at it."""
+
+    def __init__(self, fn: Callable[..., Any], declare: Callable[[], Tool]) -> None:
+        vars(self).update(_like(fn), _declare=declare)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in Tool.__annotations__:
+            raise AttributeError(f"a Tool has no attribute `{name}`")
+        vars(self).update(vars(vars(self)["_declare"]()))
+        return vars(self)[name]
+
+
+_later = False
+
+
+def declare_later() -> None:
+    """Put off what declarations say until somebody looks: for workers, whose host has read them all.
+
+    A module of many tools is then loaded as fast as one of plain functions.
+    """
+    global _later
+    _later = True
 
 
 if TYPE_CHECKING:
@@ -184,6 +213,9 @@ def tool(
         raise TypeError("`reuse` is True or False")
 
     def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
+        return cast("Typed[P, R]", _Later(fn, lambda: whole(fn)) if _later else whole(fn))
+
+    def whole(fn: Callable[..., Any]) -> Tool:
         _check_function(fn)
         origin = Origin(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         try:
@@ -202,7 +234,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return cast("Typed[P, R]", Tool(fn, spec, available, reuse))
+        return Tool(fn, spec, available, reuse)
 
     return declare
 

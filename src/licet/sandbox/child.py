@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NoReturn
 
-from licet.declare.arguments import context_parameter, plain_data, validator
+from licet.declare.arguments import plain_data, validator
 from licet.errors import Refused
 from licet.guard.close import result_text
 from licet.sandbox import hardening, landlock, netshim, seccomp
@@ -91,13 +91,13 @@ class _Worker:
     def __init__(self, asking: Asking, spec: Mapping[str, Any]) -> None:
         self._asking = asking
         self._spec = spec
+        self._context: str | None = spec["context"]
         self._wrong: dict[str, Any] | None = None
         self._runner: asyncio.Runner | None = None
         if spec["connects"]:
             netshim.install(self._connect)
         try:
             self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
-            self._context = context_parameter(self._fn)
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()

@@ -37,7 +37,7 @@ from licet.sandbox.children import Child, Watched, Zygote
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
 from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.wire import BrokenWire, Closed, TooMuch, framed, members, packed
+from licet.sandbox.wire import BrokenWire, Closed, TooMuch, framed, members
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -69,7 +69,12 @@ class Prepared:
 
     def spec(self, scratch: str) -> bytes:
         """What a worker is told to be."""
-        return packed({**self.fixed, "rules": self.rules(), "scratch": scratch})
+        changing = members({"rules": self.rules(), "scratch": scratch})
+        return framed(b"{%s,%s}" % (self._fixed, changing))
+
+    @cached_property
+    def _fixed(self) -> bytes:
+        return members(self.fixed)
 
     @cached_property
     def defaults(self) -> Mapping[str, Any]:
@@ -261,6 +266,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "modules": source.modules,
         "path": import_path(),
         "async": tool.is_async,
+        "context": tool.context_parameter,
         "reuse": tool.reuse,
         "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
         "directory": context.workdir if level == "isolated" else "",

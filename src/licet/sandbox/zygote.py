@@ -12,6 +12,7 @@ import signal
 import socket
 from typing import NoReturn
 
+from licet.declare.decorator import declare_later
 from licet.sandbox import child, hardening, landlock, scratch, seccomp
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire
 
@@ -21,9 +22,11 @@ def main(control: int, base: str) -> NoReturn:
     hardening.close_all_but({0, 1, 2, control})
     hardening.no_new_privs()
     hardening.drop_capabilities()  # here already, since workers then have nothing left to drop
+    hardening.limit(hardening.Limits())
     os.environ.clear()
     os.chdir("/")
     _warm()
+    declare_later()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
