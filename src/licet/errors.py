@@ -17,7 +17,9 @@ from licet.core.scope import Malformed, visible
 from licet.core.use import InvalidUse, Use
 from licet.core.validate import Misfit
 
-__all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused", "refused"]
+__all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
+
+_LONGEST = 4000  # characters of what a model is told: names, paths and URLs come from outside, and are of any length
 
 
 class LicetError(Exception):
@@ -31,6 +33,9 @@ class ManifestError(LicetError):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    def __reduce__(self) -> tuple[type["ManifestError"], tuple[tuple[Problem, ...]]]:
+        return ManifestError, (self.problems,)
+
 
 class RegistrationRefused(LicetError):
     """Tools ask for more than the manifest gives; `misfits` has every case."""
@@ -38,6 +43,9 @@ class RegistrationRefused(LicetError):
     def __init__(self, misfits: Iterable[Misfit]) -> None:
         self.misfits = tuple(misfits)
         super().__init__("\n".join(map(str, self.misfits)))
+
+    def __reduce__(self) -> tuple[type["RegistrationRefused"], tuple[tuple[Misfit, ...]]]:
+        return RegistrationRefused, (self.misfits,)
 
 
 class Refused(LicetError):
@@ -47,16 +55,18 @@ class Refused(LicetError):
         self.decision = decision
         self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
         self.use = decision.use
-        super().__init__(f"{self.code}: {_sentence(self.code, decision)}")
+        said = _sentence(self.code, decision)
+        super().__init__(f"{self.code}: {said if len(said) <= _LONGEST else f'{said[:_LONGEST]}…'}")
 
     def explain(self) -> str:
         """Why, in full: what was asked, what decided and where it is written, what would allow it."""
         return explain(self.decision)
 
-
-def refused(decision: Deny | Ask) -> Refused:
-    """The refusal that a decision is."""
-    return Refused(decision)
+    def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask]]:
+        decision = self.decision
+        # It travels with its grounds; the manifest that can tell them stays where it is.
+        carried = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
+        return Refused, (carried,)
 
 
 # Their grounds are written where they are raised, for the model to read; those of a policy are for the operator.
