@@ -169,6 +169,16 @@ def test_json_says_which_directories_it_was_computed_with(words: list[str], work
     assert {f"{said['workdir']}/x", f"{said['home']}/y"} <= paths
 
 
+def test_the_picture_names_directories_as_the_table_does(here: Path) -> None:
+    manifest = here / "m.yaml"
+    manifest.write_text(MANIFEST.replace("read: [/srv]", "read: [/srv, '${workdir}/x', '~/y']"))
+    picture = run("--svg", "-", HOME="/home/somebody").stdout
+    assert "${workdir}/x" in picture
+    assert "~/y" in picture
+    assert str(here) not in picture
+    assert "/home/somebody" not in picture
+
+
 @pytest.mark.parametrize("target", ["map.svg", "-"])
 def test_the_picture_is_a_picture_of_this_surface(target: str, here: Path) -> None:
     result = run("--svg", target)

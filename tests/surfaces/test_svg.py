@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.manifests import HERE, manifest, manifests, seat, tool
+from core.manifests import HERE, layer, manifest, manifests, seat, tool
 from licet.core.manifest import Budget, Manifest
 from licet.core.scope import visible
 from licet.core.surface import surface
@@ -287,6 +287,14 @@ def test_links_that_write_are_thicker() -> None:
     assert looks == {"peek": ["link reach l-paths"], "save": ["link reach l-paths writes"]}
 
 
+@pytest.mark.parametrize(("action", "look"), [("read", "link reach l-storage"), ("*", "link reach l-storage writes")])
+@pytest.mark.parametrize("store", ["session", "tool-private", "personality"])
+def test_a_store_that_is_written_to_has_a_thick_link_too(store: str, action: str, look: str) -> None:
+    rule = f"storage:{action}:{store}"
+    root = drawn(manifest(tool("keep", rule, effect="write_limited"), allows=[rule], max_effect="write_limited"))
+    assert [one.get("class") for one in card(root, "keep").iter(f"{SVG}path")] == [look]
+
+
 def test_what_nobody_reaches_is_struck_and_what_some_ways_leave_out_is_noted() -> None:
     group = card(drawn(small()), "/srv")
     assert texts(group, "struck") == ["/srv/key"]
@@ -299,6 +307,28 @@ def test_what_is_denied_to_all_is_struck_in_a_group_of_its_own() -> None:
     assert "Denied to every tool · 2" in texts(root, "head")
     denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
     assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["/srv/agent.yaml"]]
+
+
+def test_policy_files_are_one_line_among_what_is_denied() -> None:
+    own = [f"fs:{action}:/srv/file{number}.py" for number in range(70) for action in ("write", "delete")]
+    layers = (layer(["fs:read:/srv"], ["fs:*:/srv/key"]), layer(denies=own, kind="policy files"))
+    root = drawn(manifest(tool("peek", "fs:read:/srv"), layers=layers))
+    denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
+    assert "Denied to every tool · 2" in texts(root, "head")
+    assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["policy files and code of tools"]]
+    assert "write, delete" in texts(denied[1])
+    (tip,) = tips(denied[1])
+    assert "/srv/file0.py" in tip
+    assert len(tip.splitlines()) < 50
+
+
+def test_names_for_directories_stand_in_texts_and_tooltips() -> None:
+    root = ElementTree.fromstring(svg_map(surface(small()), lambda text: text.replace("/srv", "${workdir}")))
+    told = [*texts(root), *tips(root)]
+    assert "${workdir}" in texts(root, "target")
+    assert "${workdir}/key" in texts(root, "struck")
+    assert "peek → fs:read:${workdir} except ${workdir}/key" in told
+    assert not any("/srv" in text for text in told)
 
 
 def test_many_exceptions_are_counted_and_told_in_the_tooltip() -> None:

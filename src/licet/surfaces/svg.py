@@ -23,9 +23,9 @@ _WIDE_GUTTER = 190.0, 460.0  # between tools and targets: wider the taller the m
 _SMALL = 11.0
 
 
-def svg_map(surface: Surface) -> str:
-    """Draw everything an agent can reach as a standalone SVG document."""
-    picture = picture_of(surface)
+def svg_map(surface: Surface, say: Callable[[str], str] = str) -> str:
+    """Draw everything an agent can reach as a standalone SVG document; `say` may put its texts in other words."""
+    picture = picture_of(surface).worded(say)
     columns = [_column(picture, index) for index in range(4)]
     placed = place(columns, ((link.source, link.target) for link in picture.links))
     lefts = _lefts(columns, placed.height)

@@ -46,6 +46,8 @@ _NOUNS = {
     "tools": ("other tool", "other tools"),
     "connectors": ("connector", "connectors"),
 }
+_WRITES = WRITES | CapabilitySet(("storage:write:*",))  # a tool's own store is no effect on the world, but is changed
+_OWN = "policy files and code of tools"
 _MOST_NOTES = 3  # lines about exceptions on one card
 _MOST_TOLD = 12  # exceptions of one entry in a tooltip
 
@@ -94,7 +96,7 @@ class _Writing:
 
     def __call__(self, entry: Entry) -> bool:
         if id(entry) not in self._known:
-            self._known[id(entry)] = bool(CapabilitySet(piece.rule for piece in entry.pieces) & WRITES)
+            self._known[id(entry)] = bool(CapabilitySet(piece.rule for piece in entry.pieces) & _WRITES)
         return self._known[id(entry)]
 
 
@@ -282,14 +284,23 @@ def _notes(held: Held) -> Iterator[tuple[str, str]]:
 
 def _denied(surface: Surface) -> Iterator[Card]:
     places: dict[tuple[str, str], list[Capability]] = {}
+    own = [deny.rule for deny in surface.denies if deny.by_licet]
     for deny in surface.denies:
-        places.setdefault((deny.rule.domain, target_of(deny.rule)), []).append(deny.rule)
+        if not deny.by_licet:
+            places.setdefault((deny.rule.domain, target_of(deny.rule)), []).append(deny.rule)
     found, others = drawn([*places.items()], MOST_DENIED, lambda place: False)
     for (domain, target), rules in found:
-        lines = (Line(target, 18, "struck target", 12.5, aside=_ways(rules)),)
-        yield Card(f"denied:{domain}:{target}", 3, "denied", "denied", 28, lines, tuple(map(str, rules)))
+        yield _denial(f"{domain}:{target}", target, rules, tuple(map(str, rules)))
     if others:
         yield more(len(others), 3, "denied", "denied")
+    if own:  # nobody wrote these: they are said once, not file by file
+        files = [*dict.fromkeys(map(target_of, own))]
+        yield _denial("~own", _OWN, own, (_OWN, *files[:MOST_TIPS], "…" if len(files) > MOST_TIPS else ""))
+
+
+def _denial(key: str, text: str, rules: Iterable[Capability], tip: tuple[str, ...]) -> Card:
+    line = Line(text, 18, "struck target", 12.5, aside=_ways(rules))
+    return Card(f"denied:{key}", 3, "denied", "denied", 28, (line,), tip)
 
 
 def _summary(surface: Surface, reached: Iterable[tuple[str, str]]) -> str:

@@ -4,7 +4,7 @@ A picture of thousands of boxes is slow to draw and tells nobody anything. The t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 MOST_BUNDLES = 60
@@ -60,6 +60,19 @@ class Picture:
     summary: str
     cards: tuple[Card, ...]
     links: tuple[Link, ...]
+
+    def worded(self, say: Callable[[str], str]) -> "Picture":
+        """The same picture in other words: `say` is given each text of a box or a tooltip."""
+        cards = (
+            replace(
+                card,
+                lines=tuple(replace(line, text=say(line.text)) for line in card.lines),
+                tip=tuple(map(say, card.tip)),
+            )
+            for card in self.cards
+        )
+        links = (replace(link, tip=tuple(map(say, link.tip))) for link in self.links)
+        return Picture(self.summary, tuple(cards), tuple(links))
 
 
 class Links:

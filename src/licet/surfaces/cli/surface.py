@@ -50,7 +50,7 @@ def command(
         from licet.surfaces.cli.writing import write_file
         from licet.surfaces.svg import svg_map
 
-        picture = svg_map(shown)
+        picture = svg_map(shown, shortened(workdir))
         if str(svg) == "-":
             click.echo(picture)
         else:
