@@ -87,7 +87,7 @@ def test_help_loads_neither_the_other_commands_nor_anything_heavy(words: list[st
         (["schema", "manifests"], "'manifests' is not one of"),
         (["schema", "manifest", "--output", "x"], "--output writes all kinds"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
-        (["init", "--agent", "no way", "x.py"], "expected 1 to 128 letters"),
+        (["init", "--agent", "no way", "x.py"], "expected a name of 1 to 128 letters"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )

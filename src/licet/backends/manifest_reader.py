@@ -28,6 +28,7 @@ from licet.core.capability import Capability
 from licet.core.keys import LISTS
 from licet.core.manifest import (
     ALL_BUT_NETWORK,
+    OWN_STORAGE,
     Approvals,
     Budget,
     Example,
@@ -118,10 +119,7 @@ def _read_ceiling(
 
 
 def _own_layer(ceiling: Lists, kind: Any, seats: Mapping[str, tuple[Seat, ...]]) -> Layer:
-    always = [
-        Rule(Capability(f"storage:*:{name}"), ceiling.origin, "in every ceiling")
-        for name in ("tool-private", "session")
-    ]
+    always = [Rule(rule, ceiling.origin, "in every ceiling") for rule in OWN_STORAGE]
     admitted = [
         Rule(Capability(f"tool:call:{tool}"), held[0].origin, f"{ceiling.prefix}tools") for tool, held in seats.items()
     ]

@@ -87,6 +87,7 @@ class Layer:
 
 EVERY_DOMAIN = frozenset(DOMAINS)
 ALL_BUT_NETWORK = EVERY_DOMAIN - {"network"}
+OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:session"))  # in every ceiling
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
 from licet.core.document import server_document
-from licet.core.effects import WRITES, EffectClass, Level
+from licet.core.effects import ELEVATED, WRITES, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
 from licet.core.foreseen import never_dialled
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
@@ -234,7 +234,7 @@ class _Tools:
             connector=str(spec.connector or "") if spec else "",
             cost_usd=spec.cost_usd if spec else None,
             asks=asks,
-            deletes_ask=reach is not None and reach.effect in ("full", "destructive") and self._holds_deletes(grant),
+            deletes_ask=reach is not None and reach.effect in ELEVATED and self._holds_deletes(grant),
             max_calls=reach.max_calls if reach else None,
             limits=_limits(manifest, seats),
             args=_args(seats),

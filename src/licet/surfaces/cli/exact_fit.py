@@ -12,13 +12,14 @@ from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, WRITES, EffectClass, permits
 from licet.core.entries import target_of
 from licet.core.keys import KEY_OF
+from licet.core.manifest import OWN_STORAGE
 from licet.core.scope import TOP, path_ancestors
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
 _FS = DOMAINS["fs"].actions
 _PERSONALITY = Capability("storage:*:personality")
-_IN_EVERY_CEILING = CapabilitySet(("storage:*:tool-private", "storage:*:session"))
+_IN_EVERY_CEILING = CapabilitySet(OWN_STORAGE)
 _HOSTS = "destinations.allow"
 
 

@@ -14,10 +14,10 @@ from licet.core.foreseen import foreseen
 from licet.core.manifest import Manifest
 from licet.core.reach import reach_of
 from licet.core.use import InvalidUse
-from licet.core.validate import validate_tools
 from licet.errors import Refused
 from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
+from licet.surfaces.cli.policy import misfits, read
 from licet.surfaces.cli.show import place_document, show, show_json
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -25,8 +25,6 @@ COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The tools of the manifest that was typed before; nothing if it cannot be read."""
-    from licet.surfaces.cli.policy import read
-
     manifest = ctx.params.get("manifest")
     policy = read(manifest, Setting(ctx.params.get("workspace"), ctx.params.get("personality"))) if manifest else None
     admitted = policy.manifest.seats if policy and policy.manifest else {}
@@ -92,17 +90,12 @@ def _show(decision: Decision, manifest: Manifest) -> None:
     show(verdict, colour=COLOURS[decision.verdict])
     for line in reasons:
         show(line)
-    if not isinstance(decision, Deny) and (unfit := sorted(_unfit(manifest))):
+    if not isinstance(decision, Deny) and (unfit := sorted({misfit.tool for misfit in misfits(manifest)})):
         # A gate takes all tools or none, and `licet call` takes all of a manifest.
         show(f"  but first     {', '.join(unfit)}: does not fit, and then no tool is registered; see `licet check`")
     known = manifest.seats.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         show(f"  did you mean  {near[0]}")
-
-
-def _unfit(manifest: Manifest) -> set[str]:
-    admitted = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
-    return {misfit.tool for misfit in validate_tools(admitted, manifest)}
 
 
 def _document(decision: Decision) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from licet.assemble import draft
 from licet.backends.manifest_yaml import WORKSPACE_FILE
 from licet.backends.source import find_tool, read_tools
 from licet.core.origin import Origin, Problem
+from licet.core.scope import Malformed
+from licet.core.scope import name as checked_name
 from licet.core.tool import ToolSpec
 from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
@@ -50,8 +52,8 @@ def command(
     """
     printing = output is not None and str(output) == "-"
     target = files[0].parent / WORKSPACE_FILE if output is None or printing else output
-    if agent is not None and not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", agent):
-        raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", ctx, param_hint="--agent")
+    if agent is not None:
+        _check_agent(agent, ctx)
     tools, problems = _read(files, target.parent)
     if not printing:
         problems += _obstacles(target, force) or _schema_obstacles(_schema_folder(target))
@@ -74,6 +76,13 @@ def command(
     else:
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
         show(f"next: licet surface {target}")
+
+
+def _check_agent(agent: str, ctx: click.Context) -> None:
+    try:
+        checked_name(agent)
+    except Malformed as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--agent") from None
 
 
 def agent_name(folder: Path) -> str:

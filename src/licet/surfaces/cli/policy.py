@@ -34,12 +34,15 @@ def read(path: Path, setting: Setting) -> Policy:
     return review(path, setting.workspace, setting.personality, places)
 
 
-def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A problem for each thing that a declared tool of this agent asks for and the manifest does not give."""
+def misfits(manifest: Manifest) -> tuple[Misfit, ...]:
+    """Each thing that a declared tool of this agent asks for and the manifest does not give."""
     # A workspace may declare tools for other agents too; those are not this manifest's business.
-    admitted = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
-    for misfit in validate_tools(admitted, manifest):
-        yield _problem(manifest, misfit)
+    return validate_tools([spec for name, spec in manifest.tools.items() if name in manifest.seats], manifest)
+
+
+def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A problem for each misfit, placed at its tool."""
+    return (_problem(manifest, misfit) for misfit in misfits(manifest))
 
 
 def idle_problems(manifest: Manifest) -> Iterator[Problem]:
