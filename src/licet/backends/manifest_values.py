@@ -16,6 +16,8 @@ Fields = Mapping[str, Value]
 Problems = list[Problem]
 NONE: Fields = MappingProxyType({})
 
+_new = tuple.__new__  # for what a large file has thousands of: half the cost of calling the class
+
 
 @dataclass(frozen=True, slots=True)
 class Lists:
@@ -34,15 +36,16 @@ class Lists:
         """The rules of one kind, such as `fs:read`, that a list of bare scopes (paths, names) stands for."""
         domain, action = kind.split(":")
         atoms = DOMAINS[domain].actions[action]
+        name = self.prefix + key
         for item in self.listed(*key.split(".")):
             scope = "" if item.value == "*" else item.value
-            yield Rule(capability(domain, atoms, scope, None), item.origin, self.prefix + key)
+            yield _new(Rule, (capability(domain, atoms, scope, None), item.origin, name, None))
 
     def whole_rules(self, *path: str) -> Iterator[Rule]:
         """The rules of a list that holds whole capabilities (hosts are read as such too)."""
         key = self.prefix + ".".join(path)
         for item in self.listed(*path):
-            yield tuple.__new__(Rule, (item.value, item.origin, key, None))  # half the cost of calling the class
+            yield _new(Rule, (item.value, item.origin, key, None))
 
 
 def at(keys: Fields, *path: str) -> Value | None:

@@ -86,12 +86,9 @@ class Capability(Sealed, _CapabilityParts):
         return Capability, (str(self),)
 
 
-_new = object.__new__
-
-
 def capability(domain: str, atoms: int, key: str, port: int | None) -> Capability:
     """A capability from its parts; `atoms` must be one of the domain's phrases."""
-    parts = _new(_CapabilityParts)
+    parts = _CapabilityParts()
     parts.domain = domain
     parts.atoms = atoms
     parts.key = key

@@ -18,7 +18,7 @@ from licet.core.use import Use
 from licet.core.validate import unmet_needs
 
 # Names that lead to no public address wherever they are looked up.
-_INNER = ("localhost", "local", "internal", "intranet", "lan", "corp", "private", "home.arpa")
+_INNER = (".localhost", ".local", ".internal", ".intranet", ".lan", ".corp", ".private", ".home.arpa")
 
 
 def foreseen(decision: Decision, manifest: Manifest) -> Decision:
@@ -43,13 +43,16 @@ def address_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each rule that looks as if it opened something and does not, because of where it leads."""
     seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
     shut = any(not ranges for ranges in manifest.private) or not manifest.private
-    for layer in dict.fromkeys((*manifest.layers, *seats)):
+    for layer in {id(layer): layer for layer in (*manifest.layers, *seats)}.values():
+        unopened = shut and layer.kind in CEILINGS
         for rule in layer.allows:
-            if rule.capability.domain != "network":
+            about = rule.capability
+            if about.domain != "network":
                 continue
-            if never_dialled(rule.capability):
-                yield _metadata(rule)
-            elif shut and layer.kind in CEILINGS and _is_inner(rule.capability.key):
+            if is_address(about.key):
+                if never_dialled(about):
+                    yield _metadata(rule)
+            elif unopened and f".{about.key}".endswith(_INNER):
                 yield _unopened(rule, manifest)
 
 
@@ -75,11 +78,6 @@ def _metadata(rule: Rule) -> Problem:
     host = rule.capability.key
     hint = "no call connects there, whatever is allowed: remove it"
     return Problem(rule.origin, f"`{host}`, {nature(_bare(host)).title}", "a host that can be reached", hint, "warning")
-
-
-def _is_inner(key: str) -> bool:
-    name = key.removeprefix(".")
-    return any(name == end or name.endswith(f".{end}") for end in _INNER)
 
 
 def _unopened(rule: Rule, manifest: Manifest) -> Problem:
