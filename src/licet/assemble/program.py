@@ -1,0 +1,95 @@
+"""A gate around one program that has this process's input and output: what stands behind `licet run`."""
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from licet.assemble.running import Backends, Gate, imported_tools
+from licet.backends.http import HttpClient
+from licet.backends.processes import LocalProcesses
+from licet.core.effects import Level
+from licet.core.manifest import Manifest, Seat
+from licet.core.tool import ToolSpec
+from licet.declare import Context, Tool, tool
+from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
+from licet.sandbox.walls import ProgramWalls
+
+_NAME = "run"
+_EVERYTHING = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+
+
+class UnknownTool(LookupError):
+    """A name that no tool of the manifest has."""
+
+
+def program_gate(
+    policy: Manifest, state: Path, ended: list[Finished], *, name: str | None = None, workdir: Path | None = None
+) -> Gate:
+    """A gate whose one tool starts a `command`, with all that the manifest allows, or with what the tool `name` holds.
+
+    How programs ended is put into `ended`. `UnknownTool` if the manifest has no tool of that name.
+    """
+    http = HttpClient()
+    backends = Backends.local(state, http=http, processes=_Attached(ended), sandbox=_Here(ProgramWalls(http)))
+    template = tool(needs=_EVERYTHING, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program)
+    if name is None:
+        seats = MappingProxyType({**policy.seats, _NAME: (Seat(policy.origin),)})
+        policy = replace(policy, seats=seats, loaded=policy.loaded or policy)
+        return Gate(policy, [template], backends, workdir=workdir)
+    own = Tool(_program, replace(_spec(policy, name), schema=template.spec.schema))
+    return Gate(policy, [own], backends, workdir=workdir)
+
+
+def _spec(policy: Manifest, name: str) -> ToolSpec:
+    """What the manifest or the source of a tool declares about it."""
+    source = {name: policy.sources[name]} if name in policy.sources else {}
+    for known in imported_tools(replace(policy, sources=MappingProxyType(source))):
+        return known.spec
+    if name not in policy.tools:
+        raise UnknownTool(f"the manifest knows no tool `{name}`")
+    return policy.tools[name]
+
+
+class _Attached(LocalProcesses):
+    """Programs with the input and output of this process."""
+
+    def __init__(self, ended: list[Finished]) -> None:
+        super().__init__()
+        self._ended = ended
+
+    async def run(self, command: Command, walls: Walls) -> Finished:
+        """Run a program, and remember how it ended."""
+        finished = await self.run_attached(command, walls)
+        self._ended.append(finished)
+        return finished
+
+
+class _Here:
+    """Runs one function of licet itself, which does nothing but start a program; the program is behind walls."""
+
+    def __init__(self, programs: ProgramWalls) -> None:
+        self._programs = programs
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """What is in force around the program."""
+        return self._programs.layers()
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of the program."""
+        return self._programs.walls(held)
+
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Start the program."""
+        if call.tool.fn is not _program:
+            raise SandboxUnavailable("only programs are run here")
+        work: Awaitable[Any] = _program(context, **call.arguments)
+        return work
+
+
+async def _program(ctx: Context, command: list[str]) -> int:
+    """A command, with the input and output of the terminal."""
+    program, *arguments = command
+    ended = await ctx.process.spawn(program, arguments)
+    return ended.returncode
