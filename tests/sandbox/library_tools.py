@@ -11,7 +11,7 @@ NEEDS = ["network:tcp:*", "fs:read:*"]
 
 def _why(error: BaseException | None) -> str:
     """Everything that was said on the way from the socket to the tool."""
-    said = []
+    said: list[str] = []
     while error is not None and len(said) < 20:
         said.append(f"{type(error).__name__}: {error}")
         error = error.__cause__ or error.__context__
@@ -34,7 +34,7 @@ def with_urllib(url: str, authority: str = "") -> str:
 @tool(needs=NEEDS, effect="write_limited")
 def with_requests(url: str, authority: str = "") -> str:
     """A page, by requests."""
-    import requests  # type: ignore[import-untyped]
+    import requests
 
     try:
         with requests.Session() as session:

@@ -5,13 +5,16 @@ boundary: half of them can be talked into running any other.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, NoReturn, Protocol
 
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, use_of_path
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
+from licet.guard.running import Running, Streams
 
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
 
@@ -64,6 +67,34 @@ class ScopedProcesses:
         timeout: float | None = None,
     ) -> Finished:
         """Run a program until it ends: what it wrote, and its code. Its environment is empty but for declared names."""
+        use, command, walls = await self._prepared(name, args, env, cwd)
+        command = replace(
+            command,
+            stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin),
+            seconds=self._seconds if timeout is None else min(max(float(timeout), 0.0), self._seconds),
+        )
+        try:
+            return await self._processes.run(command, walls)
+        except (SandboxUnavailable, Unavailable, OSError) as wrong:
+            self._not_run(use, wrong)
+
+    @asynccontextmanager
+    async def _started(
+        self, name: str, args: Iterable[str], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
+    ) -> AsyncIterator[Running]:
+        """The same program by the same checks, to be talked to while it runs; for libraries, which know no handle."""
+        use, command, walls = await self._prepared(name, args, env, cwd)
+        async with AsyncExitStack() as stack:
+            try:
+                running = await stack.enter_async_context(self._processes.start(command, walls, streams))
+            except (SandboxUnavailable, Unavailable, OSError) as wrong:
+                self._not_run(use, wrong)
+            yield running
+
+    async def _prepared(
+        self, name: str, args: Iterable[str], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+    ) -> tuple[Use, Command, Walls]:
+        """Check everything about a program; nothing has been started yet."""
         use, binary, called = self._program(name)
         argv = (called, *_texts(args))
         given = self._given(env)
@@ -73,24 +104,14 @@ class ScopedProcesses:
         for variable, value in given.items():
             # Only now: nothing is fetched for a child that will not run.
             environment[variable] = await self._placeholders.resolve(value) if self._placeholders else value
-        command = Command(
-            binary,
-            argv,
-            environment,
-            directory,
-            stdin.encode() if isinstance(stdin, str) else bytes(stdin),
-            self._seconds if timeout is None else min(max(float(timeout), 0.0), self._seconds),
-            self._output_bytes,
-        )
-        try:
-            return await self._processes.run(command, walls)
-        except SandboxUnavailable as missing:
-            self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {missing}", use)
-        except Unavailable as wrong:
-            text, fix = f"{use.target} could not be run here", str(wrong)
-        except OSError as wrong:
-            text, fix = f"{use.target} could not be started: {wrong.strerror}", ""
-        self._holding.refuse("BACKEND_MISSING", text, use, fix)
+        return use, Command(binary, argv, environment, directory, b"", self._seconds, self._output_bytes), walls
+
+    def _not_run(self, use: Use, wrong: Exception) -> NoReturn:
+        if isinstance(wrong, SandboxUnavailable):
+            self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use)
+        if isinstance(wrong, OSError):
+            self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
+        self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
 
     def _program(self, name: str) -> tuple[Use, str, str]:
         """The use that was granted, the file to run, and the name it is called by."""

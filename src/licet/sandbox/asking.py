@@ -16,7 +16,7 @@ from typing import Any
 from licet.core.decision import Deny, Ground, Request
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
-from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire, packed
+from licet.sandbox.wire import FROM_THE_HOST, Closed, Frame, Wire, packed
 
 MOST_AT_ONCE = 16
 
@@ -24,14 +24,15 @@ MOST_AT_ONCE = 16
 class Answer:
     """What the host said to one question."""
 
-    __slots__ = ("blob", "head", "wire")
+    __slots__ = ("blob", "files", "head")
 
-    def __init__(self, head: dict[str, Any], blob: bytes, wire: Wire) -> None:
-        self.head, self.blob, self.wire = head, blob, wire
+    def __init__(self, head: dict[str, Any], blob: bytes, files: tuple[int, ...]) -> None:
+        self.head, self.blob, self.files = head, blob, files
 
     def file(self) -> int:
         """The open file that came with the answer."""
-        return int(self.head["file"])
+        (found,) = self.files
+        return found
 
 
 class Asking:
@@ -115,10 +116,8 @@ class Asking:
     def _take(self) -> None:
         self.wire.take()
         for frame in self.wire.frames():
-            if frame.head.get("file"):
-                frame.head["file"] = self.wire.file()
             number = frame.head["id"]
-            self._answers[number] = Answer(frame.head, frame.blob, self.wire)
+            self._answers[number] = self._whole(frame)
             waiting = self._waiting.pop(number, None)
             if waiting is None:
                 continue
@@ -126,6 +125,15 @@ class Asking:
                 _arrived(waiting)
             elif self._loop is not None:
                 self._loop.call_soon_threadsafe(_arrived, waiting)
+
+    def _whole(self, frame: Frame) -> Answer:
+        """An answer with its files; where this process may not open so many, that is the answer."""
+        count = frame.head.get("files", 0)
+        try:
+            files = self.wire.files(count) if count else ()
+        except OSError as wrong:
+            return Answer({"error": "OSError", "errno": wrong.errno, "text": wrong.strerror, "paths": ()}, b"", ())
+        return Answer(frame.head, frame.blob, files)
 
 
 def _arrived(waiting: "asyncio.Future[None]") -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.sandbox.operations import NOW, Answered, Mirrors, Operations, at
+from licet.sandbox.programs import Programs
 from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Closed, Frame, Unpacker, packed
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
@@ -53,11 +54,12 @@ class Broker:
         self._writing = self._reading = False
         self._in_loop = True
         self._mirrors: Mirrors | None = None
+        self._programs: Programs | None = None
 
     @cached_property
     def _operations(self) -> Operations:
-        self._mirrors = Mirrors()
-        return Operations(self._context, self._mirrors, self.answer, direct=self._direct)
+        self._mirrors, self._programs = Mirrors(), Programs(self._context)
+        return Operations(self._context, self._mirrors, self._programs, self.answer, direct=self._direct)
 
     async def serve(self, start: bytes, *, quick: bool = False) -> Outcome:
         """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not.
@@ -85,6 +87,8 @@ class Broker:
                 task.cancel()
             if tasks:
                 await asyncio.gather(*tasks, return_exceptions=True)
+            if self._programs is not None:
+                await self._programs.finish()
 
     def _wait_a_moment(self) -> None:
         left = MOMENT if self._fd < _MOST_SELECTED else 0.0
@@ -180,7 +184,7 @@ class Broker:
         """Answer one question; files are closed here once they are on their way."""
         head = {**answered.head, "id": number}
         if answered.files:
-            head["file"] = True
+            head["files"] = len(answered.files)
         self._send(packed(head, answered.blob), answered.files, number)
 
     def _wrong(self, number: int, error: Exception) -> None:

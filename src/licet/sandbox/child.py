@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 from licet.declare.arguments import plain_data, validator
 from licet.errors import Refused
 from licet.guard.close import result_text
-from licet.sandbox import hardening, landlock, netshim, seccomp
-from licet.sandbox.asking import Asking
+from licet.sandbox import hardening, landlock, netshim, procshim, seccomp
+from licet.sandbox.asking import Answer, Asking
 from licet.sandbox.inside import RemoteContext, Waiting
 from licet.sandbox.loading import load
 from licet.sandbox.wire import Closed, Frame, framed
@@ -27,6 +27,9 @@ from licet.sandbox.wire import Closed, Frame, framed
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # exit codes that say why there is no answer
 _MOST_SAID = 2000  # characters of an error
 _STACK = 2 << 20  # of a thread: what the system would take counts as memory, and is four times that
+_WAYS_OUT = {
+    "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
+}
 _SIGNALS_SINCE = 6  # the version of Landlock that keeps signals inside
 
 
@@ -96,6 +99,8 @@ class _Worker:
         self._runner: asyncio.Runner | None = None
         if spec["connects"]:
             netshim.install(self._connect)
+        if spec["programs"] is not None:
+            procshim.install(self._start, self._signal, spec["programs"])
         try:
             self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
             if spec["async"]:
@@ -105,11 +110,27 @@ class _Worker:
             self._wrong = described(error)
 
     def _connect(self, host: str, port: int) -> int:
-        """A connection that the host made; for libraries, which know refusals as errors of the system."""
+        """A connection that the host made."""
+        return self._ask("connect", host=host, port=port).file()
+
+    def _start(self, asked: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+        """A program that the host started: its number, and the pipes that lead to it."""
+        answer = self._ask("process.start", **asked)
+        return answer.head["id"], answer.files
+
+    def _signal(self, program: int, number: int) -> None:
+        self._ask("process.signal", program=program, signal=number)
+
+    def _ask(self, op: str, **fields: Any) -> Answer:
+        """Ask for a library, which knows refusals as errors of the system."""
         try:
-            return self._asking.ask_now("connect", host=host, port=port).file()
-        except (Refused, RuntimeError) as refusal:
-            raise PermissionError(errno.EACCES, str(refusal)) from refusal
+            return self._asking.ask_now(op, **fields)
+        except Refused as refusal:
+            if refusal.code == "BACKEND_MISSING":  # it would be allowed, and is not there
+                raise FileNotFoundError(errno.ENOENT, str(refusal)) from refusal
+            raise PermissionError(errno.EACCES, f"{refusal}{_WAYS_OUT.get(refusal.code, '')}") from refusal
+        except RuntimeError as nobody:
+            raise PermissionError(errno.EACCES, str(nobody)) from nobody
 
     def serve(self) -> None:
         """One call, or as many as come."""

@@ -14,7 +14,9 @@ from typing import IO, Any, NamedTuple
 
 from licet.guard.bind import BoundContext
 from licet.guard.kv import ScopedKv
+from licet.guard.running import Streams
 from licet.sandbox.dial import dial
+from licet.sandbox.programs import Programs
 from licet.sandbox.wire import BrokenWire
 
 _UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
@@ -82,11 +84,18 @@ class Operations:
     """The questions of one call."""
 
     def __init__(
-        self, context: BoundContext, mirrors: Mirrors, answer: Callable[[int, Answered], None], *, direct: bool
+        self,
+        context: BoundContext,
+        mirrors: Mirrors,
+        programs: Programs,
+        answer: Callable[[int, Answered], None],
+        *,
+        direct: bool,
     ) -> None:
         self.context = context
         self._direct = direct
         self._mirrors = mirrors
+        self._programs = programs
         self._answer = answer
         self._streams: dict[int, asyncio.Queue[int | None]] = {}
 
@@ -194,10 +203,13 @@ class Operations:
 
     async def connect(self, _: int, head: Head, blob: bytes) -> Answered:
         """A connection that nobody mediates, where the level has direct access at all."""
-        if not self._direct:
-            raise BrokenWire("a connection is no question at this level")
+        self._needs_direct()
         made = await dial(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
         return Answered({}, files=(made.detach(),))
+
+    def _needs_direct(self) -> None:
+        if not self._direct:
+            raise BrokenWire("what libraries do by themselves is no question at this level")
 
     # Secrets, storage, programs --------------------------------------------------------------------------------------
 
@@ -235,7 +247,21 @@ class Operations:
         told = {"returncode": ended.returncode, "stdout": len(ended.stdout), "truncated": ended.truncated}
         return Answered({**told, "timed_out": ended.timed_out}, ended.stdout + ended.stderr)
 
+    async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
+        """Start a program, and hand over the pipes to talk to it; by the number of this question it is known."""
+        self._needs_direct()
+        streams = Streams(*(_of(head, name, bool) for name in Streams._fields))
+        name, args = _of(head, "name"), _of(head, "args", list)
+        files = await self._programs.start(number, name, args, streams, head.get("env"), head.get("cwd"))
+        return Answered({}, files=files)
+
     # What needs no waiting -------------------------------------------------------------------------------------------
+
+    def process_signal(self, head: Head) -> Answered:
+        """Send a signal to a program that was started here."""
+        self._needs_direct()
+        self._programs.signal(_of(head, "program", int), _of(head, "signal", int))
+        return Answered({})
 
     def secrets_ref(self, head: Head) -> Answered:
         """A text that stands for a secret."""
@@ -317,6 +343,7 @@ _LATER = {
     "fetch": "fetch",
     "secrets.get": "secrets_get",
     "process.spawn": "process_spawn",
+    "process.start": "process_start",
     "connect": "connect",
 }
 NOW: dict[object, Callable[[Operations, Head], Answered]] = {
@@ -324,4 +351,5 @@ NOW: dict[object, Callable[[Operations, Head], Answered]] = {
     "kv.of": Operations.kv_of,
     "env.get": Operations.env_get,
     "charge": Operations.charge,
+    "process.signal": Operations.process_signal,
 }

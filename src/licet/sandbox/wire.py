@@ -5,6 +5,7 @@ the conversation. Files travel from the host to a child alone: what a child push
 """
 
 import array
+import errno
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ _LENGTHS = struct.Struct("<II")
 MOST_DEPTH = 100  # of JSON inside JSON
 # Most frames are short, and memory for a long read is mapped and unmapped each time: only long frames get that.
 _SHORT_READ, _LONG_READ = 1 << 14, 1 << 18
-_MOST_FILES = 2  # of one frame
+_MOST_FILES = 4  # of one frame
 
 
 def _no_constant(word: str) -> None:
@@ -150,7 +151,7 @@ class Wire:
         self.socket = end
         self._unpacker = Unpacker(sizes)
         self._frames: deque[Frame] = deque()
-        self._files: deque[int] = deque()
+        self._files: deque[tuple[int, ...]] = deque()
 
     def send(self, head: Mapping[str, Any], blob: bytes = b"", files: Sequence[int] = ()) -> None:
         """Send a frame, and files along with its first byte; `Closed` if nobody is there."""
@@ -172,18 +173,19 @@ class Wire:
     def take(self) -> None:
         """Read what is there, at least something, and keep the frames that it completes."""
         try:
-            data, beside, _, _ = self.socket.recvmsg(
+            data, beside, flags, _ = self.socket.recvmsg(
                 self._unpacker.next_read,
                 socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize),
                 socket.MSG_CMSG_CLOEXEC,
             )
         except OSError as gone:
             raise Closed(str(gone)) from None
+        found = array.array("i")
         for level, kind, raw in beside:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                found = array.array("i")
                 found.frombytes(raw[: len(raw) - len(raw) % found.itemsize])
-                self._files += found
+        if found or flags & socket.MSG_CTRUNC:  # some may be lost: those that there was no room for
+            self._files.append(tuple(found))
         if not data:
             raise Closed("the other side has closed")
         self._frames += self._unpacker.feed(data)
@@ -193,17 +195,33 @@ class Wire:
         while self._frames:
             yield self._frames.popleft()
 
-    def file(self) -> int:
-        """The next file that came along; whoever takes it closes it."""
+    def files(self, count: int) -> tuple[int, ...]:
+        """The files of the next frame that came with some; `OSError` if this process may not open so many."""
         if not self._files:
-            raise BrokenWire("a frame should have come with a file")
-        return self._files.popleft()
+            raise BrokenWire("a frame should have come with files")
+        found = self._files.popleft()
+        if len(found) == count:
+            return found
+        _close(found)
+        if len(found) > count:
+            raise BrokenWire("a frame came with more files than it says")
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def file(self) -> int:
+        """The one file that came along; whoever takes it closes it."""
+        (found,) = self.files(1)
+        return found
 
     def close(self) -> None:
         """Hang up, and close files that nobody took."""
         while self._files:
-            os.close(self._files.popleft())
+            _close(self._files.popleft())
         self.socket.close()
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
 
 
 def send_all(end: socket.socket, data: bytes, files: Sequence[int] = ()) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from licet.core.decision import Approval, Reason
 from licet.core.effects import Level
+from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
 from licet.declare import Tool
@@ -269,6 +270,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "context": tool.context_parameter,
         "reuse": tool.reuse,
         "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
+        "programs": _variables(reach.grant) if level == "isolated" else None,
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
         "limits": {
@@ -280,6 +282,14 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         },
     }
     return Prepared(tool, level, reach.grant, limits, fixed, rules)
+
+
+def _variables(grant: CapabilitySet) -> list[str] | None:
+    """The variables that programs of a tool may be given; None if it may start no programs."""
+    if not any(rule.domain == "process" for rule in grant.allow):
+        return None
+    named = {rule.key for rule in grant.allow if rule.domain == "env" and rule.key != TOP}
+    return sorted(name for name in named if grant.has(Use(f"env:read:{name}")))
 
 
 async def _nobody(approval: Approval, use: Use) -> None:

@@ -1,0 +1,86 @@
+"""Programs that libraries in a walled tool start by themselves: the host starts them, each behind walls of its own.
+
+Whether one may start, and with what, is decided as for `ctx.process`. The child gets pipes that were made here, and one
+more on which it is told how the program ended; nothing that the child has open is ever handed to a program.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from licet.guard.bind import BoundContext
+from licet.guard.running import Running, Streams
+
+MOST_RUNNING = 16  # of one call at once
+# Whoever stops a program stops what waits for it inside the walls, and not the program.
+_SENT = signal.valid_signals() - {signal.SIGSTOP} if hasattr(signal, "SIGSTOP") else set()
+
+
+class Programs:
+    """The programs of one call that run beside it; they end with it at the latest."""
+
+    def __init__(self, context: BoundContext) -> None:
+        self._context = context
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._running: dict[int, Running] = {}
+
+    async def start(
+        self, number: int, name: str, args: list[Any], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
+    ) -> tuple[int, ...]:
+        """Start one: the near ends of its streams, and of the pipe that its code will come on, when it runs."""
+        if len(self._tasks) >= MOST_RUNNING:
+            raise BlockingIOError(errno.EAGAIN, f"{MOST_RUNNING} programs of this call are running already")
+        started: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
+        self._tasks[number] = asyncio.ensure_future(self._live(number, (name, args, streams, env, cwd), started))
+        try:
+            return await started
+        except asyncio.CancelledError:
+            if started.done() and not started.cancelled():  # they were on their way to somebody who has gone
+                for file in started.result():
+                    os.close(file)
+            raise
+
+    async def _live(self, number: int, asked: tuple[Any, ...], started: "asyncio.Future[tuple[int, ...]]") -> None:
+        """One task from start to end: whoever leaves a program, or is cancelled, ends it."""
+        telling, code = -1, ""
+        try:
+            async with self._context.process._started(*asked) as running:
+                if started.cancelled():
+                    return
+                told, telling = os.pipe()
+                started.set_result((*running.handed(), told))
+                self._running[number] = running
+                try:
+                    code = str(await running.ended())
+                finally:
+                    del self._running[number]
+        except Exception as wrong:
+            if not started.done():
+                started.set_exception(wrong)
+        finally:
+            del self._tasks[number]
+            if telling != -1:  # all of it is gone; a pipe that ends without a word says enough of what went wrong
+                with suppress(OSError):  # nobody has to listen
+                    os.write(telling, code.encode())
+                os.close(telling)
+
+    def signal(self, number: int, which: int) -> None:
+        """Send a signal to a program of this call, and to nothing else."""
+        if which not in _SENT:
+            raise OSError(errno.EINVAL, "no signal that a program behind walls can be sent")
+        running = self._running.get(number)
+        if running is None:
+            raise ProcessLookupError(errno.ESRCH, "the program has ended")
+        running.signal(which)
+
+    async def finish(self) -> None:
+        """End them all."""
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
