@@ -121,7 +121,7 @@ class Tool:
 
 def _like(fn: Callable[..., Any]) -> dict[str, Any]:
     """What a tool has of its function."""
-    copied = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
+    copied: dict[str, Any] = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
     return {**vars(fn), **copied, "__wrapped__": fn, "fn": fn}
 
 
