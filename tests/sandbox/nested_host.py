@@ -14,8 +14,8 @@ from licet.backends.processes import LocalProcesses
 from licet.sandbox import hardening, kernel, landlock, probe, seccomp, syscalls, workers
 from licet.sandbox.walls import ProgramWalls
 from sandbox import wild_tools as wild
+from sandbox.growth_tools import start
 from sandbox.levels import WALLED, call, gate
-from sandbox.test_layers import start
 
 _ERRNO, _ALLOW, _NEW_SPACES = 0x00050000, 0x7FFF0000, 0x7E020000
 

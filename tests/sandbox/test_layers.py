@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
-from licet import Backends, Context, Gate, Result, tool
+from licet import Backends, Gate, Result
 from licet.backends.memory_records import MemoryLedger
 from licet.backends.native import InProcess
 from licet.guard.layers import Layers
@@ -16,16 +16,11 @@ from licet.sandbox import landlock, probe
 from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.workers import Workers
 from sandbox import wild_tools as wild
+from sandbox.growth_tools import start
 from sandbox.levels import WALLED, call, gate
 
 WALLS = ("process", f"landlock-{landlock.abi()}", "seccomp", "hardening")
 SPACES = ("namespaces", "private root")
-
-
-@tool(needs=["process:exec:true"], effect="read_only")
-async def start(ctx: Context, times: int) -> int:
-    """Start a program some times."""
-    return sum([(await ctx.process.spawn("true")).returncode for _ in range(times)])
 
 
 def backends(folder: Path, support: Callable[[], probe.Support]) -> Backends:

@@ -29,7 +29,7 @@ _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _BACKLOG = 128
 _COUNTED_EVERY = 0.1  # seconds
-_PASSED_ON = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}  # those two nobody can catch
+_PASSED_ON = signal.valid_signals() - {9, 19}  # SIGKILL and SIGSTOP nobody can catch; other systems lack the names
 
 
 def main(control: int) -> None:

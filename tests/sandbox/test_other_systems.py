@@ -1,0 +1,34 @@
+"""On macOS and Windows everything imports, `native` works, and walled levels refuse clearly."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import foreign_host
+
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is made of Linux by taking things away")
+@pytest.mark.parametrize("system", foreign_host.LACKING)
+def test_without_linux_native_works_and_walls_refuse(system: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(foreign_host.__file__), system, str(tmp_path)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": TESTS},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout)
+    assert said["modules"] > 100
+    assert said["native"] == [5, 5]
+    for level in ("restricted", "isolated"):
+        code, reason, error = said[level]
+        assert (code, reason) == ("not_available", "SANDBOX_UNAVAILABLE")
+        assert f"`{level}` cannot be kept here: this system is not Linux" in error
+        assert "only `native` runs" in error
+    code, reason, error = said["program"]
+    assert (code, reason) == ("execution_failed", "BACKEND_MISSING")
+    assert said["doctor"] == {"restricted": False, "isolated": False, "native": True}
