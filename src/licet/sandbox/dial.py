@@ -45,8 +45,11 @@ async def connected(address: str, port: int) -> socket.socket:
     try:
         made.setblocking(False)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await asyncio.get_running_loop().sock_connect(made, (address, port))
+        try:
+            made.connect((address, port))  # of this machine, the other side answers at once
+        except BlockingIOError:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await asyncio.get_running_loop().sock_connect(made, (address, port))  # goes on with what has begun
     except BaseException:
         made.close()
         raise

@@ -7,10 +7,7 @@ one is checked like the first. Names are resolved here, never behind the wall.
 
 import asyncio
 import socket
-import struct
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
 
 from licet.core.url import Destination, destination
 from licet.core.use import InvalidUse
@@ -21,11 +18,12 @@ from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.dial import dial
 from licet.sandbox.http_heads import BadHead, Head, read_body, read_head, reply_head
 from licet.sandbox.plain_http import send_plain
+from licet.sandbox.streams import CHUNK, FOR_EVER, Stream
 
 MOST_OPEN = 128  # connections at once
 MOST_REQUESTS = 10_000  # of one call: each is remembered, and memory is not endless
 _SECONDS = 30.0  # for a program to say what it wants, and for each wait after that
-_CHUNK = 1 << 16
+_PAUSE = 1.0  # seconds before the next connection is taken, if there was no room for one
 _NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -41,86 +39,104 @@ class Egress:
 
     def __init__(self, holding: Holding, http: Http) -> None:
         self._holding, self._http = holding, http
-        self._server: asyncio.Server | None = None
+        self._loop = asyncio.get_running_loop()
+        self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._requests = 0
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept connections from now on."""
-        self._server = await asyncio.start_server(self._accept, sock=listener, limit=_CHUNK)
+        listener.setblocking(False)
+        self._listener = listener
+        self._loop.add_reader(listener, self._accept)
 
     async def close(self) -> None:
         """Accept nothing more, and end what is open."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for task in tuple(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[Any, Any, None]:
-        return self._serve(reader, writer)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101
+    def _accept(self) -> None:
+        """Take one connection; if there are more, this is called again."""
+        if self._listener is None:
+            return
+        try:
+            end, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # no more files can be opened, perhaps: whoever waits has to wait for longer
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_PAUSE, self._accept_again)
+            return
         self._requests += 1
         if len(self._open) >= MOST_OPEN or self._requests > MOST_REQUESTS:
-            writer.transport.abort()
+            end.close()
             return
+        near = Stream(end)
+        task = self._loop.create_task(self._serve(near))
         self._open.add(task)
-        # Whatever goes wrong here is between this program and its peer: it ends this connection alone.
-        try:
-            with suppress(OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, asyncio.CancelledError):
-                await self._talk(reader, writer)
-                await writer.drain()
-        finally:
-            self._open.discard(task)
-            with suppress(Exception):
-                writer.close()
+        task.add_done_callback(lambda ended: self._over(ended, near))
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(_SECONDS):
-            first = await reader.readexactly(1)
-            if first[0] == _SOCKS:
-                wanted = await _socks_target(reader, writer)
-            else:
-                try:
-                    head = await read_head(first, reader)
-                except BadHead as wrong:
-                    writer.write(reply_head(400, str(wrong)))
-                    return
+    def _over(self, ended: "asyncio.Task[None]", near: Stream) -> None:
+        self._open.discard(ended)
+        near.close()
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self._loop.add_reader(self._listener, self._accept)
+
+    async def _serve(self, near: Stream) -> None:
+        # Whatever goes wrong here is between this program and its peer: it ends this connection alone.
+        with suppress(OSError, EOFError, asyncio.CancelledError):
+            await self._talk(near)
+            await near.send()
+
+    async def _talk(self, near: Stream) -> None:
+        until = near.clock(_SECONDS)
+        first = await near.exactly(1, until)
         if first[0] == _SOCKS:
+            wanted = await _socks_target(near, until)
             if wanted is not None:
-                await self._socks(*wanted, reader, writer)
-        elif head.method == "CONNECT":
-            await self._connect(head, reader, writer)
+                await self._socks(*wanted, near)
+            return
+        try:
+            head = await read_head(first, near, until)
+        except BadHead as wrong:
+            near.write(reply_head(400, str(wrong)))
+            return
+        if head.method == "CONNECT":
+            await self._connect(head, near)
         else:
-            await self._plain(head, reader, writer)
+            await self._plain(head, near)
 
     # Tunnels
 
-    async def _socks(self, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _socks(self, host: str, port: int, near: Stream) -> None:
         try:
             far = await dial(self._holding, self._http, host, port)
         except Refused as refusal:
-            writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
+            near.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
             return
-        await _tunnel(far, _socks_reply(_GRANTED), reader, writer)
+        await _tunnel(Stream(far), _socks_reply(_GRANTED), near)
 
-    async def _connect(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self, head: Head, near: Stream) -> None:
         host, _, port = head.target.rpartition(":")
         try:
             if not port.isdecimal() or not port.isascii():
                 self._holding.invalid("HOST_NOT_ALLOWED", InvalidUse(head.target, "a host and a port"))
             far = await dial(self._holding, self._http, host, int(port[:6]))
         except Refused as refusal:
-            writer.write(_refusal(refusal))
+            near.write(_refusal(refusal))
             return
-        await _tunnel(far, _OPENED, reader, writer)
+        await _tunnel(Stream(far), _OPENED, near)
 
     # Requests in plain
 
-    async def _plain(self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _plain(self, head: Head, near: Stream) -> None:
         holding = self._holding
         try:
             try:
@@ -130,19 +146,18 @@ class Egress:
             await holding.permit(there.use)
             addresses = await checked_addresses(holding, self._http, there.use)
             if head.expects_continue:
-                writer.write(_CONTINUE)
+                await near.send(_CONTINUE)
             try:
-                async with asyncio.timeout(_SECONDS):
-                    body = await read_body(head, reader)
+                body = await read_body(head, near, near.clock(_SECONDS))
             except BadHead as wrong:
-                writer.write(reply_head(413 if wrong.too_large else 400, str(wrong)))
+                near.write(reply_head(413 if wrong.too_large else 400, str(wrong)))
                 return
-            await self._exchange(there, head, body, addresses, writer)
+            await self._exchange(there, head, body, addresses, near)
         except Refused as refusal:
-            writer.write(_refusal(refusal))
+            near.write(_refusal(refusal))
 
     async def _exchange(
-        self, there: Destination, head: Head, body: bytes, addresses: tuple[str, ...], writer: asyncio.StreamWriter
+        self, there: Destination, head: Head, body: bytes, addresses: tuple[str, ...], near: Stream
     ) -> None:
         use, text = there.use, "no connection"
         for address in addresses:
@@ -151,61 +166,58 @@ class Egress:
             )
             begun = False
             try:
-                async with (send_plain if use.action == "http" else self._http.send)(exchange) as reply:
+                sent = send_plain(exchange, near.send) if use.action == "http" else self._http.send(exchange)
+                async with sent as reply:
                     begun = True
-                    await self._relay(reply, there.method, writer)
+                    await self._relay(reply, there.method, near, together=use.action == "http")
             except Unreached as failed:
                 text = str(failed)
             except Unconnected as broken:
                 if begun:
-                    _break_off(writer)
+                    near.break_off()
                     return
                 self._holding.refuse("CONNECT_FAILED", str(broken), use)
             else:
                 return
         self._holding.refuse("CONNECT_FAILED", text, use)
 
-    async def _relay(self, reply: Reply, method: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply_head(reply.status, headers=reply.headers))
+    async def _relay(self, reply: Reply, method: str, near: Stream, *, together: bool) -> None:
+        """Pass an answer on; where it comes together with its beginning, it leaves together."""
+        near.write(reply_head(reply.status, headers=reply.headers))
+        if not together:
+            await near.send()
         if method != "HEAD":
             async for piece in reply.body:
                 if self._holding.over:
                     return
-                writer.write(piece)
-                await writer.drain()
-
-
-def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection with a reset: half an answer that ends quietly would be taken for a whole one."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
+                await near.send(piece)
 
 
 def _refusal(refusal: Refused) -> bytes:
     return reply_head(502 if refusal.code in _NOT_REACHED else 403, str(refusal))
 
 
-async def _socks_target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int] | None:
+async def _socks_target(near: Stream, until: float) -> tuple[str, int] | None:
     """What a SOCKS5 client wants to be connected to; None if it was told that this is not to be had (RFC 1928)."""
-    methods = await reader.readexactly((await reader.readexactly(1))[0])
+    methods = await near.exactly((await near.exactly(1, until))[0], until)
     if _NO_PASSWORD not in methods:
-        writer.write(bytes((_SOCKS, _NO_METHOD)))
+        near.write(bytes((_SOCKS, _NO_METHOD)))
         return None
-    writer.write(bytes((_SOCKS, _NO_PASSWORD)))
-    version, command, _, kind = await reader.readexactly(4)
+    await near.send(bytes((_SOCKS, _NO_PASSWORD)), until)
+    version, command, _, kind = await near.exactly(4, until)
     if kind == _NAME:
-        raw = await reader.readexactly((await reader.readexactly(1))[0])
+        raw = await near.exactly((await near.exactly(1, until))[0], until)
         host = raw.decode("ascii", "replace")
     elif kind == _IPV4:
-        host = socket.inet_ntop(socket.AF_INET, await reader.readexactly(4))
+        host = socket.inet_ntop(socket.AF_INET, await near.exactly(4, until))
     elif kind == _IPV6:
-        host = socket.inet_ntop(socket.AF_INET6, await reader.readexactly(16))
+        host = socket.inet_ntop(socket.AF_INET6, await near.exactly(16, until))
     else:
-        writer.write(_socks_reply(_NO_SUCH_ADDRESS))
+        near.write(_socks_reply(_NO_SUCH_ADDRESS))
         return None
-    port = int.from_bytes(await reader.readexactly(2), "big")
+    port = int.from_bytes(await near.exactly(2, until), "big")
     if version != _SOCKS or command != 1:  # neither listening for a program nor datagrams
-        writer.write(_socks_reply(_NO_SUCH_COMMAND))
+        near.write(_socks_reply(_NO_SUCH_COMMAND))
         return None
     return host, port
 
@@ -214,25 +226,20 @@ def _socks_reply(code: int) -> bytes:
     return bytes((_SOCKS, code, 0, _IPV4)) + bytes(6)
 
 
-async def _tunnel(
-    far: socket.socket, opening: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _tunnel(far: Stream, opening: bytes, near: Stream) -> None:
     """Carry bytes both ways until both sides have said all."""
-    far_reader, far_writer = await asyncio.open_connection(sock=far)
-    writer.write(opening)
     try:
+        await near.send(opening)
         async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(reader, far_writer))
-            both.create_task(_pump(far_reader, writer))
+            both.create_task(_pump(near, far))
+            both.create_task(_pump(far, near))
     except* OSError:
-        writer.transport.abort()
+        near.abort()
     finally:
-        far_writer.transport.abort()
+        far.abort()
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(_CHUNK):
-        sink.write(data)
-        await sink.drain()
-    if sink.can_write_eof():
-        sink.write_eof()
+async def _pump(source: Stream, sink: Stream) -> None:
+    while data := await source.read(CHUNK, FOR_EVER):
+        await sink.send(data)
+    sink.end_writing()

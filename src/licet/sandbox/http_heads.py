@@ -3,13 +3,13 @@
 Strict where laxness has led requests astray: one length, no folded lines, no bare line ends, names that are names.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 
 from licet.core.network import TOKEN
+from licet.sandbox.streams import Stream
 
 MOST_BODY = 32 << 20
 _MOST_LINES = 200
@@ -59,9 +59,9 @@ class Head(NamedTuple):
         )
 
 
-async def read_head(first: bytes, reader: asyncio.StreamReader) -> Head:
+async def read_head(first: bytes, stream: Stream, until: float) -> Head:
     """The head that begins with a byte; `BadHead` if it is none."""
-    raw = first + await reader.readuntil(b"\r\n\r\n")
+    raw = first + await stream.through(b"\r\n\r\n", until)
     try:
         start, *lines = raw[:-4].decode("ascii").split("\r\n")
     except UnicodeDecodeError:
@@ -82,26 +82,26 @@ def _header(line: str) -> tuple[str, str]:
     return name, value
 
 
-async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
+async def read_body(head: Head, stream: Stream, until: float) -> bytes:
     """The whole body of a request; `BadHead` if nobody can tell where it ends, or it is too long."""
     codings, lengths = head.all("transfer-encoding"), head.all("content-length")
     if codings:
         if lengths or [coding.lower() for coding in codings] != ["chunked"]:
             raise BadHead("the length of the body is said in two ways, or in one that is not known")
-        return await _chunked(reader)
+        return await _chunked(stream, until)
     if not lengths:
         return b""
     if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise BadHead("the length of the body is no number")
     if int(lengths[0]) > MOST_BODY:
         raise BadHead(f"the body has more than {MOST_BODY} bytes", too_large=True)
-    return await reader.readexactly(int(lengths[0]))
+    return await stream.exactly(int(lengths[0]), until)
 
 
-async def _chunked(reader: asyncio.StreamReader) -> bytes:
+async def _chunked(stream: Stream, until: float) -> bytes:
     body = bytearray()
     while True:
-        line = _CHUNK_SIZE.fullmatch(await reader.readuntil(b"\r\n"))
+        line = _CHUNK_SIZE.fullmatch(await stream.through(b"\r\n", until))
         if line is None:
             raise BadHead("a chunk of the body has no size")
         size = int(line[1], 16)
@@ -109,11 +109,11 @@ async def _chunked(reader: asyncio.StreamReader) -> bytes:
             raise BadHead(f"the body has more than {MOST_BODY} bytes", too_large=True)
         if not size:
             break
-        body += await reader.readexactly(size)
-        if await reader.readexactly(2) != b"\r\n":
+        body += await stream.exactly(size, until)
+        if await stream.exactly(2, until) != b"\r\n":
             raise BadHead("a chunk of the body is longer than it says")
     for _ in range(_MOST_LINES):
-        if await reader.readuntil(b"\r\n") == b"\r\n":  # trailers say nothing that is passed on
+        if await stream.through(b"\r\n", until) == b"\r\n":  # trailers say nothing that is passed on
             return bytes(body)
     raise BadHead("the request has too many headers")
 

@@ -4,45 +4,44 @@ What is sent is built from checked parts. The answer is data for a program behin
 know where it ends, and nothing in it is believed. TLS, redirects and kept connections are for others.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from licet.core.network import DEFAULT_PORTS
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached
 from licet.sandbox.dial import connected
+from licet.sandbox.streams import CHUNK, Stream
 
-_CHUNK = 1 << 16
 _BODIES = ("POST", "PUT", "PATCH")
 _BARE = (204, 304)
 
 
 @asynccontextmanager
-async def send_plain(exchange: Exchange) -> AsyncGenerator[Reply]:
+async def send_plain(
+    exchange: Exchange, before_waiting: Callable[[], Awaitable[None]] | None = None
+) -> AsyncGenerator[Reply]:
     """Send a request to its address and hand over the answer as it comes."""
     try:
-        far = await connected(exchange.address, exchange.port)
+        stream = Stream(await connected(exchange.address, exchange.port), before_waiting)
     except TimeoutError:
         raise Unreached("no connection in time") from None
     except ConnectionRefusedError:
         raise Unreached("connection refused") from None
     except OSError:
         raise Unreached("no connection") from None
-    reader, writer = await asyncio.open_connection(sock=far, limit=_CHUNK)
     try:
+        until = stream.clock(exchange.timeout)
         try:
-            writer.write(_request(exchange))
-            async with asyncio.timeout(exchange.timeout):
-                await writer.drain()
-                status, headers = await _head(reader)
+            await stream.send(_request(exchange), until)
+            status, headers = await _head(stream, until)
         except TimeoutError:
             raise Unconnected("no answer in time") from None
-        except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError):
+        except (OSError, EOFError, ValueError, IndexError):
             raise Unconnected("the answer is not valid HTTP, or ended too early") from None
         bare = exchange.method == "HEAD" or status in _BARE
-        yield Reply(status, headers, _body(bare, headers, reader, exchange.timeout))
+        yield Reply(status, headers, _body(bare, headers, stream, exchange.timeout))
     finally:
-        writer.transport.abort()
+        stream.abort()
 
 
 def _request(exchange: Exchange) -> bytes:
@@ -55,9 +54,9 @@ def _request(exchange: Exchange) -> bytes:
     return "\r\n".join((*lines, "Connection: close", "", "")).encode("ascii") + exchange.body
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, tuple[tuple[str, str], ...]]:
+async def _head(stream: Stream, until: float) -> tuple[int, tuple[tuple[str, str], ...]]:
     while True:
-        start, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+        start, *lines = (await stream.through(b"\r\n\r\n", until))[:-4].decode("latin-1").split("\r\n")
         version, code = start.split(" ")[:2]
         if version not in ("HTTP/1.1", "HTTP/1.0") or not (code.isascii() and code.isdecimal() and len(code) == 3):
             raise ValueError("no answer")
@@ -73,36 +72,32 @@ def _header(line: str) -> tuple[str, str]:
 
 
 async def _body(
-    bare: bool, headers: tuple[tuple[str, str], ...], reader: asyncio.StreamReader, seconds: float
+    bare: bool, headers: tuple[tuple[str, str], ...], stream: Stream, seconds: float
 ) -> AsyncIterator[bytes]:
     named = {name.lower(): value for name, value in headers}
+    clock = stream.clock
     try:
         if bare:
             return
         if "transfer-encoding" in named:
-            while size := int((await _timely(reader.readuntil(b"\r\n"), seconds)).split(b";")[0], 16):
-                async for piece in _exactly(reader, size, seconds):
+            while size := int((await stream.through(b"\r\n", clock(seconds))).split(b";")[0], 16):
+                async for piece in _exactly(stream, size, seconds):
                     yield piece
-                await _timely(reader.readexactly(2), seconds)
+                await stream.exactly(2, clock(seconds))
         elif "content-length" in named:
-            async for piece in _exactly(reader, int(named["content-length"]), seconds):
+            async for piece in _exactly(stream, int(named["content-length"]), seconds):
                 yield piece
         else:
-            while piece := await _timely(reader.read(_CHUNK), seconds):
+            while piece := await stream.read(CHUNK, clock(seconds)):
                 yield piece
-    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):  # a timeout is an OSError too
+    except (OSError, EOFError, ValueError):  # a timeout is an OSError too
         raise Unconnected("the answer is not valid HTTP, or ended too early") from None
 
 
-async def _exactly(reader: asyncio.StreamReader, size: int, seconds: float) -> AsyncIterator[bytes]:
+async def _exactly(stream: Stream, size: int, seconds: float) -> AsyncIterator[bytes]:
     while size > 0:
-        piece = await _timely(reader.read(min(size, _CHUNK)), seconds)
+        piece = await stream.read(min(size, CHUNK), stream.clock(seconds))
         if not piece:
             raise EOFError
         size -= len(piece)
         yield piece
-
-
-async def _timely(reading: Awaitable[bytes], seconds: float) -> bytes:
-    async with asyncio.timeout(seconds):
-        return await reading
