@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from attacks.nets import answer, fetching, unguarded
+from licet import Refused
 from licet.backends.memory_http import Answer
 from licet.guard.ports import Exchange
 from loopback import serving
@@ -39,7 +40,7 @@ def test_the_get_that_follows_is_asked_about_as_a_get() -> None:
     with serving(site) as server:
         url = f"http://127.0.0.1:{server.port}/form"
         fetch = fetching(None, "network:http:post@127.0.0.1")
-        with pytest.raises(Exception, match="HOST_NOT_ALLOWED"):
+        with pytest.raises(Refused, match="HOST_NOT_ALLOWED"):
             answer(fetch(url, "POST", body=b"pay 5"))
         assert fetch._holding.events[-1].capability == f"network:http:get@127.0.0.1:{server.port}"
         assert len(server.seen) == 1

@@ -9,6 +9,7 @@ import pytest
 from attacks.granted import refused
 from attacks.nets import SECRET, NamedClient, Names, answer, fetching, inner, unguarded
 from guard.holdings import holding
+from licet import Refused
 from licet.backends.memory_http import Answer
 from licet.guard.fetch import ScopedFetch
 from licet.guard.ports import Exchange
@@ -54,10 +55,10 @@ def test_a_kept_connection_does_not_outlive_the_answer_it_was_made_for(tmp_path:
     async def work() -> None:
         assert (await ScopedFetch(wide, client)(url)).content == b"public"
         names.answers["rebind.test"] = [[EVIL]]
-        with pytest.raises(Exception, match="ADDRESS_NOT_ALLOWED"):
+        with pytest.raises(Refused, match="ADDRESS_NOT_ALLOWED"):
             await ScopedFetch(wide, client)(url)
         names.answers["rebind.test"] = [[GOOD]]
-        with pytest.raises(Exception, match="ADDRESS_NOT_ALLOWED"):
+        with pytest.raises(Refused, match="ADDRESS_NOT_ALLOWED"):
             await ScopedFetch(narrow, client)(url)
         assert (await ScopedFetch(wide, client)(url)).content == b"public"
 

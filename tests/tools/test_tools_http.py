@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from guard.gates import call, gate
-from licet import Backends, Result, Tool
+from licet import Backends, RegistrationRefused, Result, Tool
 from licet.backends.memory_http import Answer, MemoryHttp
 from licet.backends.native import InProcess
 from licet.guard.ports import Exchange
@@ -94,7 +94,7 @@ def test_a_redirect_to_another_host_is_refused(tmp_path: Path) -> None:
 def test_a_read_only_agent_cannot_post(tmp_path: Path) -> None:
     backends = Backends.memory(http=MemoryHttp(site))
     reach = {"destinations": {"allow": ["api.test"]}, "max_side_effect_class": "read_only"}
-    with pytest.raises(Exception, match="write_limited"):
+    with pytest.raises(RegistrationRefused, match="write_limited"):
         ask(tmp_path, http_post, backends, {"url": "http://api.test"}, **reach)
 
 
