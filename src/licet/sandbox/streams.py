@@ -6,10 +6,10 @@ What can be read or sent is, at once. Only what cannot waits in the loop, and ne
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 CHUNK = 1 << 16  # bytes read at once; and the longest line, or head, that is looked for
-_LAST_READ = 4  # chunks of what nobody wanted
 FOR_EVER = float("inf")
 
 
@@ -125,14 +125,9 @@ class Stream:
     # The end
 
     def close(self) -> None:
-        """End the connection. What was sent arrives, though the other side may still be talking."""
-        try:
-            self._end.shutdown(socket.SHUT_WR)
-            for _ in range(_LAST_READ):  # what is left unread would make the kernel throw away what was sent
-                if not self._end.recv(CHUNK):
-                    break
-        except OSError:
-            pass
+        """End the connection. What was sent ends quietly, though the other side may not have been heard out."""
+        with suppress(OSError):
+            self.end_writing()
         self.abort()
 
     def abort(self) -> None:
