@@ -1,0 +1,86 @@
+"""Programs behind walls while they run: they are told of when they really run, and every signal arrives."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import Programs, both_kinds
+from licet.errors import Refused
+from licet.guard.running import Streams
+
+SAID = Streams(stdout=True)
+
+
+def whole(file: int) -> bytes:
+    with open(file, "rb") as read:
+        return read.read()
+
+
+def first_line(file: int) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(file, 1)
+    return line
+
+
+def started_and_sent(kind: str, script: str, *numbers: int) -> tuple[int, bytes]:
+    """The code of a shell that is sent some signals once it has said something, and what it says then."""
+
+    async def scene() -> tuple[int, bytes]:
+        programs = Programs(kind, seconds=100)
+        async with programs.handle._started("sh", ["-c", script], SAID, None, None) as running:
+            (said,) = running.handed()
+            await asyncio.to_thread(first_line, said)
+            for number in numbers:
+                running.signal(number)
+            code = await running.ended()
+            return code, await asyncio.to_thread(whole, said)
+
+    return asyncio.run(scene())
+
+
+@both_kinds
+@pytest.mark.parametrize("name", ["TERM", "KILL", "INT", "HUP", "QUIT", "USR1", "ALRM", "XCPU"])
+def test_a_signal_ends_it_as_it_would_outside(kind: str, name: str) -> None:
+    number = getattr(signal, f"SIG{name}")
+    assert started_and_sent(kind, "echo ready; sleep 60 & wait", number) == (-number, b"")
+
+
+@both_kinds
+def test_a_signal_can_be_handled(kind: str) -> None:
+    script = "trap 'echo heard' USR1; trap 'echo ends; exit 7' TERM; echo ready; sleep 60 & wait; wait"
+    assert started_and_sent(kind, script, signal.SIGTERM) == (7, b"ends\n")
+    code, said = started_and_sent(kind, script, signal.SIGUSR1, signal.SIGTERM)
+    assert (code, set(said.split())) == (7, {b"heard", b"ends"})
+
+
+@both_kinds
+def test_a_program_that_is_no_program_never_starts(kind: str, tmp_path: Path) -> None:
+    broken = tmp_path.resolve() / "broken"
+    broken.write_text("neither binary nor script")
+    broken.chmod(0o755)
+
+    async def scene() -> None:
+        async with Programs(kind, (f"fs:read:{broken}",)).handle._started(str(broken), [], SAID, None, None):
+            raise AssertionError("it runs")
+
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(Refused, match="could not be started: Exec format error"):
+        asyncio.run(scene())
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+@both_kinds
+def test_whoever_leaves_ends_all_of_it(kind: str) -> None:
+    script = "trap '' TERM HUP INT; (trap '' TERM HUP; sleep 600) & echo ready; sleep 600; sleep 600"
+
+    async def scene() -> bytes:
+        async with Programs(kind, seconds=100).handle._started("sh", ["-c", script], SAID, None, None) as running:
+            (said,) = running.handed()
+            await asyncio.to_thread(first_line, said)
+        return await asyncio.to_thread(whole, said)  # which ends only when nobody is left who could write
+
+    assert asyncio.run(scene()) == b""
