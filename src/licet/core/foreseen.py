@@ -53,7 +53,7 @@ def address_problems(manifest: Manifest) -> Iterator[Problem]:
                 if never_dialled(about):
                     yield _metadata(rule)
             elif unopened and f".{about.key}".endswith(_INNER):
-                yield _unopened(rule, manifest)
+                yield _unopened(rule)
 
 
 def never_dialled(about: Capability | Use) -> bool:
@@ -80,7 +80,7 @@ def _metadata(rule: Rule) -> Problem:
     return Problem(rule.origin, f"`{host}`, {nature(_bare(host)).title}", "a host that can be reached", hint, "warning")
 
 
-def _unopened(rule: Rule, manifest: Manifest) -> Problem:
+def _unopened(rule: Rule) -> Problem:
     name = host_text(rule.capability.key)
     own = name.rpartition(".")[2] == "localhost"
     listed = '["127.0.0.0/8", "::1/128"]' if own else '["10.0.0.0/8"]'

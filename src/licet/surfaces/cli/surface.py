@@ -17,9 +17,7 @@ from licet.surfaces.cli.show import shortened, show, show_json
 @setting_options
 @json_option
 @click.option("--svg", metavar="FILE", type=FILE, help="Draw a map instead, into a file; `-` is standard output.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     manifest: Path,
     workspace: Path | None,
     personality: Path | None,
