@@ -9,6 +9,7 @@ import pytest
 
 from counted import work
 from licet.core.connector import ConnectorRule, Connectors
+from licet.core.diff import diff
 from licet.core.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
 from licet.core.surface import surface
 from licet.core.validate import validate_tools
@@ -51,9 +52,19 @@ MANIFESTS: dict[str, Callable[[int], Manifest]] = {
     "tools of one bundle with many hosts": in_one_bundle,
     "tools under many connectors": with_connectors,
 }
+
+
+def narrowed(found: Manifest) -> Manifest:
+    """The manifest without its first host, and without its first deny; its digest is not counted either."""
+    first, *others = found.layers
+    layers = (replace(first, allows=first.allows[1:], denies=first.denies[1:]), *others)
+    return replace(found, layers=layers, loaded=found)
+
+
 COMMANDS: dict[str, Callable[[Manifest], Any]] = {
     "check": lambda found: validate_tools(found.tools.values(), found),
     "surface": lambda found: surface(found).document(),
+    "diff": lambda found: diff(found, narrowed(found)),
 }
 
 

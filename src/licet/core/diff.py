@@ -11,12 +11,12 @@ from decimal import Decimal
 from licet.core.capability import Capability
 from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
 from licet.core.diff_servers import server_changes
-from licet.core.effects import CLASSES, LEVELS
+from licet.core.effects import CLASSES, LEVELS, WRITES
 from licet.core.entries import Written, piece_text, target_of
 from licet.core.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
 from licet.core.origin import Origin
 from licet.core.ranges import beyond
-from licet.core.set import CapabilitySet
+from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface, surface
 
 _NOTHING = CapabilitySet()
@@ -34,9 +34,12 @@ class _Version:
     def __init__(self, manifest: Manifest) -> None:
         # Both protect the files they came from, and those have two names here: without this, every copy would differ.
         layers = tuple(replace(one, denies=()) if one.kind == "policy files" else one for one in manifest.layers)
-        self.manifest = replace(manifest, layers=layers)
+        self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest)
         self.surface: Surface = surface(self.manifest)
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in self.surface.tools}
+        # Tools that hold the same hold one set: what is asked of it is asked once.
+        self.grants = tuple({id(tool.grant): tool.grant for tool in self.surface.tools}.values())
+        self._writing = {id(grant) for grant in self.grants if grant & WRITES}
         for ground in (ground for tool in self.surface.tools for ground in tool.grounds):
             # A tool about which nothing could be decided counts as blocked; compared as such it would hide what grew.
             if ground.reason == "DECISION_FAILED":
@@ -52,13 +55,50 @@ class _Version:
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
 
+    def asking(self, tool: ToolSurface) -> WriteApproval | None:
+        """How a tool's writes ask; None if it holds none, and there is nothing to compare."""
+        return tool.asks or ("manifest" if id(tool.grant) in self._writing else None)
+
+
+class _Beyond:
+    """What tools reach in one version and not in the other; tools that hold the same are compared once.
+
+    By identity: both versions keep their grants and layers, and have made equal ones once.
+    """
+
+    def __init__(self, mine: _Version, other: _Version) -> None:
+        self._mine, self._other = mine, other
+        self._pieces: dict[tuple[int, int], tuple[Piece, ...]] = {}
+        self._places: dict[tuple[int, ...], tuple[Written, CapabilitySet, dict[Capability, bool]]] = {}
+
+    def pieces(self, tool: str) -> Iterator[tuple[str, Origin | None]]:
+        """Each piece in words, and where the rule is written that lets it in."""
+        grants = self._mine.grant(tool), self._other.grant(tool)
+        key = id(grants[0]), id(grants[1])
+        if key not in self._pieces:
+            self._pieces[key] = grants[0] - grants[1]
+        for piece in self._pieces[key]:
+            yield piece_text(piece), self._origin(tool, piece.rule)
+
+    def _origin(self, tool: str, rule: Capability) -> Origin | None:
+        layers, others = self._mine.layers(tool), self._other.layers(tool)
+        key = *map(id, layers), 0, *map(id, others)
+        if key not in self._places:
+            self._places[key] = Written(layers, others), meet_layers(others), {}
+        written, ceiling, known = self._places[key]
+        if rule not in known:
+            known[rule] = CapabilitySet((rule,)) <= ceiling
+        # What the other ceiling lets in too is new because of the tool itself: its declaration, class or place.
+        return self._mine.tools[tool].origin if known[rule] else written.nearest(rule)
+
 
 def diff(old: Manifest, new: Manifest) -> Changes:
     """What grew, what shrank and what else changed; both with real directories (`manifest.expand`), or `ValueError`."""
     before, after = _Version(old), _Version(new)
     found: dict[Side, list[Change]] = {"grown": [], "shrunk": [], "changed": []}
+    sides = [(side, _Beyond(mine, other)) for side, mine, other in _both_ways(before, after)]
     for name in sorted(before.tools.keys() | after.tools.keys()):
-        for side, change in (*_tool(name, before, after), *_reach(name, before, after)):
+        for side, change in (*_tool(name, before, after), *_reach(name, sides)):
             found[side].append(change)
     for side, change in (*_names(before, after), *_scales(before, after), *_lists(before, after)):
         found[side].append(change)
@@ -70,7 +110,7 @@ def _tool(name: str, old: _Version, new: _Version) -> Found:
     was, now = old.tools.get(name), new.tools.get(name)
     standings = (was.standing if was else "absent"), (now.standing if now else "absent")
     if was and now and was.reachable and now.reachable:
-        yield from _same_tool(was, now, old.surface, new.surface)
+        yield from _same_tool(was, now, old, new)
     elif now and now.reachable:
         text = f"`{name}` can be called" if now.standing == "callable" else f"`{name}` is admitted, declared nowhere"
         yield "grown", Change("tool", name, text, *standings, now.origin)
@@ -81,21 +121,14 @@ def _tool(name: str, old: _Version, new: _Version) -> Found:
         yield "changed", Change("tool", name, f"`{name}` cannot be called, as before", *standings, origin)
 
 
-def _reach(name: str, old: _Version, new: _Version) -> Found:
+def _reach(name: str, sides: Iterable[tuple[Side, _Beyond]]) -> Found:
     """Exactly what a tool reaches on one side and not on the other."""
-    for side, mine, other in _both_ways(old, new):
-        pieces = mine.grant(name) - other.grant(name)
-        written = Written(mine.layers(name), other.layers(name)) if pieces else Written(())
-        ceiling = meet_layers(other.layers(name)) if pieces else _NOTHING
-        for piece in pieces:
-            # What the other ceiling lets in too is new because of the tool itself: its declaration, class or place.
-            own = CapabilitySet((piece.rule,)) <= ceiling
-            origin = mine.tools[name].origin if own else written.nearest(piece.rule)
-            text = piece_text(piece)
+    for side, beyond_other in sides:
+        for text, origin in beyond_other.pieces(name):
             yield from Spot(origin, origin, name).entry(side, "reach", text, text)
 
 
-def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -> Found:
+def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version) -> Found:
     """A tool that can be called on both sides: everything but its reach."""
     spot = Spot(was.origin, now.origin, now.name)
     if was.standing != now.standing:
@@ -111,10 +144,10 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -
         yield from spot.turned(
             "grown" if now.connector else "changed", "connector", "connector", was.connector, now.connector
         )
-    asked, asks = _asking(was), _asking(now)
-    if asked and asks and (asked, asks) != (old.approvals.write, new.approvals.write):
+    asked, asks = old.asking(was), new.asking(now)
+    if asked and asks and (asked, asks) != (old.surface.approvals.write, new.surface.approvals.write):
         yield from _asks(spot, asked, asks)
-    theirs = dict(old.limits), dict(new.limits)
+    theirs = dict(old.surface.limits), dict(new.surface.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
             yield from spot.limit(key, before, after)
@@ -124,11 +157,6 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: Surface, new: Surface) -
             side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
             words = " and ".join(rules or ()), " and ".join(kept or ())
             yield from spot.turned(side, "arguments", f"rules on `{key}`", *words)
-
-
-def _asking(tool: ToolSurface) -> WriteApproval | None:
-    """How a tool's writes ask; None if it holds none, and there is nothing to compare."""
-    return tool.asks or ("manifest" if tool.writes else None)
 
 
 def _asks(spot: Spot, before: WriteApproval, after: WriteApproval) -> Found:
@@ -144,7 +172,7 @@ def _names(old: _Version, new: _Version) -> Found:
         before, after = getattr(old.surface, what) or "", getattr(new.surface, what) or ""
         if before != after:
             # The store of a personality goes with its name: under another one, another's store comes into reach.
-            wider = what == "personality" and any(tool.grant & _PERSONAL for tool in new.surface.tools)
+            wider = what == "personality" and any(grant & _PERSONAL for grant in new.grants)
             yield from spot.turned("grown" if wider else "changed", "name", what, before, after)
 
 
@@ -209,9 +237,11 @@ def _denies(side: Side, mine: _Version, other: _Version) -> Found:
     Where this frees something, the reach of tools says so already; unless deny and allow are written from different
     roots (`~`, `${workdir}`, `/`), and only on a machine could one see that they meet.
     """
-    lost = CapabilitySet(deny.rule for deny in other.surface.denies)
-    for piece in lost - CapabilitySet(deny.rule for deny in mine.surface.denies):
-        hidden = any(_may_meet(piece.rule, rule) for tool in mine.surface.tools for rule in tool.grant.allow)
+    denied = CapabilitySet(deny.rule for deny in mine.surface.denies)
+    pieces = CapabilitySet(deny.rule for deny in other.surface.denies) - denied
+    held = [rule for grant in mine.grants for rule in grant.allow] if pieces else []
+    for piece in pieces:
+        hidden = any(_may_meet(piece.rule, rule) for rule in held)
         written = next((deny.origin for deny in other.surface.denies if deny.rule.meet(piece.rule)), None)
         text = piece_text(piece)
         before, after = (text, "") if side == "grown" else ("", text)
