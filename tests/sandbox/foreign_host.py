@@ -29,7 +29,8 @@ LACKING = {
     "win32": {
         "os": f"""
             {_NEITHER} fork register_at_fork getuid geteuid getgid setsid killpg wait4 waitid uname O_NOFOLLOW
-            O_DIRECTORY O_CLOEXEC O_NONBLOCK chown fchown fchmod mkfifo sysconf statvfs WNOHANG posix_spawn getpgid getloadavg
+            O_DIRECTORY O_CLOEXEC O_NONBLOCK chown fchown fchmod mkfifo sysconf statvfs WNOHANG posix_spawn getpgid
+            getloadavg
         """,
         "socket": "AF_UNIX send_fds recv_fds SCM_RIGHTS CMSG_SPACE CMSG_LEN MSG_DONTWAIT",
         "signal": "SIGKILL SIGSTOP SIGCHLD SIGXCPU SIGXFSZ SIGPIPE pthread_sigmask alarm",

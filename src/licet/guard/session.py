@@ -49,6 +49,12 @@ class Session:
 
     async def look(self) -> None:
         """Learn whether this session was ended, here or by another process."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                "sessions need asyncio: under another loop, such as trio's, use `licet.run` in a thread"
+            ) from None
         self.known = True
         kv = self.gate.ports.kv
         try:
