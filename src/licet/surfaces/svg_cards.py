@@ -24,6 +24,7 @@ from licet.surfaces.svg_parts import (
     drawn,
     more,
 )
+from licet.surfaces.words import spending
 
 HEADINGS = {
     "hosts": "Hosts",
@@ -129,19 +130,13 @@ def _agent(surface: Surface) -> Card:
 
 
 def _facts(surface: Surface) -> Iterator[str]:
-    budget = surface.budget
     if surface.version:
         yield f"version {surface.version}"
     yield f"at most {surface.max_effect}"
     yield f"writes ask per {surface.approvals.write}" if surface.approvals.write != "manifest" else "writes ask nobody"
-    if not budget:
+    if not surface.budget:
         yield "no budget"
-    if budget.max_calls_per_session is not None:
-        yield f"{budget.max_calls_per_session} calls a session"
-    if budget.max_cost_usd is not None:
-        yield f"{money_text(budget.max_cost_usd)} USD a session"
-    if budget.max_cost_usd_per_day is not None:
-        yield f"{money_text(budget.max_cost_usd_per_day)} USD a day"
+    yield from spending(surface.budget)
     if surface.native:
         yield f"native: {', '.join(surface.native)}"
     if surface.private:

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from licet.core.canonical import money_text
 from licet.core.entries import KINDS, Entry
 from licet.core.scope import visible
 from licet.core.surface import Surface, ToolSurface
+from licet.surfaces.words import spending
 
 Short = Callable[[str], str]
 
@@ -42,8 +42,8 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
     yield "digest", surface.digest
     yield "files", ", ".join(dict.fromkeys(surface.files))
     yield "at most", surface.max_effect
-    if spending := list(_spending(surface)):
-        yield "budget", ", ".join(spending)
+    if surface.budget:
+        yield "budget", ", ".join(spending(surface.budget))
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)
@@ -51,16 +51,6 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
         yield "sandbox", "programs may run without namespaces: they see names of foreign files (allow_degraded)"
     if not surface.tools:
         yield "tools", "none: nothing can be called"
-
-
-def _spending(surface: Surface) -> Iterator[str]:
-    budget = surface.budget
-    if budget.max_calls_per_session is not None:
-        yield f"{budget.max_calls_per_session} calls a session"
-    if budget.max_cost_usd is not None:
-        yield f"{money_text(budget.max_cost_usd)} USD a session"
-    if budget.max_cost_usd_per_day is not None:
-        yield f"{money_text(budget.max_cost_usd_per_day)} USD a day"
 
 
 def _tools(tools: Iterable[ToolSurface], short: Short) -> Table:
