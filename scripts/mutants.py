@@ -57,8 +57,10 @@ ALGEBRA_TESTS = [
     *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
     *("spec/test_algebra_spec.py", "core/test_properties.py"),
 ]
-# Seconds for each round; a mutant that loops for ever is noticed by its silence.
+# Seconds of CPU time for each round; a mutant that loops for ever is noticed by its silence. One that waits for ever
+# is too, later: what other programs take from the machine is not its fault.
 LIMITS = (60, 120, 240)
+PATIENCE = 10
 EXAMPLES = (20, 25, 60)
 
 # Mutation -------------------------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class Child:
     """A process that tries one mutant: exit code 0 if no test noticed."""
 
-    def __init__(self, mutant: Mutant | None, limit: float) -> None:
+    def __init__(self, mutant: Mutant | None, limit: int) -> None:
         self.mutant, self.limit, self.started = mutant, limit, 0.0
 
     def start(self) -> int:
@@ -365,6 +367,7 @@ class Child:
         try:
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit))
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)
             os.dup2(0, 1)
             os.dup2(0, 2)
@@ -377,7 +380,7 @@ class Child:
 
     @property
     def late(self) -> bool:
-        return time.monotonic() - self.started > self.limit
+        return time.monotonic() - self.started > self.limit * PATIENCE
 
 
 Trial = TypeVar("Trial", bound=Child)
@@ -387,7 +390,7 @@ class Fresh(Child):
     """A mutant (or none: do the tests pass at all?) that is imported in place of its module."""
 
     def __init__(self, mutant: Mutant | None, tests: Sequence[str], number: int) -> None:
-        super().__init__(mutant, LIMITS[number])
+        super().__init__(mutant, LIMITS[number] if mutant is not None else LIMITS[-1])
         self.tests, self.number = tests, number
 
     def attempt(self) -> int:
@@ -528,7 +531,8 @@ def run(trials: Sequence[Trial], jobs: int, show: Callable[[int, int], None]) ->
                 del running[pid]
                 done += 1
                 show(done, len(trials))
-                yield trial, os.waitstatus_to_exitcode(status) if ended else None
+                code = os.waitstatus_to_exitcode(status) if ended else None
+                yield trial, None if code in (-signal.SIGKILL, -signal.SIGXCPU) else code
     finally:
         for pid in running:
             os.killpg(pid, signal.SIGKILL)
