@@ -25,11 +25,7 @@ class InProcess:
     def layers(self, level: Level) -> tuple[str, ...]:
         """What will be in force at a level."""
         if level != "native":
-            raise SandboxUnavailable(
-                f"the level `{level}` cannot be kept here: no sandbox is installed; "
-                "if it is trusted code of yours, say `native` where its level is stated (on the tool, else in its "
-                "bundle or entry) and name it under `native`"
-            )
+            raise _unavailable(level)
         return _LAYERS
 
     def walls(self, held: Any) -> Walls:
@@ -38,7 +34,8 @@ class InProcess:
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         """Run a tool in this process."""
-        self.layers(level)
+        if level != "native":
+            raise _unavailable(level)
         tool, arguments = call.tool, call.arguments
         if tool.is_async:
             if tool.context_parameter is not None:
@@ -50,6 +47,14 @@ class InProcess:
             outside = Blocking(context, asyncio.get_running_loop(), waiting)
             arguments = {**arguments, tool.context_parameter: outside}
         return _in_a_thread(lambda: tool.fn(**arguments), waiting)
+
+
+def _unavailable(level: Level) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"the level `{level}` cannot be kept here: no sandbox is installed; "
+        "if it is trusted code of yours, say `native` where its level is stated (on the tool, else in its "
+        "bundle or entry) and name it under `native`"
+    )
 
 
 Waiting = set[concurrent.futures.Future[Any]]  # what a thread waits for; it ends with the call

@@ -31,24 +31,39 @@ class BoundContext:
     """
 
     __slots__ = (
-        *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets"),
-        *("agent", "charged", "session_id", "workdir"),
+        *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets", "_session"),
+        "charged",
     )
 
+    _fetch: ScopedFetch | None
+    _fs: ScopedFiles | None
+    _secrets: ScopedSecrets | None
+    _kv: ScopedKv | None
+    _env: ScopedEnv | None
+    _process: ScopedProcesses | None
+
     def __init__(self, session: "Session", registered: Registered, ports: Ports, holding: Holding) -> None:
-        self.session_id = session.id
-        self.agent = session.agent
-        self.workdir: str = session.gate.workdir
         self.charged: Decimal | None = None
+        self._session = session
         self._registered = registered
         self._ports: Any = ports
         self._holding = holding
-        self._fetch: ScopedFetch | None = None
-        self._fs: ScopedFiles | None = None
-        self._secrets: ScopedSecrets | None = None
-        self._kv: ScopedKv | None = None
-        self._env: ScopedEnv | None = None
-        self._process: ScopedProcesses | None = None
+        self._fetch = self._fs = self._secrets = self._kv = self._env = self._process = None
+
+    @property
+    def session_id(self) -> str:
+        """The session that this call belongs to."""
+        return self._session.id
+
+    @property
+    def agent(self) -> str:
+        """The agent that makes this call."""
+        return self._session.agent
+
+    @property
+    def workdir(self) -> str:
+        """Where relative paths start."""
+        return self._session.gate.workdir
 
     @property
     def fetch(self) -> ScopedFetch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import digest
 from licet.core.decide import decide
-from licet.core.decision import UNUSED, Approval, Ask, Deny, Ground, Reason, Usage
+from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
 from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import InvalidArguments, plain_data, plain_json
 from licet.errors import Refused
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
-_new = tuple.__new__  # an entry is a tuple; making it so costs a third of calling its class
+_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
 class Call:
@@ -46,8 +46,10 @@ class Call:
 
     __slots__ = (
         *("arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt", "registered"),
-        *("request", "reservation", "running", "session", "started", "time", "tool"),
+        *("request", "reservation", "running", "session", "started", "time", "tool", "usage"),
     )
+
+    arguments: dict[str, Any]  # once they are validated
 
     def __init__(self, session: "Session", tool: str) -> None:
         gate = session.gate
@@ -60,7 +62,7 @@ class Call:
         self.time = self.clock.now()
         self.started = self.clock.monotonic()
         self.request = session.request(self.tool)
-        self.arguments: dict[str, Any] = {}
+        self.usage = UNUSED
         self.registered: Registered | None = None
         self.holding: Holding | None = None
         self.reservation: Reservation | None = None
@@ -109,7 +111,12 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         standing(call)
         registered = call.registered = declare(call)
         call.arguments = validate(call, registered, arguments)
-        holding = await decide_and_ask(call, registered)  # call-time resolution
+        if registered.weighed:
+            await weigh(call)
+        holding = hold(call, registered)
+        while not isinstance(decision := decide(call.request, call.policy.manifest, call.usage), Allow):
+            await refuse_or_ask(call, holding, decision)  # call-time resolution: only an `Allow` leads on from here
+        holding.begin()
         if registered.budgeted:
             await reserve(call, registered)
         await record(call, registered)
@@ -139,19 +146,20 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
 
 def standing(call: Call) -> None:
     """Always: nothing runs at a frozen gate, or in a session that is over."""
-    if call.session.gate.frozen:
-        call.refuse("FROZEN", call.session.gate.frozen)
-    if call.session.over:
+    session = call.session
+    if frozen := session.gate.frozen:
+        call.refuse("FROZEN", frozen)
+    if session.over:
         call.refuse("SESSION_ENDED", "this session has ended")
-    if call.session.broken:
-        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", call.session.broken)
+    if session.broken:
+        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken)
 
 
 def declare(call: Call) -> Registered:
     """The tool, if it is known and admitted for this agent."""
-    registered = call.policy.tools.get(call.tool) if type(call.tool) is str else None
+    registered = call.policy.tools.get(call.tool)
     if registered is None or registered.reach is None:
-        if registered is None and type(call.tool) is str and call.tool in call.policy.manifest.seats:
+        if registered is None and call.tool in call.policy.manifest.seats:
             text = f"{call.tool} is admitted, but this gate was not given its function"
             call.refuse("TOOL_NOT_AVAILABLE", text, f"pass it: `Gate(…, tools=[{call.tool}])`")
         decision = decide(call.request, call.policy.manifest)
@@ -193,25 +201,33 @@ def _check_rules(call: Call, registered: Registered, sent: dict[str, Any]) -> No
                 raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
 
 
-async def decide_and_ask(call: Call, registered: Registered) -> Holding:
-    """What this call holds, from this manifest and for this session; a person is asked where the decision says so."""
-    reach, usage = registered.reach, UNUSED
-    assert reach is not None  # noqa: S101
-    if reach.answers is None:  # a budget, or a class that asks: this call has to be looked at as such
-        call.request = replace(call.request, arguments=digest(plain_data(plain_json(call.arguments))))
-        usage = await _usage(call)
-    holding = Holding(call.request, reach, call.policy.digest, call.session.gate.observers, call.ask)
-    call.holding = holding
-    while isinstance(decision := decide(call.request, call.policy.manifest, usage), Ask):
-        await _settled(call, decision)
-        standing(call)  # the world may have changed while a person thought
-        if call.session.gate.policy is not call.policy:
-            call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
-        usage = replace(usage, approved=usage.approved | {decision.approval})
+async def weigh(call: Call) -> None:
+    """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
+    call.request = replace(call.request, arguments=digest(plain_data(plain_json(call.arguments))))
+    usage = UNUSED
+    if call.ports.budgets is not None:
+        agent, session = call.session.account
+        usage = await call.ports.budgets.usage(agent, session, _day(call))
+    call.usage = replace(usage, approved=call.session.agreed(call.policy, call.clock.monotonic()))
+
+
+def hold(call: Call, registered: Registered) -> Holding:
+    """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
+    assert registered.reach is not None  # noqa: S101
+    session = call.session
+    call.holding = Holding(call.request, registered.reach, call.policy.digest, session.gate.observers, call.ask)
+    return call.holding
+
+
+async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> None:
+    """Ask a person where the decision says so, and refuse a call that is denied."""
     if isinstance(decision, Deny):
         holding.deny(decision)
-    holding.begin()
-    return holding
+    await _settled(call, decision)
+    standing(call)  # the world may have changed while a person thought
+    if call.session.gate.policy is not call.policy:
+        call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
+    call.usage = replace(call.usage, approved=call.usage.approved | {decision.approval})
 
 
 async def reserve(call: Call, registered: Registered) -> None:
@@ -246,7 +262,7 @@ async def look_around(call: Call, registered: Registered, holding: Holding) -> N
         call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
 
 
-def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
+def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext | None:
     """The handles for exactly what is held; a part that is needed and not there refuses the call."""
     if registered.missing:
         if call.ports.empty:
@@ -258,11 +274,12 @@ def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext:
         call.refuse("BACKEND_MISSING", text, f"pass `Backends.local()`, or `Backends({parts})`, to the gate")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
-    call.context = BoundContext(call.session, registered, call.ports, holding)
+    if registered.bound:  # otherwise there is nobody to hand it to
+        call.context = BoundContext(call.session, registered, call.ports, holding)
     return call.context
 
 
-async def run(call: Call, registered: Registered, context: BoundContext) -> Any:
+async def run(call: Call, registered: Registered, context: BoundContext | None) -> Any:
     """Run the tool in its sandbox, against the clock; every handle checks every use."""
     sandbox, reach = call.ports.sandbox, registered.reach
     assert sandbox is not None  # noqa: S101
@@ -272,8 +289,8 @@ async def run(call: Call, registered: Registered, context: BoundContext) -> Any:
     call.running = True
     try:
         with call.deadline:
-            work = ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
-            return await sandbox.run(reach.level, work, context)
+            work = (registered.tool, call.arguments, registered.seconds, registered.limits)
+            return await sandbox.run(reach.level, _new(ToolCall, work), context)
     except SandboxUnavailable as missing:
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
@@ -283,15 +300,6 @@ async def run(call: Call, registered: Registered, context: BoundContext) -> Any:
         if call.deadline.expired and call.holding is not None:
             call.holding.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
         raise
-
-
-async def _usage(call: Call) -> Usage:
-    """What this session has spent, and what has been agreed to in it."""
-    usage = UNUSED
-    if call.ports.budgets is not None:
-        agent, session = call.session.account
-        usage = await call.ports.budgets.usage(agent, session, _day(call))
-    return replace(usage, approved=call.session.agreed(call.policy, call.clock.monotonic()))
 
 
 def _day(call: Call) -> str:

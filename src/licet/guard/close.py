@@ -12,6 +12,7 @@ from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.endings import Raised
+from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 
 if TYPE_CHECKING:
@@ -90,25 +91,26 @@ def _raised_at(error: BaseException) -> Origin | None:
 
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
-    parts.cost_usd = _cost(call)
+    registered, holding, ledger = call.registered, call.holding, call.ports.ledger
+    parts.layers, parts.cost_usd, parts.programs = (), NOTHING, None
+    if call.running and registered is not None:
+        parts.layers, parts.cost_usd = registered.layers, _cost(call, registered)
     if call.reservation is not None:
         await _settle(call, parts.cost_usd)
-    if call.running and call.registered is not None:
-        parts.layers = call.registered.layers
-    if call.holding is not None:
-        parts.programs = call.holding.programs
-        call.holding.end()
+    if holding is not None:
+        parts.programs = holding.programs
+        holding.end()
     elif parts._refusal is not None:
         _tell(call, parts)
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
-    if call.ports.ledger is not None:
+    if ledger is not None:
         try:
-            await call.ports.ledger.record(call.entry("receipt", parts))
+            await ledger.record(call.entry("receipt", parts))
         except Exception as error:
             text = f"the ledger could not keep the receipt: {type(error).__name__}"
             parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text),))))
-    return parts.sealed(call.holding)
+    return parts.sealed(holding)
 
 
 def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
@@ -123,12 +125,10 @@ def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
     return Deny(decision.request, told, None)
 
 
-def _cost(call: "Call") -> Decimal:
-    """What the call cost: what the tool reported, or what it declares; nothing if it never ran."""
-    if not call.running or call.registered is None:
-        return NOTHING
+def _cost(call: "Call", registered: Registered) -> Decimal:
+    """What a call that ran has cost: what the tool reported, or what it declares."""
     charged = call.context.charged if call.context is not None else None
-    return charged if charged is not None else call.registered.tool.spec.cost_usd or NOTHING
+    return charged if charged is not None else registered.tool.spec.cost_usd or NOTHING
 
 
 async def _settle(call: "Call", cost: Decimal) -> None:

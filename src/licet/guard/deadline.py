@@ -4,58 +4,55 @@ One timer watches all deadlines of an event loop. A timer for each call would co
 timers stay in the loop's queue until it comes round to them.
 """
 
-import asyncio
 import threading
+from asyncio import AbstractEventLoop, current_task, get_running_loop
+from time import monotonic
 from types import TracebackType
 
 TICK = 0.05  # seconds between two looks at the deadlines: how late one may be noticed
 
 
-class _Watch(threading.local):
-    """The deadlines that are running in this thread's event loop, and the timer that looks at them."""
+class _Watch:
+    """The deadlines that are running in one event loop, and the timer that looks at them."""
 
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
+    __slots__ = ("loop", "running", "waiting")
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.loop = loop
         self.running: set[Deadline] = set()
         self.waiting = False  # a timer is set; it outlasts the deadlines, so that the next one finds it
 
-    def add(self, deadline: "Deadline", loop: asyncio.AbstractEventLoop) -> None:
-        if self.loop is not loop:  # the loop before this one has ended, and its deadlines with it
-            self.loop, self.running, self.waiting = loop, set(), False
-        if not self.waiting:
-            self.waiting = True
-            loop.call_later(TICK, self.look, loop)
-        self.running.add(deadline)
+    def wait(self) -> None:
+        """Look again in a while."""
+        self.waiting = True
+        self.loop.call_later(TICK, self.look)
 
-    def look(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self.loop is not loop:
-            return
-        now = loop.time()
+    def look(self) -> None:
+        now = monotonic()
         for deadline in [one for one in self.running if one.when <= now]:
             deadline.expire()
-        self.waiting = bool(self.running)
-        if self.waiting:
-            loop.call_later(TICK, self.look, loop)
+        self.waiting = False
+        if self.running:
+            self.wait()
 
 
-_watch = _Watch()
+class _Here(threading.local):
+    """The watch of this thread's event loop; the loop before it has ended, and its deadlines with it."""
+
+    watch: _Watch | None = None
+
+
+_here = _Here()
 
 
 class Deadline:
     """`with Deadline(seconds):` raises `TimeoutError` if what is awaited inside takes longer."""
 
-    __slots__ = ("_before", "_cancels", "_left", "_loop", "_task", "when")
+    __slots__ = ("_before", "_cancels", "_left", "_task", "_watch", "when")
 
     def __init__(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        if task is None:
-            raise RuntimeError("a deadline needs a running task")
-        self._task, self._loop = task, loop
         self._left = seconds
-        self._before = task.cancelling()
         self._cancels = 0
-        self.when = 0.0
 
     @property
     def expired(self) -> bool:
@@ -63,18 +60,32 @@ class Deadline:
         return self._cancels > 0
 
     def __enter__(self) -> "Deadline":
-        self.resume()
+        loop = get_running_loop()
+        task = current_task(loop)
+        if task is None:
+            raise RuntimeError("a deadline needs a running task")
+        watch = _here.watch
+        if watch is None or watch.loop is not loop:
+            watch = _here.watch = _Watch(loop)
+        self._task, self._before, self._watch = task, task.cancelling(), watch
+        self.when = monotonic() + self._left
+        watch.running.add(self)
+        if not watch.waiting:
+            watch.wait()
         return self
 
     def pause(self) -> None:
         """Stop the clock, while a person is asked."""
-        self._left = max(0.0, self.when - self._loop.time())
-        _watch.running.discard(self)
+        self._left = max(0.0, self.when - monotonic())
+        self._watch.running.discard(self)
 
     def resume(self) -> None:
         """Let the clock go on."""
-        self.when = self._loop.time() + self._left
-        _watch.add(self, self._loop)
+        watch = self._watch
+        self.when = monotonic() + self._left
+        watch.running.add(self)
+        if not watch.waiting:
+            watch.wait()
 
     def expire(self) -> None:
         """Cancel the task; at the next look once more, for one that swallowed it and went on."""
@@ -84,7 +95,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _watch.running.discard(self)
+        self._watch.running.discard(self)
         if not self._cancels:
             return
         for _ in range(self._cancels):

@@ -45,13 +45,16 @@ class Gate:
                 raise TypeError("an observer is a plain function of one event: a coroutine would never run")
         if on_misfit not in ("refuse", "narrow"):
             raise ValueError(f"expected `on_misfit` to be `refuse` or `narrow`, found `{on_misfit}`")
+        if ports.clock is None:
+            raise RuntimeError("a gate needs a clock: give its backends one")
         self.ports = ports
+        self.clock: Clock = ports.clock
         self.workdir, self.home = workdir, home
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
-        self._receipts = map(f"r-{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
+        self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 
     def session(self, id: str) -> Session:  # noqa: A002
@@ -79,13 +82,6 @@ class Gate:
         """Why this gate takes no calls; empty if it does."""
         return self._frozen
 
-    @property
-    def clock(self) -> Clock:
-        """The time that calls are measured by."""
-        if self.ports.clock is None:
-            raise RuntimeError("a gate needs a clock: give its backends one")
-        return self.ports.clock
-
     def freeze(self, why: str = "an operator has stopped all calls") -> None:
         """Refuse every call from now on."""
         self._frozen = why or "frozen"
@@ -103,7 +99,7 @@ class Gate:
 
     def next_receipt(self) -> str:
         """The id of one more receipt."""
-        return next(self._receipts)
+        return f"{self._receipts}{next(self._numbers)}"
 
 
 class _Delegated(Gate):

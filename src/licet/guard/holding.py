@@ -27,6 +27,8 @@ Event = CapabilityGranted | CapabilityDenied
 Observer = Callable[[Event], None]
 Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
+_CALL_GRANTED = (None, None)  # no use, no refusal
+
 
 class Holding:
     """The grant of one running call, and the record of what was asked of it."""
@@ -49,7 +51,9 @@ class Holding:
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
-        self._note(None, None)
+        self._checks += _CALL_GRANTED
+        if self._observers:
+            self._tell(None, None)
 
     def end(self) -> None:
         """Take everything back; what was asked stays to be read."""
@@ -62,7 +66,9 @@ class Holding:
             self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
         if not self.reach.grant.has(use):
             self.deny(Deny(self.request, self.reach, use))
-        self._note(use, None)
+        self._checks += (use, None)
+        if self._observers:
+            self._tell(use, None)
 
     async def permit(self, use: Use) -> None:
         """As `check`, and ask a person where the class says that each delete asks."""
@@ -78,27 +84,34 @@ class Holding:
         """Refuse for a reason that is in no rule: a limit, an address, a name that does not resolve."""
         self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
 
+    def limited(self, reason: Reason, text: str, use: Use, fix: str) -> None:
+        """Record that a limit ended something that had been granted; the call itself goes on."""
+        decision = Deny(self.request, (Ground(reason, text, fix=fix),), use)
+        self._checks += (use, decision)
+        if self._observers:
+            self._tell(use, decision)
+
     def invalid(self, reason: Reason, wrong: InvalidUse) -> NoReturn:
         """Refuse what is no concrete use at all."""
         self.refuse(reason, str(wrong))
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
-        self._note(decision.use, decision)
+        self._checks += (decision.use, decision)
+        if self._observers:
+            self._tell(decision.use, decision)
         raise Refused(decision)
 
-    def _note(self, use: Use | None, refusal: Deny | Asked | None) -> None:
-        self._checks += (use, refusal)
-        if self._observers:
-            event = self._event(use, refusal)
-            for observer in self._observers:
-                try:
-                    observer(event)
-                except Exception as error:
-                    text = f"an observer failed: {type(error).__name__}"
-                    decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use)
-                    self._checks[-1] = decision  # what was granted until now is not
-                    raise Refused(decision) from error
+    def _tell(self, use: Use | None, refusal: Deny | Asked | None) -> None:
+        event = self._event(use, refusal)
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception as error:
+                text = f"an observer failed: {type(error).__name__}"
+                decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use)
+                self._checks[-1] = decision  # what was granted until now is not
+                raise Refused(decision) from error
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -58,6 +58,8 @@ class Registered:
     output_bytes: int
     limits: Mapping[str, int]  # as the manifest has them; engines have defaults of their own
     budgeted: bool  # a budget or a number of calls limits it
+    bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
+    weighed: bool  # each call is decided by its arguments, by what was spent and by what was agreed to
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
 
     @property
@@ -158,6 +160,8 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         limits=limits,
         rules=_rules(tool, reach, ports),
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
+        bound=tool.context_parameter is not None or reach is None or reach.level != "native",
+        weighed=reach is None or reach.answers is None,
     )
 
 

@@ -55,9 +55,7 @@ class ResultParts:
     def __init__(self, tool: str, value: Any = None) -> None:
         self.ok, self.tool, self.value = True, tool, value
         self.code, self.reason, self.error = "ok", "ALLOWED", ""
-        self.truncated, self.receipt, self.cost_usd, self.duration_ms = False, "", NOTHING, 0.0
-        self.layers, self.programs = (), None
-        self._holding = self._refusal = None
+        self.truncated, self._refusal = False, None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Make it the result of a refusal."""

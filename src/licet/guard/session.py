@@ -31,6 +31,7 @@ class Session:
         self.gate = gate
         self.id = id
         self.agent = gate.manifest.agent
+        self._name = (self.agent, id)
         self.parent = parent
         # What a delegate spends, the first session pays: delegating makes no money.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
@@ -59,7 +60,7 @@ class Session:
         kv = self.gate.ports.kv
         try:
             if kv is not None and await kv.get(_ENDED, self._key) is not None:
-                self.gate.ended.add((self.agent, self.id))
+                self.gate.ended.add(self._name)
         except Exception as error:  # it may have been ended: calls are refused, with the reason
             self.broken = f"{type(error).__name__}: {error}"
 
@@ -75,9 +76,7 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether this session takes no calls any more."""
-        return (
-            self._closed or (self.agent, self.id) in self.gate.ended or (self.parent is not None and self.parent.over)
-        )
+        return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
         """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
@@ -120,7 +119,7 @@ class Session:
 
     async def end(self) -> None:
         """Forget the session's storage and retire its id."""
-        self.gate.ended.add((self.agent, self.id))
+        self.gate.ended.add(self._name)
         kv = self.gate.ports.kv
         if kv is not None:
             await kv.set(_ENDED, self._key, True)
