@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CANARY = "canary-outside-of-the-walls"
 BEFORE = "before"
 NO_WALLS = "no walls"
-_PATIENCE = 60.0  # seconds for what comes at once on a machine that has time
+_PATIENCE = 300.0  # seconds for what comes at once on a machine that has time
 
 # Somebody else's process of the same user: a secret in its environment, its memory and its open file 100. For each line
 # it says what is in its memory now.
@@ -265,7 +265,7 @@ class Outside:
         if only_on and kernel.machine() != only_on:
             pytest.skip(f"made of numbers that {only_on} has")
         worked = seen or (lambda value: CANARY in str(value))
-        made_of = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}
+        made_of: dict[str, Any] = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}
         arguments = self._arguments(attack, given)
         if self.walls == NO_WALLS:
             if root and os.getuid():

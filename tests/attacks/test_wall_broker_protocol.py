@@ -46,6 +46,7 @@ ABUSES = {
         [packed({"op": "process.signal", "program": 1, "signal": 9, "id": 900, "call": 1})],
         "TOOL_CRASHED",
     ),
+    "digits without end": ([thieves.lengths(100_016, 0), b'{"op":"x","id":' + b"9" * 100_000 + b"}"], "TOOL_CRASHED"),
     "half a frame": ([thieves.lengths(100, 0)], "LIMIT_TIME"),
 }
 
