@@ -33,7 +33,7 @@ from licet.guard.layers import Layers
 from licet.guard.ports import SandboxUnavailable, Walls
 from licet.sandbox import landlock, launcher, probe
 from licet.sandbox.kernel_paths import around, kernel_paths
-from licet.sandbox.walls import ProgramWalls
+from licet.sandbox.walls import LAUNCH, ProgramWalls
 from loopback import serving
 
 
@@ -214,9 +214,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
 def launched(orders: bytes) -> tuple[int, str]:
     near, far = socket.socketpair()
     with near, far:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(launcher.__file__), str(far.fileno())], pass_fds=[far.fileno()]
-        )
+        process = subprocess.Popen([*LAUNCH, str(far.fileno())], pass_fds=[far.fileno()])
         far.close()
         near.sendall(orders)
         near.shutdown(socket.SHUT_WR)

@@ -1,7 +1,7 @@
 """The small program that becomes another one behind walls: it reads orders, builds what they say, and starts a binary.
 
-Run as a script with nothing but the standard library and the modules beside it, in an interpreter of its own, so that
-nothing of the host is there to be inherited. Whatever cannot be built ends it before the binary starts: it then says
+Run with nothing but the standard library and the modules beside it, in an interpreter of its own, so that nothing of
+the host is there to be inherited. Whatever cannot be built ends it before the binary starts: it then says
 why on the socket that it was given, which the binary never sees.
 """
 
@@ -11,15 +11,7 @@ import os
 import select
 import signal
 import socket
-import sys
-from types import ModuleType
 from typing import Any, NoReturn
-
-if __name__ == "__main__":  # `licet` itself would load far more than is needed here, and is not on the path
-    for name, places in (("licet", []), ("licet.sandbox", [os.path.dirname(os.path.abspath(__file__))])):
-        package = ModuleType(name)
-        package.__path__ = places
-        sys.modules[name] = package
 
 from licet.sandbox import hardening, landlock, namespaces, seccomp
 
@@ -255,7 +247,3 @@ def _become(orders: dict[str, Any]) -> NoReturn:
     except OSError as wrong:
         wrong.stage = "start"  # type: ignore[attr-defined]
         raise
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

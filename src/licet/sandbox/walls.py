@@ -30,7 +30,17 @@ from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
 from licet.sandbox.launcher import PROXY_URL
 from licet.sandbox.namespaces import DEVICES
 
-_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
+# As a module and not as a script, which Python would compile each time. `licet` itself would load far more than is
+# needed there, and is not on the path.
+_START = """
+import sys
+for name, places in (("licet", []), ("licet.sandbox", [sys.argv[1]])):
+    sys.modules[name] = package = type(sys)(name)
+    package.__path__ = places
+from licet.sandbox.launcher import main
+main(int(sys.argv[2]))
+"""
+LAUNCH = (sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__)))
 _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
@@ -130,7 +140,7 @@ class _Around:
         return replace(
             command,
             binary=sys.executable,
-            argv=(sys.executable, "-I", "-S", _LAUNCHER, str(watch.files[0])),
+            argv=(*LAUNCH, str(watch.files[0])),
             environment={},
             directory="/",
             watch=watch,
