@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guard.gates import gate
-from licet import Backends, Context, Gate, Result, load_manifest, tool
+from licet import Backends, CapabilitySet, Context, Gate, Result, load_manifest, tool
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock
 from licet.guard.ports import Answer, Question
@@ -197,12 +197,20 @@ async def look(ctx: Context, name: str) -> str | None:
     return ctx.env.get(name)
 
 
-def delegated(at: Gate, tool: str, arguments: dict[str, Any], *allow: str) -> Result:
+@tool(needs=["storage:*:session"], effect="read_only", sandbox="native")
+async def remember(ctx: Context, value: str | None = None) -> list[Any]:
+    """Keep a value in the session; who keeps it, and what is kept."""
+    if value is not None:
+        await ctx.kv.set("value", value)
+    return [ctx.agent, await ctx.kv.get("value")]
+
+
+def delegated(at: Gate, tool: str, arguments: dict[str, Any], *allow: str, deny: tuple[str, ...] = ()) -> Result:
     """One call by a delegate."""
 
     async def run() -> Result:
         async with at.session("s") as session:
-            child = session.delegate(agent="helper", allow=allow)
+            child = session.delegate(agent="helper", allow=CapabilitySet(allow, deny) if deny else allow)
             return await child.call(tool, arguments)
 
     return asyncio.run(run())
@@ -216,6 +224,42 @@ def test_a_delegate_holds_what_both_allow_and_never_more(tmp_path: Path) -> None
     assert delegated(at, "look", {"name": "A"}).reason == "ENV_NOT_ALLOWED"
     assert delegated(at, "paid", {}, "env:read:A").ok
     assert delegated(at, "paid", {}, "env:read:A", "tool:call:look").reason != "ALLOWED"
+
+
+DENIED: dict[str, tuple[str, dict[str, Any], tuple[str, ...], str]] = {
+    "beside the deny": ("look", {"name": "A"}, ("env:read:B",), "ALLOWED"),
+    "what is denied": ("look", {"name": "B"}, ("env:read:B",), "ENV_NOT_ALLOWED"),
+    "the whole domain": ("look", {"name": "A"}, ("env:read:*",), "ENV_NOT_ALLOWED"),
+    "a tool": ("look", {"name": "A"}, ("tool:call:look",), "TOOL_NOT_IN_BUNDLE"),
+    "beside the tool": ("paid", {}, ("tool:call:look",), "ALLOWED"),
+    "storage that every ceiling has": ("remember", {}, ("storage:*:session",), "STORAGE_NOT_DECLARED"),
+    "beside the storage": ("remember", {}, ("storage:*:tool-private",), "ALLOWED"),
+}
+
+
+@pytest.mark.parametrize("case", DENIED)
+def test_a_delegate_is_held_to_the_denies_that_it_was_given(tmp_path: Path, case: str) -> None:
+    name, given, deny, reason = DENIED[case]
+    at = gate(tmp_path, look, paid, remember, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
+    result = delegated(at, name, given, "env:read:*", "tool:call:*", deny=deny)
+    assert result.reason == reason
+    assert result.ok or "delegate" in result.explain() or reason == "TOOL_NOT_IN_BUNDLE"
+
+
+def test_a_set_that_speaks_of_tools_only_in_denies_allows_none(tmp_path: Path) -> None:
+    at = gate(tmp_path, look, paid)
+    assert delegated(at, "paid", {}, deny=("tool:call:look",)).reason == "TOOL_NOT_IN_BUNDLE"
+
+
+def test_a_denied_use_of_a_delegate_says_where_the_deny_stands(tmp_path: Path) -> None:
+    at = gate(tmp_path, look, backends=Backends.memory(environ={"B": "2"}), env=["A", "B"])
+    told = delegated(at, "look", {"name": "B"}, "env:read:*", deny=("env:read:B",)).explain()
+    assert "remove `env:read:B` from `deny` where the parent delegates" in told
+
+
+def test_one_text_is_no_list_of_rules(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="a list"):
+        gate(tmp_path, paid).session("s").delegate(agent="helper", allow="fs:read:/srv")
 
 
 def test_a_delegate_spends_the_money_of_its_first_session(tmp_path: Path) -> None:

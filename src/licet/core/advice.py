@@ -66,6 +66,8 @@ def admit(layer: Layer, tool: str) -> str:
 def remove(rule: Rule) -> str:
     """What to take out so that a deny is gone, as it is written there."""
     written = str(rule.unexpanded or rule.capability)
+    if rule.key == "delegation.deny":  # it stands in no file
+        return f"remove `{written}` from `deny` where the parent delegates"
     if rule.key.endswith(("destinations.deny", "network.deny")):
         written = written.removeprefix("network:*:").removeprefix("*@")
     return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"

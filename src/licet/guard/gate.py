@@ -10,7 +10,7 @@ from licet.core.capability import Capability
 from licet.core.decision import Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Origin
-from licet.core.set import Rules
+from licet.core.set import CapabilitySet, Rules
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
@@ -110,7 +110,10 @@ class _Delegated(Gate):
         self._followed = parent.policy
         # Under its parent's name: a delegate cannot take the name, and with it the stores, of another agent.
         self._agent = f"{parent.manifest.agent}/{agent}"
+        if isinstance(allow, str):  # it would be read letter by letter
+            raise TypeError('expected a list of rules, such as ["fs:read:/srv/data"], found a text')
         self._rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
+        self._denies = allow.deny if isinstance(allow, CapabilitySet) else ()
         super().__init__(
             self._narrowed(),
             parent.tools,
@@ -138,11 +141,9 @@ class _Delegated(Gate):
         whole = self._parent.manifest
         origin = Origin(f"delegate(agent={self._agent!r})", 0, 0)
         stated = tuple(Rule(rule, origin, "allow") for rule in self._rules)
-        layer = Layer("delegation", f"the delegation to `{self._agent}`", origin, stated)
-        calls = [rule for rule in self._rules if rule.domain == "tool"]
-        seats = {
-            name: seat
-            for name, seat in whole.seats.items()
-            if not calls or any(call.key in ("", name) for call in calls)
-        }
+        denied = tuple(Rule(rule, origin, "delegation.deny") for rule in self._denies)
+        layer = Layer("delegation", f"the delegation to `{self._agent}`", origin, stated, denied)
+        seats = whole.seats
+        if any(rule.domain == "tool" for rule in (*self._rules, *self._denies)):  # otherwise every tool is meant
+            seats = {name: seat for name, seat in seats.items() if layer.allowed.has(f"tool:call:{name}")}
         return replace(whole, agent=self._agent, layers=(*whole.layers, layer), seats=seats, loaded=None)
