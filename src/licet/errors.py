@@ -9,8 +9,9 @@
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason
+from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
 from licet.core.explain import explain
 from licet.core.origin import Problem
 from licet.core.scope import Malformed, visible
@@ -62,6 +63,14 @@ class Refused(LicetError):
         """Why, in full: what was asked, what decided and where it is written, what would allow it."""
         return explain(self.decision)
 
+    def repeating(self, sent: str) -> "Refused":
+        """The same refusal, whose line repeats the use as the caller wrote it."""
+        decision, asked = self.decision, self.decision.request
+        request = Spelled(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
+        if isinstance(decision, Deny):
+            return Refused(Deny(request, decision.source, decision.use))
+        return Refused(replace(decision, request=request))
+
     def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask]]:
         decision = self.decision
         # It travels with its grounds; the manifest that can tell them stays where it is.
@@ -86,15 +95,15 @@ _OF_HANDLES = frozenset(reason for domain, reason in REASON_OF_DOMAIN.items() if
 def _sentence(code: Reason, decision: Deny | Ask) -> str:
     """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
     use, tool = decision.use, visible(decision.request.tool)
+    target = _target(decision)
     if code in _SPOKEN:
         return visible(decision.rules[0].text)
     if code == "APPROVAL_REQUIRED":
-        return f"{visible(_asked(use)) if use else f'this call of {tool}'} needs the approval of a person"
+        return f"{_asked(use, target) if use else f'this call of {tool}'} needs the approval of a person"
     if use is None and code in _OF_HANDLES:  # a handle was asked for what is no concrete use
         return visible(decision.rules[0].text)
     if use is None:
         return f"{tool} may not be called"
-    target = visible(use.target)
     match code:
         case "HOST_NOT_ALLOWED":
             return f"{target} is not in the declared allowedHosts"
@@ -109,8 +118,15 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         case "STORAGE_NOT_DECLARED":
             return f"{target} is not in the tool's declared storage"
         case _:
-            return f"{visible(_asked(use))} is not permitted to {tool}"
+            return f"{_asked(use, target)} is not permitted to {tool}"
 
 
-def _asked(use: Use) -> str:
-    return f"{use.domain} {use.method or use.action} {use.target}"
+def _asked(use: Use, target: str) -> str:
+    return f"{use.domain} {use.method or use.action} {target}"
+
+
+def _target(decision: Deny | Ask) -> str:
+    """What a use is about, as the caller wrote it if that is known."""
+    if decision.use is None:
+        return ""
+    return visible(decision.request.sent if isinstance(decision.request, Spelled) else decision.use.target)

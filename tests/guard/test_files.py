@@ -11,11 +11,12 @@ import pytest
 from guard.holdings import holding
 from licet.backends.files import LocalFiles
 from licet.backends.memory_files import MemoryFiles
-from licet.core.decision import Approval
+from licet.core.decision import Approval, Ask, Ground, Request
 from licet.core.use import Use
 from licet.errors import Refused
 from licet.guard.files import ScopedFiles
 from licet.guard.holding import Holding
+from licet.guard.redact import Redactor
 
 FILES: dict[str, bytes | str] = {
     "/srv/a.txt": "héllo",
@@ -87,9 +88,15 @@ def test_every_act_is_asked_about_and_recorded() -> None:
 
 DENIED: list[tuple[str, Act, str]] = [
     ("fs:read:/etc/passwd", lambda files: files.read("/etc/passwd"), "read not permitted for /etc/passwd"),
-    ("fs:read:/etc/passwd", lambda files: files.read("../etc/passwd"), "read not permitted for /etc/passwd"),
+    ("fs:read:/etc/passwd", lambda files: files.read("../etc/passwd"), "read not permitted for ../etc/passwd"),
     ("fs:read:/etc/passwd", lambda files: files.read_bytes("/etc/passwd"), "read not permitted for /etc/passwd"),
-    ("fs:read:/srv/private/key", lambda files: files.read("private/key"), "read not permitted for /srv/private/key"),
+    ("fs:read:/srv/private/key", lambda files: files.read("private/key"), "read not permitted for private/key"),
+    ("fs:read:/etc/x", lambda files: files.read(b"../etc/./x"), "read not permitted for ../etc/./x"),
+    ("fs:read:/etc/x", lambda files: files.list(Path("../etc/x")), "read not permitted for ../etc/x"),
+    ("fs:write:/etc/x", lambda files: files.write("../etc/x", "x"), "write not permitted for ../etc/x"),
+    ("fs:write:/etc/x", lambda files: files.open("../etc/x", "w"), "write not permitted for ../etc/x"),
+    ("fs:read:/etc/x", lambda files: files.open("../etc/x", "r+"), "read not permitted for ../etc/x"),
+    ("fs:write:/etc/x", lambda files: files.rename("a.txt", "../etc/x"), "write not permitted for ../etc/x"),
     ("fs:read:/srv-evil", lambda files: files.stat("/srv-evil"), "read not permitted for /srv-evil"),
     ("fs:read:/", lambda files: files.list("/"), "read not permitted for /"),
     ("fs:read:/etc/x", lambda files: files.exists("/etc/x"), "read not permitted for /etc/x"),
@@ -113,6 +120,40 @@ def test_what_is_not_held_is_refused_and_recorded(use: str, act: Act, text: str)
 def test_the_class_decides_on_deletes(act: Act) -> None:
     refused = refusal(act, scoped(held(needs=(*RULES, "fs:delete:/srv"))))
     assert (refused.code, str(refused.use)) == ("SIDE_EFFECT_EXCEEDED", "fs:delete:/srv/a.txt")
+
+
+def test_a_refused_delete_repeats_what_was_sent() -> None:
+    for act in (lambda files: files.delete("./a.txt"), lambda files: files.rename("./a.txt", "b")):
+        refused = refusal(act, scoped(held(needs=(*RULES, "fs:delete:/srv"))))
+        assert str(refused) == "SIDE_EFFECT_EXCEEDED: fs delete ./a.txt is not permitted to worker"
+
+
+def test_a_delete_that_a_person_is_asked_about_repeats_what_was_sent() -> None:
+    async def wait(approval: Approval, use: Use) -> None:
+        raise Refused(Ask(Request("worker"), approval, (Ground("APPROVAL_REQUIRED", "a delete"),), use))
+
+    holds = held(needs=(*RULES, "fs:delete:/srv"), effect="full", ask=wait)
+    for act in (lambda files: files.delete("./a.txt"), lambda files: files.rename("./a.txt", "b")):
+        refused = refusal(act, scoped(holds))
+        assert str(refused) == "APPROVAL_REQUIRED: fs delete ./a.txt needs the approval of a person"
+        assert refused.decision.approval == Approval(holds.manifest_digest, "worker", "s-1", "", "fs:delete:/srv/a.txt")
+
+
+def test_a_path_that_may_not_be_followed_is_repeated_as_it_was_sent(tmp_path: Path) -> None:
+    place = str(tmp_path.resolve())
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    holds = holding([f"fs:*:{place}"])
+    refused = refusal(lambda files: files.read("x/../out"), ScopedFiles(holds, LocalFiles(), place))
+    assert str(refused) == "PATH_NOT_REACHABLE: read not permitted for x/../out"
+    assert place in refused.explain()
+
+
+def test_a_secret_in_what_was_sent_is_not_repeated() -> None:
+    holds = held()
+    holds.redactor = Redactor()
+    holds.redactor.add("KEY", "hunter2-xyz")
+    refused = refusal(lambda files: files.read("hunter2-xyz/../../etc/x"), scoped(holds))
+    assert str(refused) == "PATH_NOT_REACHABLE: read not permitted for [redacted KEY]/../../etc/x"
 
 
 def test_a_person_who_says_no_keeps_the_file() -> None:

@@ -205,6 +205,9 @@ def test_the_child_starts_inside_what_the_call_may_read(tmp_path: Path) -> None:
         assert spawn(held, "git", cwd=cwd, made=made)[1].directory == str(where)
     for cwd in (outside, "link", "..", "/", "deep/../../out", "no", "no/deeper", "a\0b"):
         assert refused(held, "git", cwd=cwd, made=made).code == "PATH_NOT_REACHABLE"
+    for cwd in ("link", "..", "deep/../../out"):
+        said = str(refused(held, "git", cwd=cwd, made=made))
+        assert said == f"PATH_NOT_REACHABLE: read not permitted for {cwd}"
     assert spawn(holding(["process:exec:git"]), "git", made=made)[1].directory == "/"
 
 

@@ -95,6 +95,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelled(Request):
+    """A request of which one use was refused, with what the caller wrote for it: refusals repeat that, and no more."""
+
+    sent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a session has already spent, and what has been agreed to for it."""
 

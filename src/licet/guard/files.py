@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any, NoReturn, TypeVar
 
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
+from licet.errors import Refused
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Escaped, Files, Held, Stat
@@ -43,8 +44,7 @@ class ScopedFiles:
 
     async def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
         """The bytes of a file; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
-        sent, use = self._use("read", path)
-        self._holding.check(use)
+        sent, use = self._checked("read", path)
         if limit is not None and (not isinstance(limit, int) or limit < 0):  # a file reads all of it for -1
             self._holding.refuse("INPUT_INVALID", "expected `limit` to be a number of bytes, 0 or more", use)
         most = self._limit if limit is None else min(limit, self._limit)
@@ -70,8 +70,7 @@ class ScopedFiles:
             content = bytes(memoryview(data))
         else:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
-        sent, use = self._use("write", path)
-        self._holding.check(use)
+        sent, use = self._checked("write", path)
         try:
             if len(content) > _INLINE:
                 await asyncio.to_thread(self._files.write, use.target, content, self._held)
@@ -90,34 +89,30 @@ class ScopedFiles:
 
     async def stat(self, path: Path) -> Stat:
         """What a path is, how large, and when it was changed."""
-        sent, use = self._use("read", path)
-        self._holding.check(use)
+        sent, use = self._checked("read", path)
         return self._act(self._files.stat, use, sent)
 
     async def list(self, path: Path = ".") -> list[str]:
         """The names in a directory, sorted; those that are not held are left out."""
-        sent, use = self._use("read", path)
-        self._holding.check(use)
+        sent, use = self._checked("read", path)
         return self._act(self._files.list, use, sent)
 
     async def mkdir(self, path: Path) -> None:
         """Make a directory, and its parents as far as they are held; one that is there already is fine."""
-        sent, use = self._use("write", path)
-        self._holding.check(use)
+        sent, use = self._checked("write", path)
         self._act(self._files.mkdir, use, sent)
 
     async def delete(self, path: Path) -> None:
         """Remove a file or an empty directory."""
         sent, use = self._use("delete", path)
-        await self._holding.permit(use)
+        await self._permit(use, sent)
         self._act(self._files.delete, use, sent)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Move a file or a directory: a delete of the source and a write of the target."""
         sent, away = self._use("delete", source)
-        new_sent, use = self._use("write", target)
-        self._holding.check(use)  # before a person is asked about the other half
-        await self._holding.permit(away)
+        new_sent, use = self._checked("write", target)  # before a person is asked about the other half
+        await self._permit(away, sent)
         try:
             self._files.rename(away.target, use.target, self._held)
         except (Escaped, OSError) as wrong:
@@ -130,8 +125,7 @@ class ScopedFiles:
             raise ValueError(f"expected one of the modes {', '.join(_MODES)}, perhaps with `b`")
         sent, use = "", None
         for action in _ACTIONS[binary]:
-            sent, use = self._use(action, path) if use is None else (sent, use_of_path(action, use.target))
-            self._holding.check(use)
+            sent, use = self._checked(action, path if use is None else sent)
         assert use is not None  # noqa: S101 - every mode has an action
         try:
             file = self._files.open(use.target, binary, self._held)
@@ -147,6 +141,24 @@ class ScopedFiles:
         except InvalidUse as wrong:
             self._holding.invalid("PATH_NOT_REACHABLE", wrong)
 
+    def _checked(self, action: str, path: Path) -> tuple[str, Use]:
+        """The same, of a use that is held; a refusal repeats what the caller sent, and no directory of the host."""
+        sent, use = self._use(action, path)
+        try:
+            self._holding.check(use)
+        except Refused as refusal:
+            self._repeat(refusal, sent)
+        return sent, use
+
+    async def _permit(self, use: Use, sent: str) -> None:
+        try:
+            await self._holding.permit(use)
+        except Refused as refusal:
+            self._repeat(refusal, sent)
+
+    def _repeat(self, refusal: Refused, sent: str) -> NoReturn:
+        raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
+
     def _act(self, act: Callable[[str, Held], _T], use: Use, sent: str) -> _T:
         try:
             return act(use.target, self._held)
@@ -156,6 +168,9 @@ class ScopedFiles:
     def _fail(self, wrong: Escaped | OSError, use: Use, *sent: str) -> NoReturn:
         """Refuse what led outside; pass on the system's no, naming the paths that the caller sent and no other."""
         if isinstance(wrong, Escaped):
-            self._holding.refuse("PATH_NOT_REACHABLE", f"the path may not be followed: {wrong}", use)
+            try:
+                self._holding.refuse("PATH_NOT_REACHABLE", f"the path may not be followed: {wrong}", use)
+            except Refused as refusal:
+                self._repeat(refusal, sent[0])
         first, second = (*sent, None)[:2]
         raise OSError(wrong.errno, wrong.strerror, first, None, second) from None

@@ -10,13 +10,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
+from licet.core.decision import Reason
 from licet.core.scope import TOP
-from licet.core.use import InvalidUse, Use, use_of_path
+from licet.core.use import InvalidUse, Use, path_text, use_of_path
+from licet.errors import Refused
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
 from licet.guard.running import Running, Streams
 
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
+
+
+# What a program has run into, in words, and the keys of the manifest that say how much that is.
+_LIMITS: Mapping[Reason, tuple[str, str]] = {
+    "LIMIT_TIME": ("ran for longer than it may", "limits.wall_seconds"),
+    "LIMIT_CPU": ("used more time of the processor than it may", "limits.cpu_seconds"),
+    "LIMIT_MEMORY": ("failed with nearly all the memory in use that it may have", "limits.memory_mb"),
+    "LIMIT_PROCESSES": ("failed with as many processes as it may have", "limits.processes"),
+    "LIMIT_DISK": ("wrote a larger file, or more into scratch, than it may", "limits.file_mb` or `limits.scratch_mb"),
+    "LIMIT_OUTPUT": ("wrote more than is kept of it", "limits.output_kb"),
+}
 
 
 class Placeholders(Protocol):
@@ -74,9 +87,13 @@ class ScopedProcesses:
             seconds=self._seconds if timeout is None else min(max(float(timeout), 0.0), self._seconds),
         )
         try:
-            return await self._processes.run(command, walls)
+            finished = await self._processes.run(command, walls)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
+        if finished.limit:
+            what, keys = _LIMITS[finished.limit]
+            self._holding.limited(finished.limit, f"{use.target} {what}", use, f"the limit is `{keys}`")
+        return finished
 
     @asynccontextmanager
     async def _started(
@@ -173,14 +190,18 @@ class ScopedProcesses:
         if cwd is None:
             home = use_of_path("read", os.path.realpath(self._workdir))
             return home.target if self._holding.reach.grant.has(home) else "/"
+        sent = ""
         try:
-            use = use_of_path("read", cwd, self._workdir)
+            sent = path_text(cwd)
+            use = use_of_path("read", sent, self._workdir)
             self._holding.check(use)
             real = use_of_path("read", os.path.realpath(use.target))
+            if real != use:
+                self._holding.check(real)
         except InvalidUse as wrong:
             self._holding.invalid("PATH_NOT_REACHABLE", wrong)
-        if real != use:
-            self._holding.check(real)
+        except Refused as refusal:  # no directory of the host is repeated, nor where a link leads
+            raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
         return real.target
 
     def _walls(self, use: Use) -> Walls:
