@@ -1,6 +1,7 @@
 """People, money and delegates: what a call asks for, what it spends, and what it can hand on."""
 
 import asyncio
+import json
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -334,7 +335,7 @@ def test_a_plain_function_is_an_approver(tmp_path: Path) -> None:
 def test_a_refusal_of_a_delegate_cites_the_delegation(tmp_path: Path) -> None:
     at = gate(tmp_path, look, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
     told = delegated(at, "look", {"name": "B"}, "env:read:A").explain()
-    assert "delegate(agent='tester/helper')" in told
+    assert "delegate(agent='tester>helper')" in told
     assert "add `env:read:B` to `allow` where the parent delegates" in told
     assert "capabilities.grants" not in told
 
@@ -420,4 +421,36 @@ def test_a_delegate_cannot_take_the_name_of_another_agent(tmp_path: Path) -> Non
         async with at.session("s") as session:
             return session.delegate(agent="billing", allow=[]).agent
 
-    assert asyncio.run(run()) == "tester/billing"
+    assert asyncio.run(run()) == "tester>billing"
+
+
+def named(folder: Path, agent: str, backends: Backends) -> Gate:
+    """A gate for an agent of some name."""
+    manifest = {"agent": agent, "capabilities": {"tools": ["remember"], "native": ["remember"]}}
+    (folder / "named.yaml").write_text(json.dumps(manifest))
+    return Gate(load_manifest(folder / "named.yaml"), [remember], backends, workdir=folder)
+
+
+def test_a_delegate_neither_reads_nor_ends_the_session_of_an_agent_with_a_slash_in_its_name(tmp_path: Path) -> None:
+    backends = Backends.memory()
+    desk, other = named(tmp_path, "desk", backends), named(tmp_path, "desk/helper", backends)
+
+    async def run() -> list[Any]:
+        async with desk.session("s") as session, other.session("s") as apart:
+            await apart.call("remember", {"value": "private"})
+            child = session.delegate(agent="helper", allow=[])
+            seen = (await child.call("remember")).value
+            await child.end()
+            return [seen, (await apart.call("remember")).value]
+
+    assert asyncio.run(run()) == [["desk>helper", None], ["desk/helper", "private"]]
+
+
+def test_a_delegate_of_a_delegate_is_nobody_else(tmp_path: Path) -> None:
+    async def run() -> list[Any]:
+        async with gate(tmp_path, remember).session("s") as session:
+            below = session.delegate(agent="x", allow=[]).delegate(agent="y", allow=[])
+            await below.call("remember", {"value": "x, then y"})
+            return [(await one.call("remember")).value for one in (below, session.delegate(agent="x/y", allow=[]))]
+
+    assert asyncio.run(run()) == [["tester>x>y", "x, then y"], ["tester>x/y", None]]

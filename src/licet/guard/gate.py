@@ -108,8 +108,9 @@ class _Delegated(Gate):
     def __init__(self, parent: Gate, agent: str, allow: Rules) -> None:
         self._parent = parent
         self._followed = parent.policy
-        # Under its parent's name: a delegate cannot take the name, and with it the stores, of another agent.
-        self._agent = f"{parent.manifest.agent}/{agent}"
+        # Under its parent's name, behind a sign that no name of an agent has: a delegate cannot take the name, and with
+        # it the stores, of another agent, or of the delegate of a delegate.
+        self._agent = f"{parent.manifest.agent}>{agent}"
         if isinstance(allow, str):  # it would be read letter by letter
             raise TypeError('expected a list of rules, such as ["fs:read:/srv/data"], found a text')
         self._rules = [rule if isinstance(rule, Capability) else Capability(rule) for rule in (*allow, *_OWN_STORAGE)]
