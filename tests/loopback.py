@@ -208,7 +208,16 @@ async def _answer2(
 def _authority() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for tests")])
-    return _certificate(name, name, key, key, [(x509.BasicConstraints(ca=True, path_length=0), True)]), key
+    # Python 3.13 asks an authority for what the standard asks it for.
+    signs = x509.KeyUsage(
+        digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (signs, True),
+    ]
+    return _certificate(name, name, key, key, extensions), key
 
 
 def authority_file(place: Path) -> str:
