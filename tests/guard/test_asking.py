@@ -99,6 +99,36 @@ def test_an_approval_of_a_session_holds_for_that_session(tmp_path: Path) -> None
     assert [question.approval.session for question in approver.asked] == ["one", "two"]
 
 
+def test_reopening_a_session_continues_what_was_agreed_to_in_it_until_it_expires(tmp_path: Path) -> None:
+    clock = MemoryClock()
+    at, approver = writing(tmp_path, "session", lambda question: "approved", clock=clock)
+    asked = []
+    for seconds in (0, 299, 1):
+        clock.advance(seconds)
+        assert calls(at, {"text": "a"}, session="one")[0].ok
+        asked.append(len(approver.asked))
+    assert asked == [1, 1, 2]
+
+
+def test_what_was_agreed_to_in_a_session_that_ended_or_expired_is_not_kept(tmp_path: Path) -> None:
+    clock = MemoryClock()
+    at, _ = writing(tmp_path, "session", lambda question: "approved", clock=clock)
+
+    async def run() -> list[int]:
+        kept = []
+        for name in ("one", "two"):
+            async with at.session(name) as session:
+                assert (await session.call("note", {"text": "a"})).ok
+                kept.append(len(at.agreed))
+        await session.end()
+        kept.append(len(at.agreed))
+        clock.advance(300)
+        assert (await at.session("three").call("note", {"text": "a"})).ok
+        return [*kept, len(at.agreed)]
+
+    assert asyncio.run(run()) == [1, 2, 1, 1]
+
+
 def test_reloading_another_manifest_voids_approvals(tmp_path: Path) -> None:
     at, approver = writing(tmp_path, "session", lambda question: "approved")
 

@@ -327,8 +327,7 @@ async def _settled(call: Call, decision: Ask) -> None:
     match answer:
         case "approved":
             if not decision.approval.arguments:  # for the session, not for one call
-                until = call.clock.monotonic() + approvals.expires_seconds
-                call.session.approved[decision.approval] = (call.policy, until)
+                call.session.agree(decision.approval, call.policy, call.clock.monotonic())
         case "denied":
             call.refuse("APPROVAL_DENIED", "the person who was asked said no")
         case "expired":

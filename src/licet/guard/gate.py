@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from licet.core.capability import Capability
-from licet.core.decision import Deny, Ground, Request
+from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet, Rules
@@ -54,6 +54,8 @@ class Gate:
         self.observers = tuple(observers)
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
+        # By session: what was agreed to in it, under which policy, and until when.
+        self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float]]] = {}
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 

@@ -35,7 +35,6 @@ class Session:
         self.parent = parent
         # What a delegate spends, the first session pays: delegating makes no money.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
-        self.approved: dict[Approval, tuple[Policy, float]] = {}  # what was agreed to, under which policy, until when
         self.known = False  # whether a store has been asked if this session was ended
         self.broken = ""  # why it cannot be known whether this session was ended
         self._closed = False
@@ -66,9 +65,17 @@ class Session:
 
     def agreed(self, policy: Policy, now: float) -> frozenset[Approval]:
         """What people have agreed to for the whole session, under this very policy, and not too long ago."""
-        return frozenset(
-            approval for approval, (under, until) in self.approved.items() if under is policy and now < until
-        )
+        known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
+        return frozenset(approval for approval, (under, until) in known if under is policy and now < until)
+
+    def agree(self, approval: Approval, policy: Policy, now: float) -> None:
+        """Remember what a person has agreed to, for whoever opens this session, until it expires."""
+        agreed = self.gate.agreed
+        for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
+            if all(until <= now for _, until in list(known.values())):
+                agreed.pop(name, None)
+        until = now + policy.manifest.approvals.expires_seconds
+        agreed.setdefault(self._name, {})[approval] = (policy, until)
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
@@ -120,6 +127,7 @@ class Session:
     async def end(self) -> None:
         """Forget the session's storage and retire its id."""
         self.gate.ended.add(self._name)
+        self.gate.agreed.pop(self._name, None)
         kv = self.gate.ports.kv
         if kv is not None:
             await kv.set(_ENDED, self._key, True)
