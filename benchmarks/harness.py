@@ -8,6 +8,7 @@ Every answer is checked: once before the clock starts, and again on the last pas
 
 import gc
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ __all__ = [
     "at_least",
     "at_most",
     "duration",
+    "other_walls",
     "race",
     "spawn_race",
     "table",
@@ -124,7 +126,8 @@ def spawn_race(
 ) -> dict[str, Timing]:
     """Time whole processes, interleaved: by the wall clock, or by what `report` reads from their output."""
     times: dict[str, list[float]] = {name: [] for name in commands}
-    env = {**os.environ, **(environment or {})}
+    # Compiled modules are part of every installation; whoever measures may have been told to write none.
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})}
     for number in range(effort.processes + 1):
         for name, command in commands.items():
             began = time.perf_counter_ns()
@@ -189,6 +192,20 @@ class Row:
         if self.ratio is None:
             return "not measured"
         return "ok" if self.target.is_met_by(self.ratio) else "MISSED"
+
+
+def other_walls() -> tuple[str, list[str]] | None:
+    """What else puts a program behind walls on this machine, and its command around `true`; None if nothing does.
+
+    Bubblewrap where it is installed. Without it the namespaces alone, which is less than it does.
+    """
+    bwrap, unshare = shutil.which("bwrap"), shutil.which("unshare")
+    if bwrap:
+        return "bwrap --unshare-all true", [bwrap, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    if unshare:
+        words = ["--user", "--net", "--pid", "--mount", "--fork", "true"]
+        return f"unshare {' '.join(words)}", [unshare, *words]
+    return None
 
 
 def versus_floor(what: str, floor: str, licet: Timing, other: Timing, target: Target | None = None) -> Row:

@@ -7,7 +7,6 @@ to the web server of the standard library, and to one that does nothing but send
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +18,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.fetch import _serving
-from benchmarks.harness import Effort, Row, Timing, at_most, duration, spawn_race, versus_floor
+from benchmarks.harness import (
+    Effort,
+    Row,
+    Target,
+    Timing,
+    at_most,
+    duration,
+    other_walls,
+    spawn_race,
+    versus_floor,
+)
+from licet.guard.layers import Layers
 
 __all__ = ["measure"]
 
@@ -141,22 +151,31 @@ def _whole_commands(effort: Effort) -> list[Row]:
             "interpreter": [sys.executable, "-I", "-S", "-c", "pass"],
             "licet": [*licet, "check", str(manifest)],
         }
-        if shutil.which("bwrap"):
-            commands["bwrap"] = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+        if (others := other_walls()) is not None:
+            commands["others"] = others[1]
         times = spawn_race(commands, effort, environment={"XDG_STATE_HOME": place})
     rows = [
         versus_floor("licet run -- true", "python -I -S -c pass", times["run"], times["interpreter"]),
         versus_floor("licet run -- true", "licet check", times["run"], times["licet"]),
     ]
-    what, against = "licet run -- true, less an interpreter", "bwrap --unshare-all true"
-    if "bwrap" not in times:
-        return [*rows, Row(what, against, target=START, note="bwrap is not installed")]
-    own = times["run"].best - times["interpreter"].best
-    ratio = own / times["bwrap"].best
-    return [*rows, Row(what, against, duration(own), duration(times["bwrap"].best), ratio, START)]
+    what = "licet run -- true, less an interpreter"
+    if others is None:
+        return [*rows, Row(what, "bwrap --unshare-all true", target=START, note="neither bwrap nor unshare is here")]
+
+    def less(what: str, start: Timing, target: Target | None = None) -> Row:
+        own, theirs = times["run"].best - start.best, times["others"].best
+        return Row(what, others[0], duration(own), duration(theirs), own / theirs, target)
+
+    return [
+        *rows,
+        less(what, times["interpreter"], START),
+        less("licet run -- true, less licet check", times["licet"]),
+    ]
 
 
 class _Open:
+    layers = Layers(())
+
     def around(self, command: Any) -> Any:
         """The command as it is."""
         return command
