@@ -176,7 +176,7 @@ def test_streams_are_handed_over_while_it_runs(processes: Processes, case: str) 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_reaches_it(processes: Processes, number: int) -> None:
     async def scene() -> tuple[int, bytes]:
-        async with processes.start(shell("sleep 60", seconds=50), NoWalls(), Streams(stdout=True)) as running:
+        async with processes.start(shell("exec sleep 60", seconds=50), NoWalls(), Streams(stdout=True)) as running:
             (said,) = running.handed()
             running.signal(number)
             code = await running.ended()

@@ -30,11 +30,13 @@ class MemoryProcesses:
         program, command = self._program(walls.around(command))
         finished = await _in_time(program, command)
         cap = command.output_bytes
+        truncated = max(len(finished.stdout), len(finished.stderr)) > cap
         return replace(
             finished,
             stdout=finished.stdout[:cap],
             stderr=finished.stderr[:cap],
-            truncated=max(len(finished.stdout), len(finished.stderr)) > cap,
+            truncated=truncated,
+            limit=finished.limit or ("LIMIT_OUTPUT" if truncated else ""),
         )
 
     @asynccontextmanager
@@ -61,7 +63,7 @@ class MemoryProcesses:
 async def _in_time(program: Program, command: Command) -> Finished:
     with suppress(TimeoutError):
         return await asyncio.wait_for(program(command), command.seconds)
-    return Finished(-9, b"", b"", timed_out=True)
+    return Finished(-9, b"", b"", timed_out=True, limit="LIMIT_TIME")
 
 
 class _Running:

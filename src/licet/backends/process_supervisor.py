@@ -109,7 +109,7 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
     while True:
         while reaped := _reap(os.WNOHANG):
             if reaped[0] == program:
-                return f"ended {os.waitstatus_to_exitcode(reaped[1])}"
+                return f"ended {reaped[1]}"
         left = end - time.monotonic()
         if left <= 0:
             return "late"
@@ -125,12 +125,14 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
             os.read(awake, 4096)
 
 
-def _reap(options: int) -> tuple[int, int] | None:
+def _reap(options: int) -> tuple[int, str] | None:
+    """A child that has ended, and how: its code, and what it and those it waited for used, in seconds and KiB."""
     try:
-        found = os.waitpid(-1, options)
+        child, status, used = os.wait4(-1, options)
     except ChildProcessError:
         return None
-    return found if found[0] else None
+    how = f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime:.3f} {used.ru_maxrss}" if child else ""
+    return (child, how) if child else None
 
 
 def _kill_all() -> None:

@@ -11,10 +11,13 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Literal
 
 from licet.backends.pipes import Pipes, Receiver, Sender
+from licet.core.decision import Reason
 from licet.guard.ports import Command, Finished, Unavailable, Walls
-from licet.guard.running import Running, Streams
+from licet.guard.running import Running, Streams, Used
 
 _SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "process_supervisor.py")
 _LATE = -9  # what a program that ran too long ended by
@@ -67,13 +70,18 @@ class LocalProcesses:
         inside, trouble = _inside(command, walls), None
         try:
             async with _supervised(inside, attached=attached) as talk:
-                finished = await _converse(talk, inside)
+                finished, used = await _converse(talk, inside)
         finally:
             if inside.watch is not None:
                 trouble = await inside.watch.ended()
         if trouble is not None:
             raise trouble
-        return finished
+        limit: Reason | Literal[""] = "LIMIT_OUTPUT" if finished.truncated else ""
+        if used is None:
+            limit = "LIMIT_TIME"
+        elif inside.watch is not None:
+            limit = inside.watch.limit(used) or limit
+        return replace(finished, limit=limit)
 
 
 def _inside(command: Command, walls: Walls) -> Command:
@@ -134,7 +142,7 @@ async def _supervised(command: Command, *, attached: bool = False, joined: bool 
         await _gone(supervisor)
 
 
-async def _converse(talk: _Talk, command: Command) -> Finished:
+async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | None]:
     """Send the command and its input, and take what comes back until the supervisor has finished."""
     sent, said = Sender(talk.control[1], talk.message), Receiver(talk.status[0], 64)
     fed = Sender(talk.stdin[1], command.stdin, talk.shut)
@@ -150,13 +158,12 @@ async def _converse(talk: _Talk, command: Command) -> Finished:
     finally:
         for stream in streams:
             stream.stop()
-    returncode = _code(said, command)
-    late = returncode is None
-    truncated = out.truncated or err.truncated
-    return Finished(_LATE if returncode is None else returncode, bytes(out.data), bytes(err.data), truncated, late)
+    used = _used(said, command)
+    returncode, truncated = _LATE if used is None else used.returncode, out.truncated or err.truncated
+    return Finished(returncode, bytes(out.data), bytes(err.data), truncated, timed_out=used is None), used
 
 
-def _code(said: Receiver, command: Command) -> int | None:
+def _used(said: Receiver, command: Command) -> Used | None:
     """How a program ended, by what its supervisor has said; None if it had to be ended."""
     kind, _, number = bytes(said.data).decode().removeprefix("started ").partition(" ")
     if kind == "blind":
@@ -165,7 +172,10 @@ def _code(said: Receiver, command: Command) -> int | None:
         raise OSError(int(number), os.strerror(int(number)), command.binary)
     if kind == "" and said.done.done() and not said.done.cancelled():
         raise Unavailable("the supervisor of a program was killed before the program ended")
-    return int(number) if kind == "ended" else None
+    if kind != "ended":
+        return None
+    code, seconds, kilobytes = number.split()
+    return Used(int(code), float(seconds), int(kilobytes) << 10)
 
 
 class _Running:
@@ -187,7 +197,7 @@ class _Running:
         await self._said.first
         if not self._said.data.startswith(b"started"):
             await self._said.done
-            _code(self._said, self._command)
+            _used(self._said, self._command)
         watch = self._command.watch
         trouble = await watch.started() if watch is not None else None
         if trouble is not None:
@@ -207,8 +217,8 @@ class _Running:
     async def ended(self) -> int:
         """Its code."""
         await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
-        code = _code(self._said, self._command)
-        return _LATE if code is None else code
+        used = _used(self._said, self._command)
+        return _LATE if used is None else used.returncode
 
     def stop(self) -> None:
         """Look at its pipes no longer."""

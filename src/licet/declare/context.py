@@ -203,6 +203,10 @@ class Ended(Protocol):
     def truncated(self) -> bool:
         """Whether output was cut."""
 
+    @property
+    def limit(self) -> str:
+        """Which limit has ended it or cut its output, such as `LIMIT_CPU`; empty if none has."""
+
 
 class Programs(Protocol):
     """`ctx.process`: programs that the call holds, each behind walls."""

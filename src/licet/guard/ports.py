@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
 
 from licet.core.capability import Capability
-from licet.core.decision import Approval, Usage
+from licet.core.decision import Approval, Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
 from licet.core.tool import ToolSpec
@@ -203,6 +203,7 @@ class Finished:
     stderr: bytes
     truncated: bool = False
     timed_out: bool = False
+    limit: Reason | Literal[""] = ""  # which one has ended it, or cut what it wrote: `LIMIT_CPU`, `LIMIT_OUTPUT` …
 
 
 class Walls(Protocol):

@@ -1,6 +1,8 @@
 """Programs while they run: what whoever started one has of it, and who stays outside of its walls."""
 
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+from licet.core.decision import Reason
 
 
 class Streams(NamedTuple):
@@ -25,6 +27,14 @@ class Running(Protocol):
         """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
 
 
+class Used(NamedTuple):
+    """How a program ended, and what it and all it started had used by then: in sum, and the largest at its largest."""
+
+    returncode: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
 class Watch(Protocol):
     """Whoever stays outside while a program runs behind walls."""
 
@@ -37,3 +47,6 @@ class Watch(Protocol):
 
     async def ended(self) -> Exception | None:
         """Clear up when the program and all it started is gone, or never was; the same answer."""
+
+    def limit(self, used: Used) -> Reason | Literal[""]:
+        """After that: the reason of the limit that has ended the program, as far as anybody can tell, or nothing."""

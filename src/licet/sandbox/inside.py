@@ -281,9 +281,8 @@ class RemotePrograms:
             timeout=timeout,
         )
         head, middle = answer.head, answer.head["stdout"]
-        return Finished(
-            head["returncode"], answer.blob[:middle], answer.blob[middle:], head["truncated"], head["timed_out"]
-        )
+        told = {name: head[name] for name in ("truncated", "timed_out", "limit")}
+        return Finished(head["returncode"], answer.blob[:middle], answer.blob[middle:], **told)
 
 
 class RemoteContext:

@@ -95,8 +95,9 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
     for stream in (0, 1, 2):  # only the binary holds its pipes, so that their end is its end
         os.close(stream)
     _pass_on_until_the_end(first)  # and everything in its namespace ends with it
-    status = int(os.read(said, 16) or FAILED << 8)
-    _end_like(status)
+    status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
+    os.write(orders["ending"], limit)  # of the walls' making; how the binary ended, whoever waits for this one sees
+    _end_like(int(status))
 
 
 def _pass_on_until_the_end(first: int) -> None:
@@ -147,26 +148,37 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         os.close(stream)
     # Signals that nobody handles do not reach the first process of a namespace from inside.
     _reset_signals()
-    # The kernel holds everybody but root to a number of processes; those of root are counted.
-    status = _waited(binary, None if os.getuid() else orders["limits"]["processes"])
-    os.write(saying, str(status).encode())
+    status, crowded = _waited(binary, orders["limits"]["processes"])
+    limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0]) else ""
+    os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
 
 
-def _waited(binary: int, most: int | None) -> int:
-    """How the binary ended. What others have left behind is buried meanwhile; too many of them are ended."""
+def _full(scratch: str) -> bool:
+    """Whether nothing more could be put into scratch."""
+    try:
+        return os.statvfs(scratch).f_bavail == 0
+    except OSError:
+        return False
+
+
+def _waited(binary: int, most: int) -> tuple[int, bool]:
+    """How the binary ended, and whether there were as many processes as may be; others are buried meanwhile.
+
+    The kernel holds everybody but root to that number. If root has more, all of them are ended.
+    """
+    crowded = False
     while True:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if ended == binary:
-            return status
+            return status, crowded
         if ended:
             continue
-        if most is None:
-            came: signal.struct_siginfo | None = signal.sigwaitinfo(_PASSED_ON)
-        else:
-            if len([name for name in os.listdir("/proc") if name.isdigit()]) > most + 2:
-                os.kill(-1, signal.SIGKILL)  # everything here but this process
-            came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
+        count = len([name for name in os.listdir("/proc") if name.isdigit()]) - 1  # without this one
+        crowded = crowded or count >= most
+        if count > most + 1:
+            os.kill(-1, signal.SIGKILL)  # everything here but this process
+        came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
         # Whoever sends from outside of the namespace has no id here; what comes from inside was not meant to be passed.
         if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
             os.kill(binary, came.si_signo)

@@ -245,7 +245,8 @@ class Operations:
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
         )
         told = {"returncode": ended.returncode, "stdout": len(ended.stdout), "truncated": ended.truncated}
-        return Answered({**told, "timed_out": ended.timed_out}, ended.stdout + ended.stderr)
+        told |= {"timed_out": ended.timed_out, "limit": ended.limit}
+        return Answered(told, ended.stdout + ended.stderr)
 
     async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
         """Start a program, and hand over the pipes to talk to it; by the number of this question it is known."""

@@ -9,14 +9,16 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from licet.core.decision import Reason
 from licet.core.manifest import least_limits
 from licet.core.reach import Reach
 from licet.core.scope import TOP
@@ -24,6 +26,7 @@ from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
+from licet.guard.running import Used
 from licet.sandbox import hardening, landlock, probe
 from licet.sandbox.egress import Egress
 from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
@@ -202,17 +205,24 @@ def limits_of(reach: Reach) -> Mapping[str, int]:
     return {**_DEFAULTS, **limits}
 
 
+_OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES", b"LIMIT_DISK": "LIMIT_DISK"}
+
+
 class Attendant:
     """Stays outside while one program runs: gives the launcher its orders, and serves the way out to the network."""
 
     def __init__(self, orders: Mapping[str, Any], egress: Egress | None, scratch: str | None) -> None:
-        text = json.dumps(orders).encode()
+        self._limits = orders["limits"]
+        self._ending, ending = os.pipe()
+        os.set_blocking(self._ending, False)
+        text = json.dumps({**orders, "ending": ending}).encode()
         self._loop = asyncio.get_running_loop()
         self._egress, self._scratch = egress, scratch
+        self._limit = b""
         self._said = bytearray()
         self._near, far = socket.socketpair()
         self._near.setblocking(False)
-        self.files = (far.detach(),)
+        self.files = (far.detach(), ending)
         self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text))
 
     async def started(self) -> Exception | None:
@@ -228,11 +238,27 @@ class Attendant:
         with suppress(asyncio.CancelledError, OSError):
             await self._task
         self._near.close()
+        with suppress(BlockingIOError):  # nobody has said anything, and somebody still could
+            self._limit = os.read(self._ending, 64)
+        os.close(self._ending)
         if self._egress is not None:
             await self._egress.close()
         if self._scratch is not None:
             await asyncio.to_thread(_remove, self._scratch)
         return _trouble(bytes(self._said))
+
+    def limit(self, used: Used) -> Reason | Literal[""]:
+        """Which limit has ended the program, by what the kernel and the first process of its namespace say."""
+        killed = used.returncode == -signal.SIGKILL
+        if used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= self._limits["cpu_seconds"]):
+            return "LIMIT_CPU"
+        if used.returncode == -signal.SIGXFSZ:
+            return "LIMIT_DISK"
+        # That memory was refused only the program hears. One that fails with nearly all of it in use has met its end.
+        if used.returncode and used.memory_bytes >= self._limits["memory_bytes"] * 9 // 10:
+            return "LIMIT_MEMORY"
+        # Words of the launcher's, from outside of the program's namespace.
+        return _OF_THE_LAUNCHER.get(self._limit, "")
 
     async def _attend(self, orders: bytes) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -37,4 +37,5 @@ async def run_command(
         "stdout": ended.stdout.decode(errors="replace"),
         "stderr": ended.stderr.decode(errors="replace"),
         "truncated": ended.truncated,
+        "limit": ended.limit or None,
     }

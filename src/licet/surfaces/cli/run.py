@@ -91,9 +91,11 @@ def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
     """Say on stderr what has to be said, and find the exit code; stdout is the program's."""
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
+    limit = ended[-1].limit if ended else ""
     if as_json:
         sys.stdout.flush()
-        click.echo(json_text({**result_document(result), "exit_code": code, "timed_out": late}), err=True)
+        told = {"exit_code": code, "timed_out": late, "limit": limit or None}
+        click.echo(json_text({**result_document(result), **told}), err=True)
     elif late:
         show("licet: the command ran for longer than its limit, and was ended", err=True, colour="red")
     elif not result.ok:
@@ -101,6 +103,8 @@ def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
         show(first, err=True, colour="red")
         for line in rest:
             show(line, err=True)
+    elif limit:
+        show(f"licet: the command ended at a limit of the manifest: {limit}", err=True, colour="red")
     return code
 
 

@@ -1,0 +1,87 @@
+"""A program that a limit has ended says by which: to its tool, and in the receipt."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_namespaces, needs_walls
+from licet import Backends
+from licet.backends.native import InProcess
+from licet.backends.processes import LocalProcesses
+from licet.core.decision import CapabilityDenied
+from licet.sandbox.walls import ProgramWalls
+from licet.sandbox.workers import Workers
+from sandbox.growth_tools import spin
+from sandbox.levels import call, gate
+
+DEAF = "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+GREEDY = "kept = []\nwhile True: kept.append(b'x' * (1 << 20))"
+CROWD = """
+import os, time
+try:
+    for _ in range(100):
+        if not os.fork():
+            time.sleep(60)
+finally:
+    time.sleep(3)
+    os._exit(1)
+"""
+FILL = 'exec dd if=/dev/zero of="$TMPDIR/x" bs=1M count=64 status=none'
+
+
+def of(code: str) -> tuple[str, ...]:
+    return (PYTHON, "-I", "-S", "-c", code)
+
+
+ENDINGS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
+    "processor": (("sh", "-c", "while :; do :; done"), {"limits": {"cpu_seconds": 1}}, "LIMIT_CPU"),
+    "processor, deaf": (of(DEAF), {"limits": {"cpu_seconds": 1}}, "LIMIT_CPU"),
+    "memory": (of(GREEDY), {"limits": {"memory_mb": 100}}, "LIMIT_MEMORY"),
+    "file": (("sh", "-c", FILL), {"limits": {"file_mb": 4}}, "LIMIT_DISK"),
+    "output": (("head", "-c", "5000", "/dev/zero"), {"output_bytes": 1000}, "LIMIT_OUTPUT"),
+    "time": (("sleep", "60"), {"seconds": 0.5}, "LIMIT_TIME"),
+    "nothing": (("true",), {}, ""),
+    "its own fault": (("false",), {}, ""),
+    "its own signal": (("sh", "-c", "kill -KILL $$"), {}, ""),
+}
+
+
+@both_kinds
+@pytest.mark.parametrize("how", ENDINGS)
+def test_each_limit_has_its_reason(kind: str, how: str) -> None:
+    command, given, limit = ENDINGS[how]
+    walled = Programs(kind, **{"seconds": 60.0, **given})
+    assert walled.run(*command).limit == limit
+    denied = [event for event in walled.holding.events if isinstance(event, CapabilityDenied)]
+    assert [event.reason for event in denied] == ([limit] if limit else [])
+    assert all("process:exec:" in event.capability and event.rule for event in denied)
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("command", "limits", "limit"),
+    [(of(CROWD), {"processes": 20}, "LIMIT_PROCESSES"), (("sh", "-c", FILL), {"scratch_mb": 4}, "LIMIT_DISK")],
+    ids=["processes", "scratch"],
+)
+def test_what_only_a_namespace_tells(command: tuple[str, ...], limits: dict[str, int], limit: str) -> None:
+    assert Programs("namespaces", limits=limits, seconds=60.0).run(*command).limit == limit
+
+
+@needs_namespaces
+def test_scratch_that_was_full_and_did_no_harm_is_no_limit() -> None:
+    ended = Programs("namespaces", limits={"scratch_mb": 4}).run("sh", "-c", f"({FILL}) 2>/dev/null; exit 0")
+    assert (ended.returncode, ended.limit) == (0, "")
+
+
+@needs_walls
+def test_a_tool_behind_walls_hears_of_it_too(tmp_path: Path) -> None:
+    sandbox = Workers(InProcess(), ProgramWalls())
+    parts = Backends.memory(processes=LocalProcesses(os.defpath), sandbox=sandbox)
+    at = gate(
+        tmp_path, "restricted", spin, backends=parts, limits={"cpu_seconds": 1}, sandbox={"allow_degraded": True}
+    )
+    result = call(at, "spin")
+    assert result.unwrap() == "LIMIT_CPU"
+    assert [event.reason for event in result.events if isinstance(event, CapabilityDenied)] == ["LIMIT_CPU"]
