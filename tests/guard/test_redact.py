@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counted import work
 from licet.guard.redact import Redactor
 
 SECRET = 's3cr/et+"\\<ü>&\n \U0001f511?=%'
@@ -65,6 +66,58 @@ def test_base64_of_something_that_contains_it_is_found_at_every_alignment(before
     assert "[redacted KEY0]" in clean
     kept = clean.replace("[redacted KEY0]", "")
     assert len(kept) <= len(whole) - len(secret) * 8 // 6 + 2
+
+
+LONG = "".join(chr(33 + (number * 37) % 90) for number in range(150))
+
+
+def in_lines(text: str, columns: int, end: str) -> str:
+    return end.join(text[start : start + columns] for start in range(0, len(text), columns))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n    ", "\\n", "\\r\\n", "%0A", "%0D%0A", "&#10;"])
+@pytest.mark.parametrize("columns", [60, 64, 76])
+@pytest.mark.parametrize("before", range(3))
+def test_an_encoding_that_is_broken_into_lines_is_found(before: int, columns: int, end: str) -> None:
+    clean = redactor(LONG).text
+    whole = in_lines(base64.b64encode(LONG.encode()).decode(), columns, end)
+    assert clean(f"({whole})") == "([redacted KEY0])"
+    assert clean(f"({in_lines(LONG.encode().hex(), columns, end)})") == "([redacted KEY0])"
+    around = base64.b64encode(b"u" * (50 + before) + LONG.encode() + b":more").decode()
+    assert len(clean(in_lines(around, columns, end)).replace(end, "")) < 110
+
+
+def test_lines_that_are_not_one_encoding_are_left_as_they_are() -> None:
+    text = "some words\nand others\r\n    still more\n\n" * 50
+    assert redactor("correct horse battery", LONG).text(text) == text
+    clean = redactor("hunter2-hunter2").text(text + base64.encodebytes(b"hunter2-hunter2").decode() + text)
+    assert clean == f"{text}[redacted KEY0]\n{text}"
+
+
+# Beginnings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("before", [0, 100, 150, 190, 199, 200, 390])
+def test_a_secret_that_begins_before_the_end_is_not_shown_by_half(before: int, form: str) -> None:
+    shown = FORMS[form](SECRET).encode()
+    kept = redactor(SECRET).beginning(b"." * before + shown + b"-" * 5000, 200)
+    expected = b"." * before + (b"[redacted KEY0]" if before < 200 else b"") + b"-" * max(200 - before - len(shown), 0)
+    assert kept == expected[:200]
+
+
+def test_a_beginning_is_a_beginning() -> None:
+    assert redactor().beginning(b"x" * 500, 200) == b"x" * 200
+    assert redactor("hunter2!").beginning(b"x" * 500, 200) == b"x" * 200
+    assert redactor("hunter2!").beginning(b"x" * 100, 200) == b"x" * 100
+    # What was behind the end does not come forward where secrets made room.
+    assert redactor("hunter2!" * 9).beginning((b"hunter2!" * 9) * 4 + b"hunter2!", 200) == b"[redacted KEY0]" * 3
+
+
+def test_no_more_is_looked_at_than_a_beginning_needs() -> None:
+    made = redactor("hunter2!")
+    small, large = (b"%41\\n&amp;\n" * number for number in (20_000, 200_000))
+    assert work(lambda: made.beginning(large, 1000)) < 1.1 * work(lambda: made.beginning(small, 1000))
 
 
 ONCE = sorted(FORMS.keys() - {"JSON in JSON"})  # what stands before can spoil the reading of escaped escapes

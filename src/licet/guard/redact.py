@@ -1,21 +1,22 @@
 """Redaction: whatever leaves a call, without the secrets that the call has seen, in the forms they usually take.
 
-Each value is looked for as it is, in base64 at every alignment, and in hex; in the text itself, and in what the text
-says once percent, backslash and HTML escapes are read, twice over. Limits: code that means to smuggle a value out can
-always find another form (reversed, split, encrypted); only walls and grants stop that.
+Each value is looked for as it is, in base64 at every alignment, and in hex, these two also broken into lines; in the
+text itself, and in what the text says once percent, backslash and HTML escapes are read, twice over. Limits: code that
+means to smuggle a value out can always find another form (reversed, split, encrypted); only walls and grants stop that.
 """
 
 import base64
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 SHORT = 4  # values shorter than this are looked for only as they are: their encodings turn up by chance
 _DEPTH = 2  # JSON in JSON, or an escaped URL in HTML
+_STRETCH = 250  # bytes for one of a value: hex makes two of it, each escape ten of one, and lines have breaks
 _UNTOUCHED = (bool, type(None))
 
 Span = tuple[int, int, bytes]  # where a secret stands, and what to say instead
@@ -24,12 +25,14 @@ Span = tuple[int, int, bytes]  # where a secret stands, and what to say instead
 class Redactor:
     """The secrets that one call has seen, and the way to say things without them."""
 
-    __slots__ = ("_forms", "_hex", "_names")
+    __slots__ = ("_encoded", "_forms", "_hex", "_longest", "_names")
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # value -> name
         self._forms: dict[bytes, bytes] = {}  # what to look for -> what to say instead
+        self._encoded: dict[bytes, bytes] = {}  # those of them that may be broken into lines
         self._hex: dict[bytes, bytes] = {}  # the same in lower-case hex; hex is found in either case
+        self._longest = 0  # of the values, in bytes
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -42,8 +45,11 @@ class Redactor:
         for raw in _spellings(value):
             label = _label(name, raw)
             self._forms[raw] = label
+            self._longest = max(self._longest, len(raw))
             if len(value) < SHORT:
                 continue
+            for form in _base64_forms(raw):
+                self._encoded.setdefault(form, label)
             # Hosts are written in small letters, so a value that was made part of one is too.
             for form in (*_base64_forms(raw), *_escaped_forms(raw), raw.replace(b" ", b"+"), raw.lower()):
                 self._forms.setdefault(form, label)
@@ -64,15 +70,25 @@ class Redactor:
 
     def octets(self, raw: bytes) -> bytes:
         """The bytes, with every secret replaced by its name; the same object if there is none."""
+        return self._without(raw, len(raw))
+
+    def beginning(self, raw: bytes, most: int) -> bytes:
+        """What at most so many bytes at the beginning say, without secrets: those that only begin there go too."""
+        # No further than a secret could reach that begins within: the work is bounded, whatever was sent.
+        return self._without(raw[: most + _STRETCH * self._longest], most)[:most]
+
+    def _without(self, raw: bytes, until: int) -> bytes:
         spans = sorted(self._spans(raw), key=lambda span: (span[0], -span[1]))  # the longest first
         if not spans:
             return raw
         parts, done = [], 0
         for start, end, label in spans:
+            if start >= until:
+                break
             if start >= done:
                 parts += [raw[done:start], label]
             done = max(done, end)  # what overlaps goes together
-        parts.append(raw[done:])
+        parts.append(raw[done:until])
         return b"".join(parts)
 
     def data(self, data: Any) -> Any:
@@ -96,12 +112,26 @@ class Redactor:
 
     def _spans(self, raw: bytes) -> Iterator[Span]:
         for view in _views(raw):
-            for form, label in self._forms.items():
-                yield from view.occurrences(form, label)
+            yield from view.occurrences(self._forms)
             if self._hex:
-                lower = view.lower()
-                for form, label in self._hex.items():
-                    yield from lower.occurrences(form, label)
+                yield from view.lower().occurrences(self._hex)
+                yield from self._broken(view)
+
+    def _broken(self, view: "_View") -> Iterator[Span]:
+        """What was encoded and then broken into lines."""
+        if b"\n" not in view.raw:
+            return
+        flat = _LINE_BREAK.sub(b"", view.raw)
+        small = flat.lower()
+        if not any(form in flat for form in self._encoded) and not any(form in small for form in self._hex):
+            return  # as in almost every text; what follows takes much longer
+        joined = _View(view.raw, [], []).read(_LINE_BREAK, lambda _: b"")
+        if joined is None:
+            return
+        for start, end, label in (*joined.places(self._encoded), *joined.lower().places(self._hex)):
+            first, last = joined.source(start), joined.source(end - 1)
+            if last - first >= end - start:  # else it stands on one line, and has been found
+                yield view.source(first), view.source(last + 1), label
 
 
 class _View:
@@ -114,14 +144,20 @@ class _View:
         # Bytes from marks[i] on come from sources[i] on, one for one, up to the next mark.
         self._marks, self._sources = marks, sources
 
-    def occurrences(self, form: bytes, label: bytes) -> Iterator[Span]:
+    def occurrences(self, forms: Mapping[bytes, bytes]) -> Iterator[Span]:
         """Each place where a form stands, in the source."""
-        start = self.raw.find(form)
-        while start >= 0:
-            end = start + len(form)
+        for start, end, label in self.places(forms):
             # The end is where the next byte begins: an escape that belongs to the secret goes with it.
             yield self.source(start), self.source(end), label
-            start = self.raw.find(form, end)
+
+    def places(self, forms: Mapping[bytes, bytes]) -> Iterator[Span]:
+        """Each place where a form stands, here."""
+        for form, label in forms.items():
+            start = self.raw.find(form)
+            while start >= 0:
+                end = start + len(form)
+                yield start, end, label
+                start = self.raw.find(form, end)
 
     def source(self, place: int) -> int:
         """Where a place comes from."""
@@ -256,6 +292,7 @@ def _escaped_forms(raw: bytes) -> Iterator[bytes]:
 _ANY = "surrogateescape"
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_LINE_BREAK = re.compile(rb"(?<=[\w+/-])\r?\n[ \t]*(?=[\w+/=-])")  # inside of base64 or hex
 
 
 def _label(name: str, raw: bytes) -> bytes:
