@@ -235,6 +235,10 @@ def with_a_user() -> Any:
     return _run("echo", user=os.getuid()).returncode
 
 
+def with_a_mask() -> Any:
+    return _run("echo", umask=0o022).returncode
+
+
 def around_the_shim() -> Any:
     return os.fork()
 
@@ -251,7 +255,16 @@ WAYS: dict[str, Callable[..., Any]] = {
         *(inherited_streams_lead_nowhere, into_a_file, out_of_a_file, one_into_another, line_by_line, in_time),
         *(asked_to_end, a_signal_that_cannot_be_sent, a_signal_to_what_has_ended, by_a_shell, by_os_system),
         *(by_os_popen, by_posix_spawn, side_by_side, too_many, its_environment, a_relative_path, a_directory),
-        *(changed_directory, reads, starts, with_open_files, with_a_function, with_a_user, around_the_shim),
+        *(
+            changed_directory,
+            reads,
+            starts,
+            with_open_files,
+            with_a_function,
+            with_a_user,
+            with_a_mask,
+            around_the_shim,
+        ),
         left_running,
     )
 } | {name: ended_by(name) for name in ("kill", "terminate")}

@@ -137,7 +137,7 @@ def test_a_program_is_behind_walls_with_the_grant_of_the_call(tmp_path: Path) ->
     assert "seccomp" in result.programs.in_force
 
 
-@pytest.mark.parametrize("way", ["with_open_files", "with_a_function", "with_a_user"])
+@pytest.mark.parametrize("way", ["with_open_files", "with_a_function", "with_a_user", "with_a_mask"])
 def test_what_cannot_be_given_to_a_program_is_refused(tmp_path: Path, way: str) -> None:
     said = call(starting(tmp_path), "start", {"way": way}).unwrap()
     assert said.startswith("no: PermissionError 13: ")

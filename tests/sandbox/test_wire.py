@@ -129,6 +129,25 @@ def test_files_that_nobody_took_are_closed_with_the_wire(ends: tuple[Wire, Wire]
     os.close(read)
 
 
+@pytest.mark.parametrize(("sent", "said", "wrong"), [(5, 5, OSError), (3, 4, OSError), (2, 1, BrokenWire)])
+def test_files_that_are_not_what_was_said_are_closed(
+    ends: tuple[Wire, Wire], sent: int, said: int, wrong: type[Exception]
+) -> None:
+    one, two = ends
+    read, write = os.pipe()
+    one.send({}, files=[write] * sent)
+    one.send({"n": 1}, files=[write])
+    os.close(write)
+    two.receive()
+    with pytest.raises(wrong):
+        two.files(said)
+    two.receive()
+    (own,) = two.files(1)  # those of the next frame are still its own
+    os.close(own)
+    assert os.read(read, 1) == b""  # every writing end is gone
+    os.close(read)
+
+
 @pytest.mark.parametrize("act", ["send", "receive"])
 def test_the_other_side_may_go_at_any_time(ends: tuple[Wire, Wire], act: str) -> None:
     one, two = ends

@@ -30,6 +30,7 @@ _NOT_HANDED_ON = {
     "gid": "a group",
     "gids": "groups",
     "uid": "a user",
+    "umask": "a mask for new files",
 }
 
 
