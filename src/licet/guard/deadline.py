@@ -15,11 +15,12 @@ TICK = 0.05  # seconds between two looks at the deadlines: how late one may be n
 class _Watch:
     """The deadlines that are running in one event loop, and the timer that looks at them."""
 
-    __slots__ = ("loop", "running", "waiting")
+    __slots__ = ("loop", "paused", "running", "waiting")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
         self.running: set[Deadline] = set()
+        self.paused: dict[Deadline, int] = {}  # for how many people each of them waits
         self.waiting = False  # a timer is set; it outlasts the deadlines, so that the next one finds it
 
     def wait(self) -> None:
@@ -37,7 +38,7 @@ class _Watch:
 
 
 class _Here(threading.local):
-    """The watch of this thread's event loop; the loop before it has ended, and its deadlines with it."""
+    """The watch that was used last in this thread; those of other loops go on by their own timers."""
 
     watch: _Watch | None = None
 
@@ -75,17 +76,26 @@ class Deadline:
         return self
 
     def pause(self) -> None:
-        """Stop the clock, while a person is asked."""
-        self._left = max(0.0, self.when - monotonic())
-        self._watch.running.discard(self)
+        """Stop the clock, while a person is asked; nothing happens once the deadline is left."""
+        watch = self._watch
+        if self in watch.running:
+            self._left = max(0.0, self.when - monotonic())
+            watch.running.discard(self)
+            watch.paused[self] = 1
+        elif self in watch.paused:
+            watch.paused[self] += 1
 
     def resume(self) -> None:
-        """Let the clock go on."""
+        """Let the clock go on, when everybody who was asked has answered."""
         watch = self._watch
-        self.when = monotonic() + self._left
-        watch.running.add(self)
-        if not watch.waiting:
-            watch.wait()
+        asked = watch.paused.pop(self, 0)
+        if asked > 1:
+            watch.paused[self] = asked - 1
+        elif asked:
+            self.when = monotonic() + self._left
+            watch.running.add(self)
+            if not watch.waiting:
+                watch.wait()
 
     def expire(self) -> None:
         """Cancel the task; at the next look once more, for one that swallowed it and went on."""
@@ -95,7 +105,10 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watch.running.discard(self)
+        try:
+            self._watch.running.remove(self)
+        except KeyError:  # somebody is still being asked; their answer starts no clock
+            self._watch.paused.pop(self, None)
         if not self._cancels:
             return
         for _ in range(self._cancels):
