@@ -109,6 +109,10 @@ DECLARES: dict[str, tuple[str, list[str]]] = {
         HEAD + "A = ['env:read:A']\n@tool(needs=A)\ndef f(x):\n    return x in A and A[0]\n",
         ["env:read:A"],
     ),
+    "a list deep in a declaration": (
+        HEAD + "A = ['A']\n@tool(capabilities=ToolCapabilities(env=A, network={'allowed_hosts': A}))" + F,
+        ["env:read:A", "network:*:a"],
+    ),
     "a set": (HEAD + "@tool(needs={'env:read:A', 'env:read:B'})" + F, ["env:read:A", "env:read:B"]),
     "a connector": (HEAD + "@tool(needs=[], connector='github@2.1')" + F, ["connector:use:github"]),
     "text over two lines": (HEAD + "@tool(needs=['env:'\n  'read:A'])" + F, ["env:read:A"]),
@@ -338,6 +342,36 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
                 f"in this file may change, "
                 f"{LITERAL}"
             )
+        ],
+    ),
+    **{
+        f"a list in {where}": (
+            f"A = ['env:read:A']\n{code}\n@tool(needs=A)" + F,
+            [
+                (
+                    f"{code.count(chr(10)) + 4}:13: error: found `needs=` of `f` given by the name `A`, "
+                    f"which other code in this file may change, {LITERAL}"
+                )
+            ],
+        )
+        for where, code in {
+            "another decorator": "def own(*given): return lambda fn: fn\n@own(A.append('env:read:B'))\ndef g(): ...",
+            "another decorator, by name": "def own(given): return given.clear\n@own(A)\ndef g(): ...",
+            "a call below `@tool`": "@tool(needs=[], available=A.append('env:read:B'))\ndef g(): ...",
+            "a function below `@tool`": "@tool(needs=[], available=lambda seen: A.append('x'))\ndef g(): ...",
+        }.items()
+    },
+    "a list in a `tool` of a function": (
+        "A = ['env:read:A']\ndef g(tool):\n    @tool(needs=A)\n    def h(): ...\n@tool(needs=A)" + F,
+        [
+            (
+                "4:5: warning: found the tool `h` inside a function, expected a function of the module; "
+                "it is not read; declare it in licet.yaml"
+            ),
+            (
+                f"6:13: error: found `needs=` of `f` given by the name `A`, which other code in this file may change, "
+                f"{LITERAL}"
+            ),
         ],
     ),
     "names in a circle": (

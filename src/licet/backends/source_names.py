@@ -18,6 +18,7 @@ from licet.core.scope import Malformed, visible
 from licet.core.set import CapabilitySet
 from licet.core.tool_capabilities import ToolCapabilities
 
+TOOL = "licet.tool"
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
 MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise grow without bound
 MOST_IN_FILE = 100_000  # in all arguments: more than a file can write out, and thousands of tools may name one constant
@@ -41,7 +42,7 @@ _CONSTRUCTORS: dict[str, Any] = {
 # Every beginning of a name that means something here: all that a name may stand for and still matter.
 _LEADING = frozenset(
     beginning
-    for known in ("licet.tool", *_CONSTRUCTORS)
+    for known in (TOOL, *_CONSTRUCTORS)
     for dotted in (known, known.replace("licet.", "licet.declare.", 1))
     for beginning in accumulate(dotted.split("."), "{}.{}".format)
 )
@@ -239,15 +240,8 @@ class Names:
 
     @cached_property
     def _escaping(self) -> set[str]:
-        """Names that are read anywhere but in a decorator: from there, what they hold may have been changed."""
-        sheltered = {
-            id(inner)
-            for node in self._text.nodes
-            if isinstance(node, _FUNCTIONS)
-            for decorator in node.decorator_list
-            for inner in ast.walk(decorator)
-        }
-        sheltered |= {id(node) for node in self._looked_at()}
+        """Names that are read anywhere but in a declaration: from there, what they hold may have been changed."""
+        sheltered = {id(node) for node in (*self._declaring(), *self._looked_at())}
         # A name inside the literal of another name escapes where that one does.
         holders: dict[int, str] = {}
         for name, bound in self._bindings.items():
@@ -268,6 +262,28 @@ class Names:
             escaping |= further
             waiting += further
         return escaping
+
+    def _declaring(self) -> Iterator[ast.expr]:
+        """Names that stand in a declaration as plain values, which `tool` only reads.
+
+        Not below a function, where `tool` may be another; not in other decorators, nor in code, which may do anything.
+        """
+        waiting: list[ast.expr] = [
+            keyword.value
+            for node in self.top
+            if isinstance(node, _FUNCTIONS)
+            for mark in node.decorator_list
+            if isinstance(mark, ast.Call) and self.dotted(mark.func) == {TOOL}
+            for keyword in mark.keywords
+        ]
+        while waiting:
+            match waiting.pop():
+                case ast.Name() as name:
+                    yield name
+                case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(values=items):
+                    waiting += items
+                case ast.Call(func=func, args=items, keywords=keywords) if self.dotted(func) & _CONSTRUCTORS.keys():
+                    waiting += (*items, *(keyword.value for keyword in keywords))
 
     def _looked_at(self) -> Iterator[ast.expr]:
         """Names that are only compared with, or of which one plain value is taken: nothing changes through that."""

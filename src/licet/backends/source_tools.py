@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
-from licet.backends.source_names import MOST_IN_FILE, Function, Names, NotLiteral, Spent
+from licet.backends.source_names import MOST_IN_FILE, TOOL, Function, Names, NotLiteral, Spent
 from licet.backends.source_text import Text, parse
 from licet.core.domain import nearest
 from licet.core.needs import TOUCHES_NOTHING, spec_of, summary
@@ -18,7 +18,6 @@ from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
 from licet.declare import tool
 
-TOOL = "licet.tool"
 MOST_ARGUMENTS = 50  # of one decorator
 LONGEST_SHOWN = 300  # of what is wrong with a value
 MOST_PROBLEMS = 1000  # after which nobody reads on, and a hostile file must not buy time
