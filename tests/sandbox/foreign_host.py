@@ -46,7 +46,7 @@ def take_away(system: str) -> None:
     lacks = LACKING[system]
     pair, family = socket.socketpair, socket.AF_UNIX
     # Every system has some kind of pair, which event loops need.
-    socket.socketpair = lambda *_: pair(family)  # type: ignore[assignment]
+    socket.socketpair = lambda *_: pair(family)
     for name in lacks["modules"].split():
         sys.modules[name] = None  # type: ignore[assignment]
     for module in ("os", "socket", "signal"):

@@ -4,6 +4,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_call_that_started_nothing_lacked_nothing(tmp_path: Path) -> None:
 
 @needs_walls
 @pytest.mark.parametrize("sandbox", [{}, {"sandbox": {"allow_degraded": False}}])
-def test_nothing_is_degraded_unless_the_manifest_says_so(tmp_path: Path, sandbox: dict[str, object]) -> None:
+def test_nothing_is_degraded_unless_the_manifest_says_so(tmp_path: Path, sandbox: dict[str, Any]) -> None:
     at = gate(tmp_path, "native", start, backends=backends(tmp_path, without_namespaces), **sandbox)
     result = call(at, "start", {"times": 1})
     assert (result.ok, result.reason) == (False, "SANDBOX_UNAVAILABLE")

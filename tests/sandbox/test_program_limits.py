@@ -79,9 +79,7 @@ def test_scratch_that_was_full_and_did_no_harm_is_no_limit() -> None:
 def test_a_tool_behind_walls_hears_of_it_too(tmp_path: Path) -> None:
     sandbox = Workers(InProcess(), ProgramWalls())
     parts = Backends.memory(processes=LocalProcesses(os.defpath), sandbox=sandbox)
-    at = gate(
-        tmp_path, "restricted", spin, backends=parts, limits={"cpu_seconds": 1}, sandbox={"allow_degraded": True}
-    )
+    at = gate(tmp_path, "restricted", spin, backends=parts, limits={"cpu_seconds": 1}, sandbox={"allow_degraded": True})
     result = call(at, "spin")
     assert result.unwrap() == "LIMIT_CPU"
     assert [event.reason for event in result.events if isinstance(event, CapabilityDenied)] == ["LIMIT_CPU"]

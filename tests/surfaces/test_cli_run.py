@@ -28,6 +28,7 @@ MANIFEST: dict[str, Any] = {
         "process": {"allowed_binaries": ["sh", "cat", "curl"]},
         "env": ["LICET_TEST"],
         "approvals": {"write": "manifest"},
+        "sandbox": {"allow_degraded": True},  # so that machines without namespaces run this too
     },
 }
 
@@ -117,6 +118,14 @@ def test_json_goes_to_stderr_and_leaves_stdout_to_the_command(desk: Path) -> Non
     assert "process:exec:sh" in [event["capability"] for event in document["events"]]
     refused = licet(desk, "agent.yaml", "--json", "--", "ls")
     assert json.loads(refused.stderr)["reason"] == "BINARY_NOT_ALLOWED"
+
+
+def test_a_limit_that_ends_the_command_is_told(desk: Path) -> None:
+    manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "limits": {"cpu_seconds": 1}}}
+    (desk / "agent.yaml").write_text(json.dumps(manifest))
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "while :; do :; done")
+    assert ended.returncode in (128 + 24, 128 + 9)
+    assert "LIMIT_CPU" in ended.stderr
 
 
 def test_time_is_limited(desk: Path) -> None:

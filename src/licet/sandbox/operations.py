@@ -244,8 +244,8 @@ class Operations:
         ended = await self.context.process.spawn(
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
         )
-        told = {"returncode": ended.returncode, "stdout": len(ended.stdout), "truncated": ended.truncated}
-        told |= {"timed_out": ended.timed_out, "limit": ended.limit}
+        told: dict[str, Any] = {name: getattr(ended, name) for name in ("returncode", "truncated", "timed_out", "limit")}
+        told["stdout"] = len(ended.stdout)
         return Answered(told, ended.stdout + ended.stderr)
 
     async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
