@@ -244,7 +244,8 @@ class Operations:
         ended = await self.context.process.spawn(
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
         )
-        told: dict[str, Any] = {name: getattr(ended, name) for name in ("returncode", "truncated", "timed_out", "limit")}
+        fields = ("returncode", "truncated", "timed_out", "limit")
+        told: dict[str, Any] = {name: getattr(ended, name) for name in fields}
         told["stdout"] = len(ended.stdout)
         return Answered(told, ended.stdout + ended.stderr)
 
