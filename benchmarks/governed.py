@@ -44,6 +44,7 @@ PEER_TARGETS: dict[str, Target | None] = {
     "toolkit: MCP gateway": at_least(1),
     "toolkit: gateway, both ways": None,
     "toolkit: stateless kernel": at_least(2),
+    "toolkit: stateless, no event": None,
     "toolkit: kernel, recording": at_least(2),
     "toolkit: kernel, no event": None,
     "tenuo guard": at_least(15),

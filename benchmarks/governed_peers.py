@@ -18,6 +18,7 @@ __all__ = ["ALLOWED", "DENIED", "PEERS", "Way", "noop", "ran"]
 
 ALLOWED, DENIED = "noop", "forbidden"
 AGENT = "bench"
+LONGEST_HISTORY = 50
 
 ran: list[str] = []  # what every tool here was called with: the proof that it ran
 
@@ -93,21 +94,45 @@ def _gateway(*, answers: bool) -> Way:
 def toolkit_stateless_kernel(place: Path) -> Way:
     """Its stateless kernel, under the two kinds of policy of its documentation: blocked actions, and no personal data.
 
-    It keeps no event beyond the history that it hands back. Where it would run the action, it has a stub to fill.
+    Its events are a history, which it hands back with each answer and which goes in again with the next request.
     """
-    stateless = _toolkit("agent_os.stateless")
+    kernel, fresh = _stateless()
+    context = fresh
 
-    async def act(self: Any, action: str, params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-        return {"data": await TOOLS[action](**params)}
+    async def call(name: str, given: dict[str, Any]) -> Any:
+        nonlocal context
+        if len(context.history) == LONGEST_HISTORY:  # it is copied in each call: a long one would make it slow
+            context = fresh
+        outcome = await kernel.execute(name, given, context)
+        context = outcome.updated_context or context
+        return outcome
 
-    kernel_type = type("Kernel", (stateless.StatelessKernel,), {"_execute_action": act})
-    kernel = kernel_type(policies={"tools": {"blocked_actions": [DENIED]}})
-    context = stateless.ExecutionContext(AGENT, ["tools", "no_pii"])
+    return Way(call, value=_stateless_value)
+
+
+def toolkit_stateless_kernel_without_event(place: Path) -> Way:
+    """The same, with the history that it hands back thrown away."""
+    kernel, context = _stateless()
 
     def call(name: str, given: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         return kernel.execute(name, given, context)
 
-    return Way(call, value=lambda outcome: _value(outcome, outcome.data, outcome.error))
+    return Way(call, value=_stateless_value)
+
+
+def _stateless() -> tuple[Any, Any]:
+    stateless = _toolkit("agent_os.stateless")
+
+    async def act(self: Any, action: str, params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+        return {"data": await TOOLS[action](**params)}  # where it would run the action, it has a stub to fill
+
+    kernel_type = type("Kernel", (stateless.StatelessKernel,), {"_execute_action": act})
+    kernel = kernel_type(policies={"tools": {"blocked_actions": [DENIED]}})
+    return kernel, stateless.ExecutionContext(AGENT, ["tools", "no_pii"])
+
+
+def _stateless_value(outcome: Any) -> Any:
+    return _value(outcome, outcome.data, outcome.error)
 
 
 def toolkit_kernel(place: Path) -> Way:
@@ -195,6 +220,7 @@ PEERS: dict[str, Callable[[Path], Way]] = {
     "toolkit: MCP gateway": toolkit_gateway,
     "toolkit: gateway, both ways": toolkit_gateway_both_ways,
     "toolkit: stateless kernel": toolkit_stateless_kernel,
+    "toolkit: stateless, no event": toolkit_stateless_kernel_without_event,
     "toolkit: kernel, recording": toolkit_kernel,
     "toolkit: kernel, no event": toolkit_kernel_without_event,
     "tenuo guard": tenuo_guard,

@@ -346,6 +346,11 @@ def test_a_tool_that_swallows_its_cancellation_is_cancelled_again(tmp_path: Path
     assert time.monotonic() - started < 10
 
 
+def test_a_gate_without_a_clock_is_refused_before_any_call(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="needs a clock"):
+        gate(tmp_path, add, backends=Backends.memory(clock=None))
+
+
 def test_a_function_that_blocks_for_ever_ends_only_its_own_call(tmp_path: Path) -> None:
     @tool(needs=[], effect="read_only", sandbox="native")
     def stuck() -> None:

@@ -52,15 +52,15 @@ class Call:
     arguments: dict[str, Any]  # once they are validated
 
     def __init__(self, session: "Session", tool: str) -> None:
-        gate = session.gate
+        gate, clock = session.gate, session.gate.clock
         self.session = session
         self.tool = tool if type(tool) is str else ""
         self.policy: Policy = gate.policy  # taken once: what is reloaded meanwhile is for later calls
         self.ports = gate.ports
-        self.clock: Clock = gate.clock
+        self.clock: Clock = clock
         self.receipt: str = gate.next_receipt()
-        self.time = self.clock.now()
-        self.started = self.clock.monotonic()
+        self.time = clock.now()
+        self.started = clock.monotonic()
         self.request = session.request(self.tool)
         self.usage = UNUSED
         self.registered: Registered | None = None
@@ -246,10 +246,11 @@ async def reserve(call: Call, registered: Registered) -> None:
 
 async def record(call: Call, registered: Registered) -> None:
     """Keep the decision before any effect: no ledger, no call."""
-    if call.ports.ledger is None:
+    ledger = call.ports.ledger
+    if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
-        await call.ports.ledger.record(call.entry("decision", registered))
+        await ledger.record(call.entry("decision", registered))
     except Exception as error:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}")
 

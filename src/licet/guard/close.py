@@ -28,15 +28,16 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
         return ResultParts(call.tool, value)
     text = result_text(value)
     data = plain_data(text)
-    if call.redactor is not None:  # before anything is cut: half a secret is not found
-        data = call.redactor.data(data)
-        text = plain_json(data)
-    limit = call.registered.output_bytes if call.registered else 0
+    limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
+    if redactor is not None and len(text) <= limit:
+        data = redactor.data(data)
+        text, redactor = plain_json(data), None
     if len(text) <= limit:
         return ResultParts(call.tool, data)
     # A text is cut as a text; of anything else the beginning of its JSON is shown.
-    whole = data.encode(errors="replace") if type(data) is str else text
-    parts = ResultParts(call.tool, whole[:limit].decode(errors="ignore"))
+    whole = data.encode(errors="surrogatepass") if type(data) is str else text
+    shown = whole[:limit] if redactor is None else redactor.beginning(whole, limit)
+    parts = ResultParts(call.tool, shown.decode(errors="ignore"))
     parts.truncated = True
     return parts
 
@@ -65,9 +66,10 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
     said = error.kind if isinstance(error, Raised) else type(error).__name__
     if call.running and (text := _text(error)):
         said = f"{said}: {text}"
-    if call.redactor is not None:  # the whole of it: half a secret is not found
-        said = call.redactor.text(said)
-    said = visible(said.strip().partition("\n")[0])[:MOST_OF_AN_ERROR]
+    said = said.strip()
+    if call.redactor is not None:  # with the lines after the first: a secret may have several
+        said = call.redactor.beginning(said.encode(errors="surrogatepass"), 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
+    said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     refusal = Refused(Deny(call.request, (Ground(reason, said, _raised_at(error)),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
@@ -91,17 +93,17 @@ def _raised_at(error: BaseException) -> Origin | None:
 
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
-    registered, holding, ledger = call.registered, call.holding, call.ports.ledger
-    parts.layers, parts.cost_usd, parts.programs = (), NOTHING, None
-    if call.running and registered is not None:
-        parts.layers, parts.cost_usd = registered.layers, _cost(call, registered)
+    holding, ledger = call.holding, call.ports.ledger
+    ran = call.registered if call.running else None
+    parts.layers = ran.layers if ran is not None else ()
+    parts.cost_usd = _cost(call, ran) if ran is not None else NOTHING
     if call.reservation is not None:
         await _settle(call, parts.cost_usd)
     if holding is not None:
-        parts.programs = holding.programs
         holding.end()
     elif parts._refusal is not None:
         _tell(call, parts)
+    parts.programs = holding.programs if holding is not None else None
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:

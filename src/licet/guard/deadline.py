@@ -68,7 +68,9 @@ class Deadline:
         watch = _here.watch
         if watch is None or watch.loop is not loop:
             watch = _here.watch = _Watch(loop)
-        self._task, self._before, self._watch = task, task.cancelling(), watch
+        self._task = task
+        self._before = task.cancelling()
+        self._watch = watch
         self.when = monotonic() + self._left
         watch.running.add(self)
         if not watch.waiting:

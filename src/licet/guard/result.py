@@ -30,7 +30,7 @@ def code_of(reason: Reason) -> Code:
 
 
 class ResultParts:
-    """The fields of a result while a call ends; taking the class `Result` seals it."""
+    """The fields of a result while a call ends, which fills in the rest; taking the class `Result` seals it."""
 
     __slots__ = (
         *("_holding", "_refusal", "code", "cost_usd", "duration_ms", "error", "layers", "ok", "programs", "reason"),
@@ -53,9 +53,14 @@ class ResultParts:
     _refusal: Deny | Ask | None
 
     def __init__(self, tool: str, value: Any = None) -> None:
-        self.ok, self.tool, self.value = True, tool, value
-        self.code, self.reason, self.error = "ok", "ALLOWED", ""
-        self.truncated, self._refusal = False, None
+        self.ok = True
+        self.tool = tool
+        self.value = value
+        self.code = "ok"
+        self.reason = "ALLOWED"
+        self.error = ""
+        self.truncated = False
+        self._refusal = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Make it the result of a refusal."""
