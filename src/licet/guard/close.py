@@ -68,7 +68,8 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
         said = f"{said}: {text}"
     said = said.strip()
     if call.redactor is not None:  # with the lines after the first: a secret may have several
-        said = call.redactor.beginning(said.encode(errors="surrogatepass"), 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
+        raw = said.encode(errors="surrogatepass")
+        said = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
     said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     refusal = Refused(Deny(call.request, (Ground(reason, said, _raised_at(error)),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)

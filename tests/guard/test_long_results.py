@@ -1,0 +1,53 @@
+"""What is too long to be shown is cut, without half a secret at its end, and the rest of it is not looked through."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counted import work
+from guard.gates import call, gate
+from licet import Backends, Context, Result, tool
+
+SECRET = "s3cr3t-v4lue-9000"
+
+
+@tool(needs=["secret:read:*"], effect="read_only", sandbox="native")
+async def flood(ctx: Context, how: str, before: int, times: int) -> Any:
+    """Return or raise a great deal, with a secret in it."""
+    value = base64.b64encode((await ctx.secrets.get("token")).encode()).decode()
+    told = "." * before + value + "%41\\n" * times
+    if how == "error":
+        raise ValueError(told)
+    return told if how == "text" else [told]
+
+
+def flooded(tmp_path: Path, **given: Any) -> Result:
+    async def secrets(reference: str) -> str:
+        return SECRET
+
+    at = gate(tmp_path, flood, backends=Backends.memory(secrets=secrets), secrets=["token"], limits={"output_kb": 1})
+    return call(at, "flood", given)
+
+
+@pytest.mark.parametrize("before", [900, 960, *range(1000, 1030, 3)])
+@pytest.mark.parametrize("how", ["text", "list", "error"])
+def test_a_secret_is_not_shown_by_half_where_something_long_is_cut(tmp_path: Path, how: str, before: int) -> None:
+    result = flooded(tmp_path, how=how, before=before, times=300)
+    encoded = base64.b64encode(SECRET.encode()).decode()
+    shown = result.error if how == "error" else result.value
+    assert result.ok is (how != "error")
+    assert "." * min(before, 900) in shown
+    assert len(shown) <= 1024
+    assert encoded[:4] not in shown
+
+
+@pytest.mark.parametrize("how", ["text", "list", "error"])
+def test_what_is_cut_off_is_not_looked_through(tmp_path: Path, how: str) -> None:
+    flooded(tmp_path, how=how, before=10, times=10)  # so that what is made once is not counted
+    small, large = (
+        work(lambda times=times: flooded(tmp_path, how=how, before=10, times=times))  # type: ignore[misc]
+        for times in (20_000, 200_000)
+    )
+    assert large < 1.2 * small
