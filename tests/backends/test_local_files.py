@@ -412,3 +412,27 @@ def test_both_ways_agree_on_any_tangle_of_links(root: Path, seed: int) -> None:
         assert answers[0] == answers[1], asked
         assert b"CANARY" not in answers[0]
         assert answers[0][0] == "Escaped" or Path(asked).exists() == isinstance(answers[0][0], Stat), asked
+
+
+class Asked(HeldPaths):
+    """Counts how often it is asked about one path."""
+
+    count = 0
+
+    def covers(self, action: str, path: str) -> bool:
+        self.count += 1
+        return super().covers(action, path)
+
+    def root(self, action: str, path: str) -> str:
+        self.count += 1
+        return super().root(action, path)
+
+
+@pytest.mark.parametrize("depth", [3, 60])
+def test_a_deep_directory_asks_the_grant_once_and_not_for_each_parent(
+    files: LocalFiles, root: Path, depth: int
+) -> None:
+    held, path = Asked(CapabilitySet([f"fs:write:{root}"])), f"{root}{'/b' * depth}"
+    files.mkdir(path, held)
+    assert os.path.isdir(path)
+    assert held.count == 1

@@ -15,6 +15,7 @@ from licet.core.decision import Approval, Ask, Ground, Request
 from licet.core.use import Use
 from licet.errors import Refused
 from licet.guard.files import ScopedFiles
+from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.redact import Redactor
 
@@ -303,6 +304,19 @@ def test_a_large_file_is_written_in_a_thread_and_its_errors_come_out(tmp_path: P
     with pytest.raises(FileNotFoundError) as caught:
         asyncio.run(fs.write("none/f", b"x" * (2 * MIB)))
     assert caught.value.filename == "none/f"
+
+
+@pytest.mark.parametrize(("depth", "threads"), [(1, 0), (60, 0), (70, 1)])
+def test_deep_directories_are_made_in_a_thread(depth: int, threads: int) -> None:
+    files, pool = MemoryFiles(FILES), Counting()
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_default_executor(pool)
+        await scoped(files=files).mkdir("d/" * depth)
+
+    asyncio.run(run())
+    assert pool.count == threads
+    assert files.stat("/srv" + "/d" * depth, held_paths(held().reach.grant)).kind == "directory"
 
 
 def test_only_text_and_bytes_are_written() -> None:
