@@ -60,6 +60,9 @@ PLACES = [
     "desk_tools.so",
     "desk_tools/__pycache__/clerks.cpython-311.pyc",
     "__pycache__/desk_tools.cpython-311.pyc",
+    "src/desk_tools/__init__.py",  # the other place that an import looks in
+    "src/desk_tools.py",
+    "src/__pycache__/desk_tools.cpython-311.pyc",
 ]
 
 
@@ -79,3 +82,9 @@ def test_a_link_protects_where_it_leads(desk: Path) -> None:
     (desk / "desk_tools").symlink_to("real")
     assert write("real/clerks.py").exit_code == 1
     assert write("notes/a.txt").exit_code == 0
+
+
+def test_a_link_in_the_place_of_src_protects_where_it_leads(desk: Path) -> None:
+    (desk / "src").symlink_to("real")
+    assert "policy files are never writable" in write("real/desk_tools/clerks.py").output
+    assert write("real/a.txt").exit_code == 0

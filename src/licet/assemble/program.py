@@ -6,7 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from licet.assemble.running import Backends, Gate, imported_tools
+from licet.assemble.importing import imported_tools
+from licet.assemble.running import Backends, Gate
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
 from licet.core.effects import Level

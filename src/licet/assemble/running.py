@@ -2,14 +2,9 @@
 
 import asyncio
 import hashlib
-import importlib
 import os
-import sys
-import sysconfig
-import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +24,8 @@ from licet.backends.processes import LocalProcesses
 from licet.backends.secrets_chain import ChainSecrets
 from licet.backends.secrets_environment import EnvironmentSecrets
 from licet.backends.secrets_file import FileSecrets
-from licet.backends.source import shown_file
 from licet.core.manifest import Manifest
-from licet.core.origin import Problem
 from licet.declare import Tool
-from licet.errors import ManifestError
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
@@ -147,65 +139,3 @@ def state_directory(workspace: Path) -> Path:
     base = os.environ.get("XDG_STATE_HOME") or ""
     home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return home / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
-
-
-def imported_tools(manifest: Manifest) -> list[Tool]:
-    """The tools that a manifest names with `from:`, imported from beside its files: their code runs."""
-    roots = list(dict.fromkeys(Path(file).parent for file in manifest.files))
-    tools = []
-    for name, (reference, origin) in manifest.sources.items():
-        if name not in manifest.seats:
-            continue
-        module, _, attribute = reference.partition(":")
-        with _importable([str(root.absolute()) for root in roots]):
-            try:
-                found = getattr(importlib.import_module(module), attribute)
-            except Exception as wrong:  # whatever a file does while it is imported
-                said = f"{type(wrong).__name__}: {wrong}".partition("\n")[0]
-                expected, place = f"a tool that can be imported ({said})", _broken_at(wrong, roots)
-                hint = f"it stops at {place}" if place else ""
-                raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
-        if not isinstance(found, Tool):
-            raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
-        tools.append(_placed(found, roots))
-    return tools
-
-
-def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:
-    """The tool, with its file named as the manifest was and as a review names it."""
-    origin = tool.spec.origin
-    if origin is None:
-        return tool
-    spec = replace(tool.spec, origin=origin._replace(file=_named_from(origin.file, roots) or origin.file))
-    return Tool(tool.fn, spec, tool.available, tool.reuse)
-
-
-def _named_from(file: str, roots: Sequence[Path]) -> str:
-    """A file below a directory of the policy, named from there; a ready-made tool as everywhere; or nothing."""
-    path = Path(file)
-    if (shown := shown_file(path)) != file:
-        return shown
-    for root in roots:
-        if path.is_relative_to(root.absolute()):
-            return str(root / path.relative_to(root.absolute()))
-    return ""
-
-
-def _broken_at(wrong: Exception, roots: Sequence[Path]) -> str:
-    """The last line of the policy's own code before an import broke, or nothing if it never came to that."""
-    lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(wrong.__traceback__)]
-    if isinstance(wrong, SyntaxError):
-        lines.append((wrong.filename or "", wrong.lineno))
-    installed = *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1])
-    own = [(_named_from(file, roots), line) for file, line in lines if not file.startswith(installed)]
-    return next((f"{file}:{line}" for file, line in reversed(own) if file), "")
-
-
-@contextmanager
-def _importable(roots: list[str]) -> Iterator[None]:
-    before = list(sys.path)
-    sys.path[:0] = roots
-    try:
-        yield
-    finally:
-        sys.path[:] = before

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from licet.backends.source_names import Imported
 from licet.backends.source_text import read_bytes
 from licet.backends.source_tools import Module, module_of
+from licet.backends.tool_files import code_directories
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
@@ -152,8 +153,8 @@ def shown_file(path: Path) -> str:
 
 def _candidates(root: Path, dotted: str) -> Iterator[Path]:
     # The dotted name is made of identifiers, so no part of it can be `..` or hold a slash.
-    for base in (root, root / "src"):
-        below = base.joinpath(*dotted.split("."))
+    for base in code_directories(str(root)):
+        below = Path(base, *dotted.split("."))
         yield below / "__init__.py"
         yield below.with_name(f"{below.name}.py")
 

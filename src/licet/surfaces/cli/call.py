@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from licet.assemble.running import Backends, Gate, imported_tools, run, state_directory
+from licet.assemble.importing import imported_tools
+from licet.assemble.running import Backends, Gate, run, state_directory
 from licet.backends.manifest_yaml import load_manifest
 from licet.backends.secrets_environment import variables_of
 from licet.backends.secrets_file import FileSecrets
