@@ -114,8 +114,8 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if registered.weighed:
             await weigh(call)
         holding = hold(call, registered)
-        while not isinstance(decision := decide(call.request, call.policy.manifest, call.usage), Allow):
-            await refuse_or_ask(call, holding, decision)  # call-time resolution: only an `Allow` leads on from here
+        while (objection := resolve(call)) is not None:  # call-time resolution
+            await refuse_or_ask(call, holding, objection)
         holding.begin()
         if registered.budgeted:
             await reserve(call, registered)
@@ -219,6 +219,12 @@ def hold(call: Call, registered: Registered) -> Holding:
     return call.holding
 
 
+def resolve(call: Call) -> Ask | Deny | None:
+    """What stands between this call and its tool, by this manifest and what was agreed to; None only if allowed."""
+    decision = decide(call.request, call.policy.manifest, call.usage)
+    return None if isinstance(decision, Allow) else decision
+
+
 async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> None:
     """Ask a person where the decision says so, and refuse a call that is denied."""
     if isinstance(decision, Deny):
@@ -280,6 +286,11 @@ def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext |
     return call.context
 
 
+def work_of(call: Call, registered: Registered) -> ToolCall:
+    """What a sandbox is asked to run."""
+    return _new(ToolCall, (registered.tool, call.arguments, registered.seconds, registered.limits))
+
+
 async def run(call: Call, registered: Registered, context: BoundContext | None) -> Any:
     """Run the tool in its sandbox, against the clock; every handle checks every use."""
     sandbox, reach = call.ports.sandbox, registered.reach
@@ -290,8 +301,7 @@ async def run(call: Call, registered: Registered, context: BoundContext | None) 
     call.running = True
     try:
         with call.deadline:
-            work = (registered.tool, call.arguments, registered.seconds, registered.limits)
-            return await sandbox.run(reach.level, _new(ToolCall, work), context)
+            return await sandbox.run(reach.level, work_of(call, registered), context)
     except SandboxUnavailable as missing:
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
