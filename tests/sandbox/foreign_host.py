@@ -16,7 +16,7 @@ _BEFORE = """
     urllib.request uuid zoneinfo can_ada click cryptography httpcore2 httpx2 pydantic rich.console yaml
 """
 _NEITHER = """
-    pidfd_open memfd_create sched_setaffinity sched_getaffinity O_PATH O_TMPFILE pipe2 unshare setns getrandom
+    pidfd_open memfd_create sched_setaffinity O_PATH O_TMPFILE pipe2 unshare setns getrandom
     posix_fadvise copy_file_range eventfd
 """
 LACKING = {

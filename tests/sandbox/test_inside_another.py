@@ -4,13 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import licet
 from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_walls
 from licet.sandbox.probe import Finding, Support
 from sandbox import nested_host
@@ -52,8 +50,8 @@ def test_where_namespaces_are_refused_tools_run_and_programs_only_degraded(how: 
 
 @both_kinds
 def test_inside_walls_of_licet_tools_run_behind_walls_of_their_own(kind: str, tmp_path: Path) -> None:
-    places = {str(Path(licet.__file__).parents[1]), TESTS, *map(sysconfig.get_path, ("purelib", "platlib"))}
-    outer = Programs(kind, [f"fs:read:{os.path.realpath(place)}" for place in places], seconds=300.0)
+    places = [TESTS, *(os.path.realpath(place) for place in sys.path if os.path.isdir(place))]
+    outer = Programs(kind, [f"fs:read:{place}" for place in places], seconds=300.0)
     code = "import sys, runpy; sys.path[:0] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
     ended = outer.run(PYTHON, "-c", code.replace("sys.argv[1]", repr(HOST)), "licet", *places)
     assert ended.returncode == 0, ended.stderr.decode()
