@@ -399,11 +399,11 @@ def in_child(fork: Callable[[], int], act: Callable[[], object]) -> int:
 def test_a_forked_child_opens_the_file_for_itself(tmp_path: Path, fork: Callable[[], int]) -> None:
     store = SqliteKv(tmp_path / "kv.db")
     asyncio.run(store.set("s", "parent", 1))
-    inherited = store._connection
+    inherited = store._file._connection
 
     def child() -> None:
         assert asyncio.run(store.get("s", "parent")) == 1
-        assert store._connection is not inherited  # it works with the parent's for a while, and then no longer
+        assert store._file._connection is not inherited  # it works with the parent's for a while, and then no longer
         asyncio.run(store.set("s", "child", 2))
 
     assert in_child(fork, child) == 0
