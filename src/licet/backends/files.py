@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from licet.backends.files_resolver import DIRECTORY, PATH_ONLY, Paths, Resolver
 from licet.guard.ports import Escaped, Held, Stat
+from licet.guard.turns import ANY_TIME, Turn
 
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 # Neither waits for the other end of a FIFO, nor takes a terminal: what is no file is found out after opening.
@@ -92,8 +93,8 @@ class LocalFiles:
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def write(self, path: str, data: bytes, held: Held) -> None:
-        """Put data in the place of a file, all of it or nothing."""
+    def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
+        """Put data in the place of a file, in its turn: all of it, or nothing."""
         with self._resolver.parent(path, ("write",), held) as (parent, name, _, _):
             mode = None
             with suppress(FileNotFoundError):
@@ -109,7 +110,8 @@ class LocalFiles:
                     _write_all(fd, data)
                 finally:
                     os.close(fd)
-                os.replace(spare, name, src_dir_fd=parent, dst_dir_fd=parent)
+                with turn:
+                    os.replace(spare, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(spare, dir_fd=parent)

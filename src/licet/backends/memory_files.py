@@ -10,6 +10,7 @@ from threading import RLock
 from typing import BinaryIO
 
 from licet.guard.ports import Escaped, Held, Stat
+from licet.guard.turns import ANY_TIME, Turn
 
 
 @dataclass(slots=True)
@@ -54,9 +55,9 @@ class MemoryFiles:
                 self._put(path, b"")
             return _Writing(self, path, content, at_end=True) if mode == "ab" else _Writing(self, path, b"")
 
-    def write(self, path: str, data: bytes, held: Held) -> None:
-        """Put data in the place of a file, all of it or nothing."""
-        with self._lock:
+    def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
+        """Put data in the place of a file, in its turn: all of it, or nothing."""
+        with turn, self._lock:
             self._place(path)
             if path in self._nodes:
                 self._content(path)

@@ -11,6 +11,7 @@ from licet.errors import Refused
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Escaped, Files, Held, Stat
+from licet.guard.turns import Waiting
 
 READ_LIMIT = 10 << 20
 _INLINE = 1 << 20  # a thread costs more than reading this much
@@ -74,11 +75,19 @@ class ScopedFiles:
         sent, use = self._checked("write", path)
         try:
             if len(content) > _INLINE:
-                await asyncio.to_thread(self._files.write, use.target, content, self._held)
+                await self._write_aside(use.target, content)
             else:
                 self._files.write(use.target, content, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
+
+    async def _write_aside(self, target: str, content: bytes) -> None:
+        turn = Waiting()
+        try:
+            await asyncio.to_thread(self._files.write, target, content, self._held, turn)
+        except asyncio.CancelledError:
+            turn.give_up()  # the thread goes on: what it has written must not appear any more
+            raise
 
     async def exists(self, path: Path) -> bool:
         """Whether there is a file or directory."""

@@ -20,6 +20,7 @@ from licet.core.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.layers import Layers
 from licet.guard.running import Running, Streams, Watch
+from licet.guard.turns import ANY_TIME, Turn
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
@@ -66,8 +67,8 @@ class Files(Protocol):
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A regular file, opened as what was checked: `rb`, `wb`, `ab`, `xb` or `r+b`."""
 
-    def write(self, path: str, data: bytes, held: Held) -> None:
-        """Put data in the place of a file, all of it or nothing."""
+    def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
+        """Put data in the place of a file, in its turn: all of it, or nothing."""
 
     def stat(self, path: str, held: Held) -> Stat:
         """What a path is; `FileNotFoundError` if it is nothing."""

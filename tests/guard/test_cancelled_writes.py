@@ -1,0 +1,110 @@
+"""A large file is written in a thread, which nobody can stop: once nobody waits for it, it changes nothing any more."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.holdings import holding
+from licet.backends.files import LocalFiles
+from licet.backends.memory_files import MemoryFiles
+from licet.guard.files import ScopedFiles
+from licet.guard.held_paths import held_paths
+from licet.guard.ports import Held
+from licet.guard.turns import ANY_TIME, Turn
+
+LARGE = b"x" * (2 << 20)
+LONG = 60  # seconds: that something hangs, not that it is slow
+
+
+class Gates:
+    """Where a write stops: before its data are written, and before it says that it is done."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.over = threading.Event(), threading.Event(), threading.Event()
+
+
+def gated(kind: type[Any], gates: Gates, *, after: bool) -> type[Any]:
+    """A backend that waits at the gates, before or after the file has taken its place."""
+
+    class Gated(kind):  # type: ignore[misc]
+        def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
+            try:
+                if after:
+                    super().write(path, data, held, turn)
+                gates.begun.set()
+                assert gates.go_on.wait(LONG)
+                if not after:
+                    super().write(path, data, held, turn)
+            finally:
+                gates.over.set()
+
+    return Gated
+
+
+async def cancelled(files: ScopedFiles, gates: Gates) -> None:
+    writing = asyncio.ensure_future(files.write("f", LARGE))
+    assert await asyncio.to_thread(gates.begun.wait, LONG)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    gates.go_on.set()
+    assert await asyncio.to_thread(gates.over.wait, LONG)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[type[Any], str]:
+    return request.param, str(tmp_path.resolve()) if request.param is LocalFiles else "/srv"
+
+
+both = pytest.mark.parametrize("backend", [LocalFiles, MemoryFiles], indirect=True)
+
+
+@both
+@pytest.mark.parametrize("before", [None, b"old"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_write_that_is_cancelled_appears_at_once_or_never(
+    backend: tuple[type[Any], str], before: bytes | None, after: bool
+) -> None:
+    (kind, place), gates = backend, Gates()
+    files = gated(kind, gates, after=after)()
+    holds = holding([f"fs:*:{place}"], effect="full")
+    held = held_paths(holds.reach.grant)
+    if kind is MemoryFiles:
+        files.mkdir(place, held)
+    if before is not None:
+        kind.write(files, f"{place}/f", before, held)
+    asyncio.run(cancelled(ScopedFiles(holds, files, place), gates))
+    names = ["f"] if after or before is not None else []
+    assert files.list(place, held) == names  # and nothing that was on its way
+    if names:
+        with files.open(f"{place}/f", "rb", held) as file:
+            assert file.read() == (LARGE if after else before)
+
+
+@both
+def test_a_file_takes_its_place_only_in_its_turn(backend: tuple[type[Any], str]) -> None:
+    kind, place = backend
+    files, held = kind(), held_paths(holding([f"fs:*:{place}"], effect="full").reach.grant)
+    if kind is MemoryFiles:
+        files.mkdir(place, held)
+    seen: list[list[str]] = []
+
+    @contextmanager
+    def turn(*, refused: bool) -> Iterator[None]:
+        if refused:
+            raise LookupError
+        yield
+        seen.append(files.list(place, held))
+
+    files.write(f"{place}/f", b"old", held, turn(refused=False))
+    with pytest.raises(LookupError):
+        files.write(f"{place}/f", b"new", held, turn(refused=True))
+    assert seen == [["f"]]
+    assert files.list(place, held) == ["f"]
+    with files.open(f"{place}/f", "rb", held) as file:
+        assert file.read() == b"old"
