@@ -222,14 +222,15 @@ class HttpClient:
         return _Line(connections, streams)
 
     def _trust(self) -> ssl.SSLContext:
-        if self._context is None:
+        if self._context is None and self._ca_file is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._context.load_verify_locations(self._ca_file)
+        elif self._context is None:
             import httpx2
 
-            if self._ca_file is None:
-                self._context = httpx2.create_ssl_context(trust_env=False)
-            else:
-                self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                self._context.load_verify_locations(self._ca_file)
+            # Not of the standard library alone: that takes authorities from `SSL_CERT_FILE`, and finds none of the
+            # system's on macOS, on Windows, and with a Python that was built elsewhere.
+            self._context = httpx2.create_ssl_context(trust_env=False)
         return self._context
 
 
