@@ -506,7 +506,11 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
         _agent(max_effect="full"),
         "max_side_effect_class: read_only → full",
     ),
-    "a native tool": (_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)), "`a` may run in this process"),
+    "a native tool": (
+        manifest(tool("a")),
+        manifest(tool("a"), natives=(Natives(frozenset({"a"}), HERE),)),
+        "`a` may run in this process",
+    ),
     "a private range": (
         _agent(private=(("10.1.0.0/16",),)),
         _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),
@@ -735,6 +739,10 @@ def test_another_source_is_a_change_where_it_declares_something_else(
         assert "fetch: network:read:b.example" in changes["grown"]
     else:
         assert changes == expected
+
+
+def test_native_for_a_tool_that_the_agent_does_not_have_is_no_difference() -> None:
+    assert not diff(_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)))
 
 
 def test_every_change_is_of_a_known_kind() -> None:

@@ -394,6 +394,8 @@ def test_limits_and_rules_on_arguments_are_those_of_every_place_that_admits_the_
 
 def test_the_document_holds_all_that_is_agent_wide() -> None:
     found = manifest(
+        tool("a"),
+        tool("b"),
         denies=["fs:*:${workdir}/.env"],
         version="1.0",
         app="desk",
@@ -401,7 +403,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         files=("agent.yaml",),
         max_effect="write_limited",
         private=(("10.0.0.0/8",), ("10.1.0.0/16", "fd00::/8")),
-        natives=(Natives(frozenset({"b", "a"}), HERE),),
+        natives=(Natives(frozenset({"b", "a", "gone"}), HERE),),
         connectors=Connectors(
             tenant=(ConnectorRule("github", ">=2.0", HERE),),
             app=None,
@@ -414,14 +416,15 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         record="full",
         servers={"files": {"command": ["serve"], "grants": ["fs:write:/b", "fs:read:/b", "fs:delete:/b"]}},
     )
-    assert surface(found).document() == {
+    said = surface(found).document()
+    assert [shown["name"] for shown in said.pop("tools")] == ["a", "b"]
+    assert said == {
         "agent": "clerk",
         "version": "1.0",
         "app": "desk",
         "personality": "kind",
         "digest": found.digest,
         "files": ["agent.yaml"],
-        "tools": [],
         "unadmitted": [],
         "max_side_effect_class": "write_limited",
         "native": ["a", "b"],

@@ -212,9 +212,9 @@ class Manifest:
 
     @property
     def native(self) -> frozenset[str]:
-        """The tools that every ceiling lets run in this process."""
+        """The tools of this agent that every ceiling lets run in this process."""
         named = [ceiling.names for ceiling in self.natives]
-        return named[0].intersection(*named) if named else frozenset()
+        return named[0].intersection(*named, self.seats) if named else frozenset()
 
     @property
     def max_effect(self) -> EffectClass:
