@@ -219,6 +219,8 @@ class Workers:
             broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
             start = _start(prepared, call, context, child.calls)
             self._calls += 1
+            if not call.tool.reuse:  # while this one works, the next is made ready
+                asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
             outcome = await broker.serve(start, quick=child.quick and self._calls % _LOOP_TURNS > 0 and zygote.alone())
             if call.tool.reuse:
