@@ -15,17 +15,17 @@ from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reas
 from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import InvalidArguments, plain_data, plain_json
 from licet.errors import Refused
+from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.endings import Stopped
 from licet.guard.holding import Holding
 from licet.guard.ports import (
-    Approver,
+    Agreement,
     Claim,
     Clock,
     Entry,
-    Question,
     Reservation,
     SandboxUnavailable,
     ToolCall,
@@ -45,8 +45,8 @@ class Call:
     """What is known about one call so far. It belongs to that call alone."""
 
     __slots__ = (
-        *("arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt", "registered"),
-        *("request", "reservation", "running", "session", "started", "time", "tool", "usage"),
+        *("approvals", "arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt"),
+        *("registered", "request", "reservation", "running", "session", "started", "time", "tool", "usage"),
     )
 
     arguments: dict[str, Any]  # once they are validated
@@ -63,6 +63,7 @@ class Call:
         self.started = clock.monotonic()
         self.request = session.request(self.tool)
         self.usage = UNUSED
+        self.approvals: tuple[Agreement, ...] = ()  # what was agreed to for it, and by whom
         self.registered: Registered | None = None
         self.holding: Holding | None = None
         self.reservation: Reservation | None = None
@@ -88,7 +89,7 @@ class Call:
         if self.deadline is not None:
             self.deadline.pause()
         try:
-            await _settled(self, Ask(self.request, approval, (ground,), use))
+            await settled(self, Ask(self.request, approval, (ground,), use))
             standing(self)
         finally:
             if self.deadline is not None:
@@ -208,7 +209,9 @@ async def weigh(call: Call) -> None:
     if call.ports.budgets is not None:
         agent, session = call.session.account
         usage = await call.ports.budgets.usage(agent, session, _day(call))
-    call.usage = replace(usage, approved=call.session.agreed(call.policy, call.clock.monotonic()))
+    agreed = call.session.agreed(call.policy, call.clock.monotonic())
+    call.usage = replace(usage, approved=frozenset(agreed))
+    call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
 
 
 def hold(call: Call, registered: Registered) -> Holding:
@@ -229,7 +232,7 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     """Ask a person where the decision says so, and refuse a call that is denied."""
     if isinstance(decision, Deny):
         holding.deny(decision)
-    await _settled(call, decision)
+    await settled(call, decision)
     standing(call)  # the world may have changed while a person thought
     if call.session.gate.policy is not call.policy:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
@@ -315,33 +318,3 @@ async def run(call: Call, registered: Registered, context: BoundContext | None) 
 
 def _day(call: Call) -> str:
     return call.time.date().isoformat()
-
-
-async def _settled(call: Call, decision: Ask) -> None:
-    """Ask a person, and return only if they agree."""
-    reach = call.registered.reach if call.registered else None
-    answer, approvals = "absent", call.policy.manifest.approvals
-    signed = approvals.quorum > 1 or approvals.keys is not None
-    if signed and not getattr(call.ports.approver, "verifies", False):
-        call.refuse("APPROVAL_REQUIRED", "signed approvals are asked for, and nothing here can verify a signature")
-    if call.ports.approver is not None and reach is not None:
-        question = Question(
-            decision.approval,
-            reach.spec,
-            call.arguments,
-            reach.grant.allow,
-            decision.rules[0].text,
-            call.policy.manifest.approvals.expires_seconds,
-        )
-        approver = call.ports.approver
-        answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
-    match answer:
-        case "approved":
-            if not decision.approval.arguments:  # for the session, not for one call
-                call.session.agree(decision.approval, call.policy, call.clock.monotonic())
-        case "denied":
-            call.refuse("APPROVAL_DENIED", "the person who was asked said no")
-        case "expired":
-            call.refuse("APPROVAL_EXPIRED", "nobody answered in time")
-        case _ if call.holding is not None:
-            call.holding.deny(decision)

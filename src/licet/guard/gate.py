@@ -14,7 +14,7 @@ from licet.core.set import CapabilitySet, Rules
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
-from licet.guard.ports import Clock, Ports
+from licet.guard.ports import Agreement, Clock, Ports
 from licet.guard.registration import OnMisfit, Policy, register
 from licet.guard.session import Session
 
@@ -55,7 +55,7 @@ class Gate:
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         # By session: what was agreed to in it, under which policy, and until when.
-        self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float]]] = {}
+        self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float, Agreement]]] = {}
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 

@@ -12,6 +12,7 @@ from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
+from licet.guard.ports import Agreement
 from licet.guard.registration import Policy
 from licet.guard.result import Result
 
@@ -63,19 +64,19 @@ class Session:
         except Exception as error:  # it may have been ended: calls are refused, with the reason
             self.broken = f"{type(error).__name__}: {error}"
 
-    def agreed(self, policy: Policy, now: float) -> frozenset[Approval]:
+    def agreed(self, policy: Policy, now: float) -> dict[Approval, Agreement]:
         """What people have agreed to for the whole session, under this very policy, and not too long ago."""
         known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
-        return frozenset(approval for approval, (under, until) in known if under is policy and now < until)
+        return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
-    def agree(self, approval: Approval, policy: Policy, now: float) -> None:
+    def agree(self, agreement: Agreement, policy: Policy, now: float) -> None:
         """Remember what a person has agreed to, for whoever opens this session, until it expires."""
         agreed = self.gate.agreed
         for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
-            if all(until <= now for _, until in list(known.values())):
+            if all(until <= now for _, until, _ in list(known.values())):
                 agreed.pop(name, None)
         until = now + policy.manifest.approvals.expires_seconds
-        agreed.setdefault(self._name, {})[approval] = (policy, until)
+        agreed.setdefault(self._name, {})[agreement.approval] = (policy, until, agreement)
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True

@@ -1,0 +1,64 @@
+"""Asking a person: what they are shown, and what their answer means for the call that waits for it."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from licet.core.canonical import digest
+from licet.core.decision import Ask, Deny, Ground, Reason
+from licet.core.reach import Reach
+from licet.declare.arguments import plain_data, plain_json
+from licet.guard.ports import Agreement, Answered, Approver, Question, Unavailable
+
+if TYPE_CHECKING:
+    from licet.guard.call import Call
+
+_SAID: dict[str, tuple[Reason, str]] = {
+    "denied": ("APPROVAL_DENIED", "the person who was asked said no"),
+    "expired": ("APPROVAL_EXPIRED", "nobody answered in time"),
+}
+
+
+async def settled(call: "Call", decision: Ask) -> None:
+    """Ask a person, and return only if they agree; who did stays on the call, for its receipt."""
+    approver, reach = call.ports.approver, call.registered.reach if call.registered else None
+    answered = Answered("absent")
+    if approver is not None and reach is not None:
+        question = _question(call, decision, reach)
+        if question.signed and not getattr(approver, "verifies", False):
+            call.refuse("APPROVAL_REQUIRED", "signed approvals are asked for, and nothing here can verify a signature")
+        try:
+            answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
+        except Unavailable as broken:
+            call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken))
+        answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
+    if answered.answer == "approved":
+        agreement = Agreement(decision.approval, answered.by, answered.request)
+        call.approvals += (agreement,)
+        if not (decision.approval.arguments or answered.asks_again):  # for the session, not for one call
+            call.session.agree(agreement, call.policy, call.clock.monotonic())
+        return
+    note = (Ground("APPROVAL_REQUIRED", answered.note, fix=answered.fix),) if answered.note or answered.fix else ()
+    stop: Ask | Deny = replace(decision, rules=(*decision.rules, *note))
+    if answered.answer in _SAID:
+        reason, text = _SAID[answered.answer]
+        stop = Deny(call.request, (Ground(reason, text), *note), decision.use)
+    assert call.holding is not None  # noqa: S101 - a call is held before anybody is asked about it
+    call.holding.deny(stop)
+
+
+def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
+    approvals = call.policy.manifest.approvals
+    return Question(
+        approval=decision.approval,
+        spec=reach.spec,
+        arguments=call.arguments,
+        stakes=reach.grant.allow,
+        why=decision.rules[0].text,
+        expires_seconds=approvals.expires_seconds,
+        agent=call.session.agent,
+        effect=reach.effect or "",
+        digest=call.request.arguments or digest(plain_data(plain_json(call.arguments))),
+        workdir=call.session.gate.workdir,
+        quorum=approvals.quorum,
+        keys=approvals.keys,
+    )
