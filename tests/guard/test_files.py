@@ -137,6 +137,7 @@ def test_a_delete_that_a_person_is_asked_about_repeats_what_was_sent() -> None:
     for act in (lambda files: files.delete("./a.txt"), lambda files: files.rename("./a.txt", "b")):
         refused = refusal(act, scoped(holds))
         assert str(refused) == "APPROVAL_REQUIRED: fs delete ./a.txt needs the approval of a person"
+        assert isinstance(refused.decision, Ask)
         assert refused.decision.approval == Approval(holds.manifest_digest, "worker", "s-1", "", "fs:delete:/srv/a.txt")
 
 

@@ -63,11 +63,6 @@ class ToolSurface:
         return self.standing != "blocked"
 
     @property
-    def writes(self) -> bool:
-        """Whether it holds a write."""
-        return bool(self.grant & WRITES)
-
-    @property
     def note(self) -> str:
         """What a reader must know before trusting the rest, in one line; empty for a tool that can be called."""
         reasons = "; ".join(map(str, self.grounds))
