@@ -17,7 +17,7 @@ from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
 from licet.core.document import server_document
-from licet.core.effects import ELEVATED, WRITES, EffectClass, Level
+from licet.core.effects import ELEVATED, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
 from licet.core.foreseen import never_dialled
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
