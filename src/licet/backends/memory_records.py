@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from sys import maxsize
 from time import monotonic
 
 from licet.core.decision import Usage
@@ -55,12 +56,12 @@ class MemoryLedger:
 
     def __init__(self, room: int | None = None, most: int = MOST_ENTRIES) -> None:
         self.entries: deque[Entry] = deque(maxlen=most)
-        self._room = room
+        self._room = maxsize if room is None else room
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry."""
         entries = self.entries
-        if self._room is not None and len(entries) >= self._room:
+        if len(entries) >= self._room:
             raise LedgerUnavailable("the ledger is full")
         entries.append(entry)
         if len(entries) > WHOLE_ENTRIES:

@@ -95,16 +95,19 @@ def _raised_at(error: BaseException) -> Origin | None:
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
     holding, ledger = call.holding, call.ports.ledger
-    ran = call.registered if call.running else None
-    parts.layers = ran.layers if ran is not None else ()
-    parts.cost_usd = _cost(call, ran) if ran is not None else NOTHING
+    if call.running and call.registered is not None:
+        parts.layers = call.registered.layers
+        parts.cost_usd = _cost(call, call.registered)
+    else:
+        parts.layers, parts.cost_usd = (), NOTHING
     if call.reservation is not None:
         await _settle(call, parts.cost_usd)
     if holding is not None:
         holding.end()
-    elif parts._refusal is not None:
+        parts.programs = holding.programs
+    else:
+        parts.programs = None
         _tell(call, parts)
-    parts.programs = holding.programs if holding is not None else None
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
