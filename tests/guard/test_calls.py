@@ -701,12 +701,8 @@ def test_no_error_of_a_tool_escapes_its_call(tmp_path: Path, error: BaseExceptio
         raise error
 
     at = gate(tmp_path, bad, backends=Backends.memory(environ={"A": "1"}, ledger=ledger), env=["A"])
-    if isinstance(error, GeneratorExit):  # cannot be told from nobody waiting any more
-        with pytest.raises(GeneratorExit):
-            call(at, "bad")
-    else:
-        assert call(at, "bad").code == "execution_failed"
-        assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
+    assert call(at, "bad").code == "execution_failed"
+    assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
     with pytest.raises(Refused):
         kept[0].env.get("A")
 

@@ -9,9 +9,10 @@ import concurrent.futures
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from licet.backends.native_steps import stepped
 from licet.core.effects import Level
 from licet.guard.kv import ScopedKv
 from licet.guard.ports import SandboxUnavailable, ToolCall, Walls
@@ -40,8 +41,8 @@ class InProcess:
         if tool.is_async:
             if tool.context_parameter is not None:
                 arguments = {**arguments, tool.context_parameter: context}
-            coroutine: Awaitable[Any] = tool.fn(**arguments)
-            return coroutine
+            coroutine: Coroutine[Any, Any, Any] = tool.fn(**arguments)
+            return stepped(coroutine) if tool.suspends else coroutine
         waiting: Waiting = set()
         if tool.context_parameter is not None:
             outside = Blocking(context, asyncio.get_running_loop(), waiting)
@@ -96,15 +97,13 @@ async def _awaited(answer: Any) -> Any:
 async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
     # Not from a pool: a tool that never returns would keep its place in it for ever.
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    # Errors too come as a result: thrown into the caller's task, `GeneratorExit` would close all that waits there.
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
     def tell(answer: Any, error: BaseException | None) -> None:
         if not done.done():
-            if error is None:
-                done.set_result(answer)
-            else:
-                done.set_exception(error)
+            done.set_result((answer, error))
 
     def body() -> None:
         answer, wrong = None, None
@@ -112,7 +111,7 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
             answer = context.run(work)
         except BaseException as error:
             wrong = error
-        if isinstance(wrong, StopIteration):  # a future cannot carry it
+        if isinstance(wrong, StopIteration):  # a coroutine cannot raise it
             wrong = RuntimeError("the tool raised StopIteration")
         try:
             loop.call_soon_threadsafe(tell, answer, wrong)
@@ -121,7 +120,10 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
 
     threading.Thread(target=body, name="licet-tool", daemon=True).start()
     try:
-        return await done
+        answer, error = await done
+        if error is not None:
+            raise error
+        return answer
     finally:
         for waited in tuple(waiting):  # a request that is still on its way when its call ends is not sent any more
             waited.cancel()

@@ -3,6 +3,7 @@
 Nothing is enforced here: calling a `Tool` directly is calling its function.
 """
 
+import dis
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,7 @@ from licet.declare.arguments import ArgumentSchema, context_parameter
 
 # Asked before a tool is offered or called. It sees the environment and the programs that the tool declares, no more.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]
+_AWAITS = frozenset(dis.opmap[name] for name in ("GET_AWAITABLE", "GET_ANEXT") if name in dis.opmap)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,6 +42,7 @@ class Tool:
     fn: Callable[..., Any]
     spec: ToolSpec
     is_async: bool
+    suspends: bool  # its coroutine may stand still, and others run meanwhile
     context_parameter: str | None
     available: "Available | None"
     reuse: bool
@@ -55,6 +58,7 @@ class Tool:
             "reuse": reuse,
             "spec": spec,
             "is_async": inspect.iscoroutinefunction(fn),
+            "suspends": _suspends(fn),
             "context_parameter": context_parameter(fn),
         }
         vars(self).update(_like(fn), **own)
@@ -123,6 +127,12 @@ def _like(fn: Callable[..., Any]) -> dict[str, Any]:
     """What a tool has of its function."""
     copied: dict[str, Any] = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
     return {**vars(fn), **copied, "__wrapped__": fn, "fn": fn}
+
+
+def _suspends(fn: Callable[..., Any]) -> bool:
+    """Whether a coroutine awaits anything, or speaks of cancelling; what does neither need not be watched."""
+    code = getattr(fn, "__code__", None)
+    return code is None or "cancel" in code.co_names or not _AWAITS.isdisjoint(code.co_code[::2])
 
 
 class _Later(Tool):

@@ -133,10 +133,12 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if task is None or task.cancelling():  # otherwise the tool raised it by itself
             await close(call, result)
             raise
-    except GeneratorExit:  # nobody waits for this call any more, and nothing can be awaited
-        if call.holding is not None:
-            call.holding.end()
-        raise
+    except GeneratorExit as error:
+        if call.deadline is None or not call.deadline.runs_now:  # nobody waits for this call any more
+            if call.holding is not None:
+                call.holding.end()
+            raise  # and nothing can be awaited
+        result = failed(call, error)
     except KeyboardInterrupt as error:
         await close(call, failed(call, error))
         raise

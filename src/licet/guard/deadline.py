@@ -60,6 +60,14 @@ class Deadline:
         """Whether time was up."""
         return self._cancels > 0
 
+    @property
+    def runs_now(self) -> bool:
+        """Whether its task is what runs now; a coroutine that is closed from outside does not."""
+        try:
+            return current_task() is self._task
+        except RuntimeError:  # no loop runs
+            return False
+
     def __enter__(self) -> "Deadline":
         loop = get_running_loop()
         task = current_task(loop)

@@ -3,18 +3,20 @@
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from licet.core.decision import Approval, Request
+from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.set import Rules
 from licet.core.use import Use
+from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
 from licet.guard.ports import Agreement
 from licet.guard.registration import Policy
-from licet.guard.result import Result
+from licet.guard.result import NOTHING, Result, ResultParts
 
 if TYPE_CHECKING:
     from licet.guard.gate import Gate
@@ -97,18 +99,28 @@ class Session:
         asked = list(calls)
         if not all(isinstance(one, tuple | list) and len(one) == 2 for one in asked):
             raise TypeError('expected pairs of a tool\'s name and its arguments: [("read_file", {"path": "a"}), …]')
-        waiting = list(enumerate(asked))
-        results: dict[int, Result] = {}
-        numbered = iter(waiting)
+        if type(at_once) is not int or at_once < 1:
+            raise ValueError("expected `at_once` to be 1 or more")
+        results: list[Result | None] = [None] * len(asked)
+        waiting = iter(range(len(asked)))
 
         async def work() -> None:
-            for number, (tool, arguments) in numbered:
+            for number in waiting:
+                tool, arguments = asked[number]
                 results[number] = await self.call(tool, arguments)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, len(waiting))):
-                group.create_task(work())
-        return [results[number] for number, _ in waiting]
+        while left := length_hint(waiting):  # a task that is cancelled from inside a call leaves others to be made
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(at_once, left)):
+                    group.create_task(work())
+        return [result or self._lost(tool) for result, (tool, _) in zip(results, asked, strict=True)]
+
+    def _lost(self, tool: str) -> Result:
+        """The result of a call that ended with the task it was made in; its receipt is in the ledger."""
+        ground = Ground("TOOL_FAILED", "the task of this call was cancelled by what ran in it")
+        parts = ResultParts(tool).refuse("execution_failed", Refused(Deny(self.request(tool), (ground,))))
+        parts.layers, parts.programs, parts.cost_usd, parts.receipt, parts.duration_ms = (), None, NOTHING, "", 0.0
+        return parts.sealed(None)
 
     async def available(self) -> list[str]:
         """The tools that could be called now: admitted, with everything they need, and able to run here."""
