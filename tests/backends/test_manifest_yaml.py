@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet import ManifestError, decide, load_manifest
+from licet.backends import argument_rules
 from licet.backends.manifest_yaml import read_policy
 from licet.core.capability import Capability, destination
 from licet.core.decision import Request
@@ -489,6 +490,44 @@ def test_suggestions_for_argument_rules_end_too(tmp_path: Path) -> None:
     problems = read_policy(write(tmp_path, manifest=f"agent: a\ncapabilities:\n  tools:\n{tools}")).problems
     assert len(problems) == 300
     assert sum("did you mean `enum`?" in problem.hint for problem in problems) == 101
+
+
+def _patterns(tmp_path: Path, patterns: list[str]) -> list[str]:
+    tools = "".join(f"    t{number}: {{args: {{a: {{pattern: '{one}'}}}}}}\n" for number, one in enumerate(patterns))
+    path = write(tmp_path, manifest=f"agent: a\ncapabilities:\n  tools:\n{tools}")
+    return [str(problem).removeprefix(f"{tmp_path}/") for problem in read_policy(path).problems]
+
+
+def test_a_pattern_that_takes_long_to_compile_is_a_problem(tmp_path: Path) -> None:
+    (problem,) = _patterns(tmp_path, [r"\PL{200}"])
+    assert problem == (
+        'manifest.yaml:4:20: error: found "\\\\PL{200}" is not a "regex", expected a sound JSON Schema; '
+        "patterns without look-around and long repetitions; `maxLength` says how long a text may be"
+    )
+
+
+def test_what_is_wrong_with_a_long_pattern_is_said_briefly(tmp_path: Path) -> None:
+    (problem,) = _patterns(tmp_path, ["(" * 9000])
+    assert len(problem) < 600
+
+
+def test_a_rule_with_a_number_that_no_reader_takes_is_one_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, manifest="agent: a\ncapabilities: {tools: {t: {args: {a: {maximum: 1e400}}}}}\n")
+    (problem,) = read_policy(path).problems
+    assert (problem.found, problem.expected) == ("`1e400`", "a number that a double can hold")
+
+
+def test_a_file_has_so_many_patterns_and_no_more_are_compiled(tmp_path: Path) -> None:
+    most = argument_rules.MOST_PATTERNS
+    assert _patterns(tmp_path, [f"^x{number}$" for number in range(most)]) == []
+    (problem,) = _patterns(tmp_path, [*(f"^x{number}$" for number in range(most)), "(", "("])
+    assert f"found more than {most} different patterns, expected fewer; what follows was not compiled" in problem
+
+
+def test_a_pattern_that_is_written_often_is_compiled_once(tmp_path: Path) -> None:
+    before = argument_rules.compiled.cache_info().misses
+    assert _patterns(tmp_path, [f"^{tmp_path.name}$"] * 3000) == []
+    assert argument_rules.compiled.cache_info().misses == before + 1
 
 
 def _suggested(parse: Any, text: str) -> str | None:

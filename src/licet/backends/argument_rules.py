@@ -1,7 +1,8 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`. A keyword nobody knows would never match."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from licet.backends.shape_parts import nearest
@@ -19,6 +20,10 @@ _WORDS = (
     *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minContains"),
     *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
 )
+MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
+LARGEST_PATTERN = 1 << 19  # bytes, compiled: more than any that a person can read, and `\PL{200}` takes ten times that
+LONGEST_SHOWN = 200  # of what is wrong with a rule
+_PATTERN = '"pattern": '  # as JSON writes the key; in a text its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
 _SCOPES = (
     "network",
@@ -29,18 +34,29 @@ _SCOPES = (
 )
 
 
-def argument_problems(args: Located[Any] | None, known: list[Problem]) -> Iterator[Problem]:
-    """Everything in a tool's argument rules that would silently not be enforced, beside what is known already."""
-    if args is None:
-        return
-    for name, held in args.value.items():
+def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:
+    """Everything in the argument rules of tools that would silently not be enforced, beside what is known already."""
+    seen: set[str] = set()
+    patterns = 0
+    for name, held in (rule for args in tools if args is not None for rule in args.value.items()):
         if not isinstance(held.value, dict):
             yield Problem(held.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
             continue
         problems = list(_unknown(held.value, held.origin, known))
         yield from problems
-        if not problems:
-            yield from _uncompilable(held.value, held.origin)
+        try:
+            text = _text(held.value)
+        except TypeError:  # a value that could not be read at all, which has been said
+            continue
+        if problems or text in seen:
+            continue
+        seen.add(text)
+        patterns += text.count(_PATTERN)
+        if patterns > MOST_PATTERNS:
+            found = f"more than {MOST_PATTERNS} different patterns"
+            yield Problem(held.origin, found, "fewer", "what follows was not compiled")
+            return
+        yield from _uncompilable(text, held.origin)
 
 
 def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
@@ -67,16 +83,19 @@ def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool
                 yield from _unknown(one, origin, known, certain=inner)
 
 
-def _uncompilable(schema: Mapping[str, Any], origin: Origin) -> Iterator[Problem]:
+def _uncompilable(text: str, origin: Origin) -> Iterator[Problem]:
     try:
-        _validator(schema)
+        _validator(text)
     except ValueError as error:
-        yield Problem(origin, str(error).splitlines()[0], "a sound JSON Schema; patterns without look-around")
+        found = str(error).partition("\n")[0]
+        found = found if len(found) <= LONGEST_SHOWN else f"{found[: LONGEST_SHOWN - 1]}…"
+        hint = "`maxLength` says how long a text may be"
+        yield Problem(origin, found, "a sound JSON Schema; patterns without look-around and long repetitions", hint)
 
 
 def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
     """A function that says what is wrong with arguments by a tool's rules, or nothing; never their values."""
-    validators = {name: _validator(schema) for name, schema in rules.items()}
+    validators = {name: _validator(_text(schema)) for name, schema in rules.items()}
 
     def check(arguments: Mapping[str, Any]) -> str:
         wrong = [name for name, held in validators.items() if name in arguments and not held.is_valid(arguments[name])]
@@ -85,16 +104,28 @@ def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], st
     return check
 
 
-def _validator(schema: Any) -> Any:
+def _text(schema: Any) -> str:
+    return json.dumps(schema, default=dict)  # rules come frozen
+
+
+def _validator(text: str) -> Any:
+    # Patterns are what takes long to compile. Other schemas do not: kept, they would only push patterns out.
+    return compiled(text) if _PATTERN in text else _compile(text)
+
+
+def _compile(text: str) -> Any:
     import jsonschema_rs
 
     # Patterns run in linear time, whatever the value; a format that nobody checks would be a rule that never matches.
     return jsonschema_rs.Draft202012Validator(
-        _with_types(_without_scope(json.loads(json.dumps(schema, default=dict)))),  # rules come frozen
-        pattern_options=jsonschema_rs.RegexOptions(),
+        _with_types(_without_scope(json.loads(text))),
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN),
         validate_formats=True,
         ignore_unknown_formats=False,
     )
+
+
+compiled = lru_cache(maxsize=MOST_PATTERNS)(_compile)
 
 
 def _without_scope(schema: Any) -> Any:

@@ -162,8 +162,8 @@ def _seats(ceiling: Lists, shared: Fields, problems: Problems) -> dict[str, tupl
         for item in named.value:
             seats.setdefault(item.value, (Seat(item.origin),))
     elif named is not None:
+        problems += argument_problems((entry.value.get("args") for entry in named.value.values()), problems)
         for tool, entry in named.value.items():
-            problems += argument_problems(entry.value.get("args"), problems)
             seats[tool] = (*seats.get(tool, ()), _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval"))
     stated = record(ceiling.keys, "approvals").get("write")
     default: WriteApproval = "session" if stated is None else stated.value
