@@ -281,6 +281,8 @@ URLS = [
     ("GET", "http://good.com?@evil.com/", "network:http:get@good.com:80"),
     ("GET", "http:////good.com", "network:http:get@good.com:80"),
     ("GET", "http://x.com./", "network:http:get@x.com:80"),
+    ("GET", "http://a.b-c.x.com./", "network:http:get@a.b-c.x.com:80"),
+    ("GET", "http://a-b.c_d.x.com/", "network:http:get@a-b.c_d.x.com:80"),
     ("GET", "http://x.com:0443/", "network:http:get@x.com:443"),
     ("GET", "http://x.com:/", "network:http:get@x.com:80"),
     ("GET", "http://0x7f.1/", "network:http:get@127.0.0.1:80"),
@@ -398,6 +400,7 @@ def test_the_use_that_a_url_is(method: str, url: str, expected: str) -> None:
     assert str(use) == expected
     assert use == Use(expected)
     assert hash(use) == hash(Use(expected))
+    assert use.keys == Use(expected).keys  # what covers a use does not depend on how it was written
 
 
 @pytest.mark.parametrize(("method", "url"), INVALID_URLS)
