@@ -1,8 +1,12 @@
 """Canonical JSON (RFC 8785) and the content address of a value."""
 
 import hashlib
+from collections.abc import Callable
 from decimal import Decimal
+from json import encoder
 from typing import Any
+
+quoted: Callable[[str], str] = encoder.encode_basestring  # a text as RFC 8785 writes it, and without a detour
 
 
 def canonical_json(value: Any) -> bytes:
@@ -15,6 +19,35 @@ def canonical_json(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """The content address of a value: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def data_digest(value: Any) -> str:
+    """The content address of plain data, as it came from JSON: the same as `digest`, and several times faster."""
+    return "sha256:" + hashlib.sha256(data_text(value).encode()).hexdigest()
+
+
+def data_text(value: Any) -> str:
+    """The one spelling of plain data. Integers that RFC 8785 leaves to others, beyond 2**53, are their digits."""
+    kind = type(value)
+    if kind is str:
+        return quoted(value)
+    if kind is dict:
+        # RFC 8785 sorts as JavaScript does, by UTF-16; of ASCII that is the order of Python.
+        order = None if all(map(str.isascii, value)) else _utf16
+        return "{" + ",".join([f"{quoted(key)}:{data_text(value[key])}" for key in sorted(value, key=order)]) + "}"
+    if kind is list:
+        return "[" + ",".join([data_text(item) for item in value]) + "]"
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return int.__repr__(value)
+    return canonical_json(value).decode()
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", "surrogatepass")
 
 
 def plain(value: Any) -> Any:

@@ -1,0 +1,237 @@
+"""What a ledger keeps of a call: one entry as canonical JSON, hashed, linked to the one before it in its session.
+
+An entry is written in two steps. Its stem holds what the call knows; number, previous hash and time of keeping come
+from the ledger at the moment when the entry is kept. Numbers that may be fractions (money, durations) are text, so
+that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
+"""
+
+import json
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from licet.core.canonical import quoted
+from licet.core.merkle import leaf_hash
+
+FORMAT = 1
+KINDS = ("decision", "receipt")
+VERDICTS = ("allow", "ask", "deny")
+_TEXT, _MAYBE, _LIST, _NUMBER = (str,), (str, type(None)), (list,), (int,)
+
+# Every key of an entry with the types it may have; `bodies` is there with `record: full` alone.
+KEYS: dict[str, tuple[type, ...]] = {
+    "agent": _TEXT,
+    "approvals": _LIST,
+    "arguments": _MAYBE,
+    "bodies": (dict,),
+    "budget": (dict, type(None)),
+    "code": _MAYBE,
+    "cost_usd": _TEXT,
+    "duration_ms": _MAYBE,
+    "error": _MAYBE,
+    "events": _LIST,
+    "format": _NUMBER,
+    "id": _TEXT,
+    "kind": _TEXT,
+    "ledger": _TEXT,
+    "manifest": _TEXT,
+    "number": _NUMBER,
+    "parent": (dict, type(None)),
+    "previous": _MAYBE,
+    "reason": _TEXT,
+    "recorded": _TEXT,
+    "result": _MAYBE,
+    "rules": _LIST,
+    "sandbox": (dict,),
+    "sequence": _NUMBER,
+    "session": _TEXT,
+    "time": _TEXT,
+    "tool": _TEXT,
+    "tool_digest": _MAYBE,
+    "truncated": (bool,),
+    "verdict": _TEXT,
+}
+
+
+class Unsound(ValueError):
+    """Bytes that are no entry and no head of a ledger: why."""
+
+
+class Place(NamedTuple):
+    """What is the same for every entry about one tool of one session, as JSON already."""
+
+    agent: str
+    session: str
+    parent: str
+    tool: str
+    tool_digest: str
+    manifest: str
+
+
+def place(
+    agent: str, session: str, tool: str, manifest: str, tool_digest: str | None, parent: tuple[str, str] | None = None
+) -> Place:
+    """The constant parts of entries; the parent is the agent and session that has delegated."""
+    above = f'{{"agent":{quoted(parent[0])},"session":{quoted(parent[1])}}}' if parent else "null"
+    return Place(quoted(agent), quoted(session), above, quoted(tool), maybe(tool_digest), quoted(manifest))
+
+
+class Stem(NamedTuple):
+    """An entry but for what only the ledger knows: JSON in six pieces, and what people search for."""
+
+    id: str
+    kind: str
+    agent: str
+    session: str
+    tool: str
+    verdict: str
+    time: str
+    pieces: tuple[str, str, str, str, str, str]
+
+
+def stem(
+    at: Place,
+    kind: str,
+    id: str,  # noqa: A002
+    time: str,
+    verdict: str,
+    reason: str,
+    *,
+    code: str = "null",
+    arguments: str = "null",
+    result: str = "null",
+    approvals: str = "[]",
+    bodies: str = "",
+    budget: str = "null",
+    cost_usd: str = "0",
+    duration_ms: str = "null",
+    error: str = "null",
+    events: str = "[]",
+    rules: str = "[]",
+    sandbox: str = "{}",
+    truncated: bool = False,
+    searched: tuple[str, str, str],
+) -> Stem:
+    """Put together what a call knows; what has a default is JSON already, and `searched` is agent, session and tool."""
+    agent, session, parent, tool, tool_digest, manifest = at
+    cut = "true" if truncated else "false"
+    first = (
+        f'{{"agent":{agent},"approvals":{approvals},"arguments":{arguments},{bodies}"budget":{budget},"code":{code},'
+        f'"cost_usd":"{cost_usd}","duration_ms":{duration_ms},"error":{error},"events":{events},"format":1,'
+        f'"id":{quoted(id)},"kind":"{kind}","ledger":'
+    )
+    result = f'","result":{result},"rules":{rules},"sandbox":{sandbox},"sequence":'
+    last = (
+        f',"session":{session},"time":"{time}","tool":{tool},"tool_digest":{tool_digest},"truncated":{cut},'
+        f'"verdict":"{verdict}"}}'
+    )
+    above = f',"parent":{parent},"previous":'
+    pieces = first, f',"manifest":{manifest},"number":', above, f',"reason":"{reason}","recorded":"', result, last
+    return Stem(id, kind, *searched, verdict, time, pieces)
+
+
+class Tail(NamedTuple):
+    """The end of one session's chain."""
+
+    sequence: int = 0
+    hash: bytes = b""
+    number: int = 0
+
+
+START = Tail()
+
+
+class Row(NamedTuple):
+    """One entry as a ledger keeps it: the body is what counts, all else is for searching and held to it."""
+
+    number: int  # in the ledger, from 1
+    id: str
+    kind: str
+    agent: str
+    session: str
+    sequence: int  # in its session, from 1
+    tool: str
+    verdict: str
+    time: str
+    hash: bytes
+    body: bytes
+
+
+def link(one: Stem, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
+    """The entry that a stem becomes behind the tail of its session."""
+    first, manifest, parent, reason, result, last = one.pieces
+    previous = f'"sha256:{tail.hash.hex()}"' if tail.hash else "null"
+    sequence = tail.sequence + 1
+    text = f'{first}"{ledger}"{manifest}{number}{parent}{previous}{reason}{recorded}{result}{sequence}{last}'
+    try:
+        body = text.encode()
+    except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
+        return link(_encodable(one), ledger, number, tail, recorded)
+    _, kind, agent, session, tool, verdict, time, _ = one
+    return Row(number, one.id, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body)
+
+
+def _encodable(one: Stem) -> Stem:
+    *texts, pieces = one
+    clean = [text.encode(errors="replace").decode() for text in (*texts, *pieces)]
+    return Stem(*clean[:7], tuple(clean[7:]))  # type: ignore[arg-type]
+
+
+def maybe(text: str | None) -> str:
+    """A text or null, as JSON."""
+    return "null" if text is None else quoted(text)
+
+
+def listed(texts: tuple[str, ...] | list[str]) -> str:
+    """A list of texts, as JSON."""
+    return "[" + ",".join(map(quoted, texts)) + "]"
+
+
+def time_text(moment: datetime) -> str:
+    """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`."""
+    text = moment.isoformat("T", "microseconds")
+    if text.endswith("+00:00"):
+        return text[:-6] + "Z"
+    offset = moment.utcoffset()  # without one it is UTC already
+    bare = moment.replace(tzinfo=None)
+    return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
+
+
+def check_entry(body: bytes) -> dict[str, Any]:
+    """What an entry says, read strictly: one spelling, known keys, right types; `Unsound` if it is not so."""
+    entry = canonical_object(body)
+    if type(entry.get("format")) is int and entry["format"] > FORMAT:
+        raise Unsound(f"it has format {entry['format']}, which a newer licet has written: use that one")
+    for key, kinds in KEYS.items():
+        if key not in entry and key != "bodies":
+            raise Unsound(f"`{key}` is missing")
+        if key in entry and type(entry[key]) not in kinds:
+            raise Unsound(f"`{key}` is {json.dumps(entry[key])[:40]}, which it cannot be")
+    if unknown := entry.keys() - KEYS.keys():
+        raise Unsound(f"`{min(unknown)}` is not known")
+    for key, values in (("format", (FORMAT,)), ("kind", KINDS), ("verdict", VERDICTS)):
+        if entry[key] not in values:
+            raise Unsound(f"`{key}` is {json.dumps(entry[key])[:40]}, which it cannot be")
+    return entry
+
+
+def canonical_object(data: bytes) -> dict[str, Any]:
+    """The object that canonical JSON without fractions says; any other spelling of it is `Unsound`."""
+    try:
+        found = json.loads(data, object_pairs_hook=_pairs, parse_float=_fraction, parse_constant=_fraction)
+        again = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as wrong:
+        raise Unsound(f"it is no canonical JSON: {wrong}") from None
+    if again != data or not isinstance(found, dict):
+        raise Unsound("it is no canonical JSON object")
+    return found
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):  # a lenient reader would show one value, and a strict one the other
+        raise Unsound("a key is there twice")
+    return found
+
+
+def _fraction(text: str) -> Any:
+    raise Unsound(f"`{text}` is no whole number")

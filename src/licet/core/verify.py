@@ -1,0 +1,296 @@
+"""Holding a whole ledger to what it says of itself: every hash, every chain, every signed head, in one pass.
+
+It sees rows and heads as they come and keeps only the end of each session's chain, so a ledger of any size can be
+verified. What was changed with all hashes behind it, but without the key, no longer fits the heads.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from licet.core.canonical import quoted
+from licet.core.merkle import Frontier, leaf_hash
+from licet.core.receipt import FORMAT, START, Row, Tail, Unsound, canonical_object, check_entry
+
+Kind = Literal[
+    "edited",  # the bytes of an entry are not those that were hashed, or are no entry
+    "column",  # what is searched for is not what the entry says
+    "missing",  # a number is left out
+    "moved",  # an entry stands where it was not written, once more or in another order
+    "foreign",  # an entry or a head of another ledger
+    "chain",  # an entry does not follow the one before it in its session
+    "root",  # some entry of a range is not the one that was signed
+    "truncated",  # a head has signed more entries than there are
+    "key",  # a head that another key has signed
+    "signature",  # a head that nobody has signed
+    "head",  # a head that is none
+    "unsigned",  # not a single entry is signed
+    "clock",  # the time went back
+]
+CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
+
+
+class Finding(NamedTuple):
+    """The first thing that is wrong: at which entry (or up to which), and how."""
+
+    kind: Kind
+    number: int
+    text: str
+    id: str = ""
+    until: int = 0  # the last entry of a range, where only a range is known
+
+    def __str__(self) -> str:
+        where = f"entries {self.number} to {self.until}" if self.until > self.number else f"entry {self.number}"
+        return f"{where}{f' ({self.id})' if self.id else ''}: {self.text}"
+
+
+class Head(NamedTuple):
+    """A signed statement that a ledger had a size and a root."""
+
+    size: int  # as it is searched for; the body counts
+    body: bytes
+    signature: bytes
+
+
+class HeadFacts(NamedTuple):
+    """What a head says."""
+
+    ledger: str
+    size: int
+    root: str
+    time: str
+    key: str
+
+
+class Outcome(NamedTuple):
+    """What came of a verification."""
+
+    entries: int
+    heads: int
+    signed: int  # entries that the last head speaks for; those after it are linked, and not signed yet
+    ledger: str
+    root: str  # of all entries
+    finding: Finding | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.finding is None
+
+
+def head_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
+    """The bytes that are signed."""
+    return (
+        f'{{"format":{FORMAT},"key":{quoted(key)},"kind":"head","ledger":{quoted(ledger)},'
+        f'"root":"sha256:{root.hex()}","size":{size},"time":{quoted(time)}}}'
+    ).encode()
+
+
+def read_head(body: bytes) -> HeadFacts:
+    """What a head says, read strictly; `Unsound` if it is none."""
+    found = canonical_object(body)
+    if type(found.get("format")) is int and found["format"] > FORMAT:
+        raise Unsound(f"it has format {found['format']}, which a newer licet has written: use that one")
+    texts = ("key", "kind", "ledger", "root", "time")
+    if found.keys() != {"format", "size", *texts} or found["format"] != FORMAT or found["kind"] != "head":
+        raise Unsound("it is no head of a ledger")
+    if any(type(found[name]) is not str for name in texts) or type(found["size"]) is not int or found["size"] < 0:
+        raise Unsound("it is no head of a ledger")
+    return HeadFacts(*(found[name] for name in HeadFacts._fields))
+
+
+def verify(
+    entries: Iterable[Row],
+    heads: Iterable[Head],
+    *,
+    key: str,
+    check: CheckSignature,
+    kept: Iterable[Head] = (),
+) -> Outcome:
+    """Recompute everything from the entries, and hold it to the heads that this key has signed.
+
+    `kept` are heads from elsewhere: only they tell an older copy of the whole file from the truth.
+    """
+    walk = _Walk(key, check, heapq.merge(heads, sorted(kept, key=_size), key=_size))
+    for row in entries:
+        if (finding := walk.take(row)) is not None:
+            return walk.outcome(finding)
+    return walk.outcome(walk.end())
+
+
+def _size(head: Head) -> int:
+    return head.size
+
+
+def _both(doubt: Finding, finding: Finding) -> Finding:
+    """What a head and a chain tell together: the part of the range that both speak of."""
+    first = max(doubt.number, finding.number)
+    last = min(doubt.until, max(finding.number, finding.until))
+    return finding._replace(number=first, until=last) if first <= last else doubt
+
+
+class _Walk:
+    """One pass over a ledger."""
+
+    def __init__(self, key: str, check: CheckSignature, heads: Iterator[Head]) -> None:
+        self._key, self._check, self._heads = key, check, heads
+        self._frontier = Frontier()
+        self._tails: dict[tuple[str, str], Tail] = {}
+        self._ledger, self._ledger_json = "", b""
+        self._signed = self._head_count = 0
+        self._recorded = b""
+        self._doubt: Finding | None = None  # a range that a head does not fit; a chain may still say which entry it is
+        self._clock: Finding | None = None
+        self._next: HeadFacts | None = None
+        self._wrong_head = self._advance()
+        self._heads_so_far()
+
+    def outcome(self, finding: Finding | None) -> Outcome:
+        frontier = self._frontier
+        root = "sha256:" + frontier.root.hex()
+        return Outcome(frontier.size, self._head_count, self._signed, self._ledger, root, finding)
+
+    def take(self, row: Row) -> Finding | None:
+        """One more entry; what is wrong with it, or with a head up to it."""
+        try:
+            finding = self._standing(row) or self._linked(row)
+        except (TypeError, UnicodeEncodeError):  # a column that holds something else than it should
+            finding = self._misfit(row)
+        if finding is not None:
+            return finding if self._doubt is None else _both(self._doubt, finding)
+        self._frontier.add(row.hash)
+        return self._heads_so_far()
+
+    def end(self) -> Finding | None:
+        """What only shows when there are no more entries."""
+        size = self._frontier.size
+        if (finding := self._heads_so_far() or self._doubt or self._wrong_head) is not None:
+            return finding
+        if self._next is not None:
+            more = f"a head of {self._next.time} has signed {self._next.size} entries, and there are {size}"
+            return Finding("truncated", size + 1, more, until=self._next.size)
+        if size and not self._signed:
+            return Finding("unsigned", 1, "no head speaks for any entry", until=size)
+        return self._clock
+
+    def _standing(self, row: Row) -> Finding | None:
+        """Whether a row stands in its place, is what was hashed, and is searched for by what it says."""
+        number, body = row.number, row.body
+        expected = self._frontier.size + 1
+        if number > expected:
+            text = f"after entry {expected - 1} comes entry {number}"
+            return Finding("missing", expected, text, until=number - 1)
+        if number < expected:
+            return Finding("moved", number, f"it stands where entry {expected} should", row.id)
+        if leaf_hash(body) != row.hash:
+            return Finding("edited", number, "its bytes are not those that were hashed", row.id)
+        ledger = self._ledger_json or self._learn(row)
+        # Strings in JSON have their quotes escaped: a piece with bare quotes can only stand where the keys are.
+        fits = (
+            body.startswith(f'{{"agent":{quoted(row.agent)},"approvals":'.encode())
+            and f',"format":1,"id":{quoted(row.id)},"kind":"{row.kind}","ledger":'.encode() + ledger in body
+            and b',"number":%d,"parent":' % number in body
+            and (
+                f',"sequence":{row.sequence},"session":{quoted(row.session)},"time":"{row.time}",'
+                f'"tool":{quoted(row.tool)},"tool_digest":'
+            ).encode()
+            in body
+            and body.endswith(f',"verdict":"{row.verdict}"}}'.encode())
+        )
+        return None if fits else self._misfit(row)
+
+    def _learn(self, row: Row) -> bytes:
+        """The ledger that the first head, or without one the first entry, belongs to."""
+        if not self._ledger:
+            try:
+                self._ledger = check_entry(row.body)["ledger"]
+            except Unsound:
+                return b"?"
+        self._ledger_json = f'{quoted(self._ledger)},"manifest":'.encode()
+        return self._ledger_json
+
+    def _misfit(self, row: Row) -> Finding:
+        """Say what of a row does not fit its body."""
+        try:
+            entry: dict[str, Any] = check_entry(bytes(row.body))
+        except (TypeError, ValueError) as wrong:
+            return Finding("edited", row.number, str(wrong), row.id)
+        if entry["ledger"] != self._ledger:
+            text = f"it was written to the ledger {entry['ledger']}, and this one is {self._ledger}"
+            return Finding("foreign", row.number, text, row.id)
+        if entry["number"] != row.number:
+            return Finding("moved", row.number, f"it was written as entry {entry['number']}", row.id)
+        names = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
+        for name in names:
+            if (column := getattr(row, name)) != entry[name]:
+                text = f"it is searched for by {name} `{column}`, and says `{entry[name]}`"
+                return Finding("column", row.number, text, row.id)
+        return Finding("edited", row.number, "it is not written as entries are", row.id)
+
+    def _linked(self, row: Row) -> Finding | None:
+        """Whether a row follows the last one of its session."""
+        session = row.agent, row.session
+        tail = self._tails.get(session, START)
+        body = row.body
+        previous = f'"sha256:{tail.hash.hex()}"' if tail.hash else "null"
+        if row.sequence != tail.sequence + 1 or f',"previous":{previous},"reason":'.encode() not in body:
+            return self._broken(row, tail)
+        self._tails[session] = Tail(row.sequence, row.hash, row.number)
+        at = body.find(b',"recorded":"') + 13
+        recorded = body[at : at + 27]
+        if recorded < self._recorded and self._clock is None:
+            text = f"the time went back from {self._recorded.decode()} to {recorded.decode(errors='replace')}"
+            self._clock = Finding("clock", row.number, text, row.id)
+        self._recorded = recorded
+        return None
+
+    def _broken(self, row: Row, tail: Tail) -> Finding:
+        """Where a chain broke: at one entry, or in the range that nothing vouches for."""
+        if row.sequence != tail.sequence + 1:
+            first = max(self._signed, tail.number) + 1  # up to there nothing is missing
+            text = f"{row.id} is number {row.sequence} of its session, after number {tail.sequence}"
+            return Finding("chain", first, text, row.id if first == row.number else "", row.number)
+        if tail.number > self._signed:
+            text = f"entry {row.number} does not follow entry {tail.number} of its session: one of them was changed"
+            return Finding("chain", tail.number, text, until=row.number)
+        before = f"entry {tail.number} of its session" if tail.number else "the start of its session"
+        return Finding("chain", row.number, f"it does not follow {before}", row.id)
+
+    def _heads_so_far(self) -> Finding | None:
+        """Hold the entries so far to the heads that speak for no more than them."""
+        frontier = self._frontier
+        while self._next is not None and self._next.size <= frontier.size:
+            head = self._next
+            if self._doubt is None:
+                if head.root == "sha256:" + frontier.root.hex() and head.size == frontier.size:
+                    self._signed = head.size
+                else:
+                    text = f"they are not those that were signed at {head.time}"
+                    self._doubt = Finding("root", self._signed + 1, text, until=head.size)
+            self._wrong_head = self._advance()
+        wrong = self._wrong_head
+        return wrong if wrong is not None and wrong.number <= frontier.size and self._doubt is None else None
+
+    def _advance(self) -> Finding | None:
+        """Take the next head; what is wrong with it."""
+        head, self._next = next(self._heads, None), None
+        if head is None:
+            return None
+        self._head_count += 1
+        try:
+            facts = read_head(head.body)
+        except Unsound as wrong:
+            return Finding("head", head.size, f"the head after it cannot be read: {wrong}")
+        if facts.size != head.size:
+            text = f"the head after it is searched for by size {head.size}, and says {facts.size}"
+            return Finding("head", head.size, text)
+        if facts.key != self._key:
+            return Finding("key", facts.size, f"the head after it is signed with {facts.key}, not with {self._key}")
+        if not self._check(facts.key, head.body, head.signature):
+            return Finding("signature", facts.size, f"the head after it bears no signature of {facts.key}")
+        self._ledger = self._ledger or facts.ledger
+        if facts.ledger != self._ledger:
+            text = f"the head after it is of the ledger {facts.ledger}, and this one is {self._ledger}"
+            return Finding("foreign", facts.size, text)
+        self._next = facts
+        return None

@@ -1,0 +1,78 @@
+"""Ledgers for tests of the core: entries linked by hand, and heads signed by a key that anybody can compute."""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Sequence
+
+from licet.core.merkle import Frontier
+from licet.core.receipt import START, Place, Row, Stem, Tail, link, listed, place, stem
+from licet.core.verify import Head, Outcome, head_body, verify
+
+LEDGER, KEY, OTHER_KEY = "ledger-1", "test:key", "test:other"
+
+
+def sign(key: str, message: bytes) -> bytes:
+    """What stands in for a signature: only the text of the key is needed."""
+    return hashlib.sha256(key.encode() + message).digest()
+
+
+def check(key: str, message: bytes, signature: bytes) -> bool:
+    return sign(key, message) == signature
+
+
+def sample_stem(number: int, session: str = "s", agent: str = "a", kind: str = "receipt") -> Stem:
+    """An entry in which every key says something."""
+    at = place(agent, session, "t", "sha256:m", "sha256:t", ("above", session))
+    return stem(
+        at,
+        kind,
+        f"r-{number}",
+        "2026-01-01T00:00:00.000000Z",
+        "deny",
+        "HOST_NOT_ALLOWED",
+        code='"execution_failed"',
+        arguments='"sha256:a"',
+        result='"sha256:b"',
+        approvals='[{"by":["x"]}]',
+        bodies='"bodies":{"arguments":"{}","result":"1.5"},',
+        budget='{"after":{"calls":2},"before":{"calls":1}}',
+        cost_usd="0.25",
+        duration_ms='"1.234"',
+        error='"é \\\\u0000 no"',
+        events='[{"capability":"x","kind":"CapabilityDenied","reason":"R","rule":"y (f:1)"}]',
+        rules=listed(["y (f:1)"]),
+        sandbox='{"layers":["landlock"],"level":"native","missing":[],"programs":null}',
+        truncated=True,
+        searched=(agent, session, "t"),
+    )
+
+
+def rows(stems: Iterable[Stem], ledger: str = LEDGER, times: Iterable[int] | None = None) -> list[Row]:
+    """A ledger of these stems."""
+    tails: dict[tuple[str, str], Tail] = {}
+    made: list[Row] = []
+    for second, one in zip(times or itertools.count(1), stems, strict=False):
+        tail = tails.get((one.agent, one.session), START)
+        row = link(one, ledger, len(made) + 1, tail, f"2026-01-01T00:00:{second:02}.000000Z")
+        tails[one.agent, one.session] = Tail(row.sequence, row.hash, row.number)
+        made.append(row)
+    return made
+
+
+def heads(entries: Sequence[Row], sizes: Iterable[int], ledger: str = LEDGER, key: str = KEY) -> list[Head]:
+    """Signed heads at these sizes."""
+    frontier, made, wanted = Frontier(), [], set(sizes)
+    for row in (None, *entries):
+        if row is not None:
+            frontier.add(row.hash)
+        if frontier.size in wanted:
+            body = head_body(ledger, frontier.size, frontier.root, "2026-01-01T00:01:00.000000Z", key)
+            made.append(Head(frontier.size, body, sign(key, body)))
+    return made
+
+
+def verified(entries: Iterable[Row], signed: Iterable[Head], kept: Iterable[Head] = ()) -> Outcome:
+    return verify(iter(entries), iter(signed), key=KEY, check=check, kept=kept)
+
+
+__all__ = ["KEY", "LEDGER", "OTHER_KEY", "Place", "check", "heads", "rows", "sample_stem", "sign", "verified"]
