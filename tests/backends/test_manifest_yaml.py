@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from licet import ManifestError, decide, load_manifest
 from licet.backends import argument_rules
 from licet.backends.manifest_yaml import read_policy
+from licet.backends.yaml_scalars import LARGEST_INT
 from licet.core.capability import Capability, destination
 from licet.core.decision import Request
 from licet.core.manifest import Manifest
@@ -515,6 +516,11 @@ def test_a_rule_with_a_number_that_no_reader_takes_is_one_problem(tmp_path: Path
     path = write(tmp_path, manifest="agent: a\ncapabilities: {tools: {t: {args: {a: {maximum: 1e400}}}}}\n")
     (problem,) = read_policy(path).problems
     assert (problem.found, problem.expected) == ("`1e400`", "a number that a double can hold")
+
+
+def test_the_largest_number_that_is_read_has_a_digest(tmp_path: Path) -> None:
+    rule = f"agent: a\ncapabilities: {{tools: {{t: {{args: {{a: {{maximum: {LARGEST_INT}}}}}}}}}}}\n"
+    assert load_manifest(write(tmp_path, manifest=rule)).digest.startswith("sha256:")
 
 
 def test_a_file_has_so_many_patterns_and_no_more_are_compiled(tmp_path: Path) -> None:

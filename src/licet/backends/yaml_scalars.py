@@ -5,7 +5,7 @@ from decimal import Decimal, DecimalException
 
 __all__ = ["UnsafeNumber", "plain_value"]
 
-LARGEST_INT = 1 << 53  # beyond it, readers that keep numbers as doubles see another number
+LARGEST_INT = (1 << 53) - 1  # beyond it, readers that keep numbers as doubles see another number
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
