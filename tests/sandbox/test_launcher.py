@@ -128,7 +128,8 @@ def test_a_program_finds_every_signal_as_it_is_by_default() -> None:
     assert found is not None
     ended = subprocess.run([sys.executable, "-c", BECOMING, found], capture_output=True, text=True, timeout=60)
     lines = dict(line.split(":", 1) for line in ended.stdout.splitlines())
-    assert {lines[name].strip() for name in ("SigBlk", "SigIgn", "SigCgt")} == {"0" * 16}
+    own = 0b11 << 31  # two that the C library keeps for itself, and may leave ignored when it starts a program
+    assert [int(lines[name], 16) & ~own for name in ("SigBlk", "SigIgn", "SigCgt")] == [0, 0, 0]
 
 
 # What refuses
