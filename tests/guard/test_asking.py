@@ -13,7 +13,7 @@ from guard.gates import gate
 from licet import Backends, CapabilitySet, Context, Gate, Result, load_manifest, tool
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock
-from licet.guard.ports import Answer, Question
+from licet.guard.people import Answer, Question
 
 
 @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")

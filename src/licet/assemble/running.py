@@ -3,12 +3,15 @@
 import asyncio
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from licet.assemble.review import Places
+from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approver_terminal import TerminalApprover
 from licet.backends.argument_rules import argument_check
 from licet.backends.files import LocalFiles
 from licet.backends.http import HttpClient
@@ -55,7 +58,8 @@ class Backends(Ports):
     ) -> "Backends":
         """Files, network, environment, programs and storage of this machine; state is kept in `path`.
 
-        Secrets come from the environment, or from a file of `NAME=value` lines before it.
+        Secrets come from the environment, or from a file of `NAME=value` lines before it. People find what they are
+        asked with `licet approvals`, unless another `approver` is given.
         """
         state = Path(path) if path is not None else state_directory(Path.cwd())
         environment = EnvironmentSecrets(os.environ)
@@ -69,6 +73,7 @@ class Backends(Ports):
             "kv": SqliteKv(state / "kv.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
+            "approver": stored_approvals(state),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (place.absolute(), place.resolve()))),
         }
         return cls(**{**own, **parts})
@@ -139,3 +144,15 @@ def state_directory(workspace: Path) -> Path:
     base = os.environ.get("XDG_STATE_HOME") or ""
     home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return home / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
+
+
+def stored_approvals(state: Path) -> SqliteApprovals:
+    """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
+    place, own = state.absolute(), state_directory(Path.cwd())
+    options = "" if place == own else f" --state {shlex.quote(str(place))}"
+    return SqliteApprovals(place / "approvals.sqlite", options=options)
+
+
+def terminal_approver(state: Path) -> TerminalApprover:
+    """Whoever sits at the terminal; where there is none, or a signature is wanted, a request is kept."""
+    return TerminalApprover(stored_approvals(state))

@@ -12,7 +12,8 @@ from sys import maxsize
 from time import monotonic
 
 from licet.core.decision import Usage
-from licet.guard.ports import Answer, Claim, Entry, LedgerUnavailable, Question, Reservation
+from licet.guard.people import Answer, Question
+from licet.guard.ports import Claim, Entry, LedgerUnavailable, Reservation
 from licet.guard.result import Result, ResultParts
 
 MOST_ENTRIES = 50_000

@@ -13,7 +13,7 @@ from licet.core.entries import KIND_OF_DOMAIN
 from licet.core.scope import visible
 
 _FOR = {
-    "session": "for the rest of this session, with any arguments",
+    "session": "for every call of it in this session, with any arguments",
     "call": "once, with exactly these arguments",
     "use": "once, for exactly this act",
 }

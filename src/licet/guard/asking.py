@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from licet.core.canonical import digest
 from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.reach import Reach
-from licet.declare.arguments import plain_data, plain_json
-from licet.guard.ports import Agreement, Answered, Approver, Question, Unavailable
+from licet.guard.people import Agreement, Answered, Approver, Question
+from licet.guard.ports import Unavailable
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -57,7 +56,6 @@ def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
         expires_seconds=approvals.expires_seconds,
         agent=call.session.agent,
         effect=reach.effect or "",
-        digest=call.request.arguments or digest(plain_data(plain_json(call.arguments))),
         workdir=call.session.gate.workdir,
         quorum=approvals.quorum,
         keys=approvals.keys,

@@ -21,8 +21,8 @@ from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.endings import Stopped
 from licet.guard.holding import Holding
+from licet.guard.people import Agreement
 from licet.guard.ports import (
-    Agreement,
     Claim,
     Clock,
     Entry,

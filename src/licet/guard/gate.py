@@ -14,7 +14,8 @@ from licet.core.set import CapabilitySet, Rules
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
-from licet.guard.ports import Agreement, Clock, Ports
+from licet.guard.people import Agreement
+from licet.guard.ports import Clock, Ports
 from licet.guard.registration import OnMisfit, Policy, register
 from licet.guard.session import Session
 

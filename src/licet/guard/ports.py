@@ -10,15 +10,14 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
-from licet.core.capability import Capability
-from licet.core.decision import Approval, Reason, Usage
+from licet.core.decision import Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
-from licet.core.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.layers import Layers
+from licet.guard.people import Approver, ApproverFunction
 from licet.guard.running import Running, Streams, Watch
 from licet.guard.turns import ANY_TIME, Turn
 
@@ -318,63 +317,6 @@ class Budgets(Protocol):
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back: nothing happened."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a person is asked: the exact call, and what is at stake."""
-
-    approval: Approval
-    spec: ToolSpec
-    arguments: Mapping[str, Any]
-    stakes: tuple[Capability, ...]
-    why: str
-    expires_seconds: int
-    agent: str = ""
-    effect: str = ""  # the class that the call runs as
-    digest: str = ""  # of the exact arguments, also where the whole session is meant
-    workdir: str = ""
-    quorum: int = 1
-    keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none
-
-    @property
-    def signed(self) -> bool:
-        """Whether only signatures are an answer."""
-        return self.quorum > 1 or self.keys is not None
-
-
-Answer = Literal["approved", "denied", "expired", "absent"]
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer with what is known about it; the plain word does where there is no more to say."""
-
-    answer: Answer
-    by: tuple[str, ...] = ()  # who: public keys, `terminal`, `command`
-    request: str = ""  # the id under which it is kept
-    note: str = ""  # what an operator should know
-    fix: str = ""  # the line that would settle it
-    asks_again: bool = False  # this yes is for one call, or is kept where it was given: the session remembers nothing
-
-
-class Agreement(NamedTuple):
-    """What a call was agreed to by: for its receipt."""
-
-    approval: Approval
-    by: tuple[str, ...]
-    request: str = ""  # the id of the request, where it is kept
-
-
-@runtime_checkable
-class Approver(Protocol):
-    """A person, or what stands for one. One that has `verifies = True` checks signatures against `Question.keys`."""
-
-    async def ask(self, question: Question) -> Answer | Answered:
-        """The answer, or `absent` if nobody has answered yet."""
-
-
-ApproverFunction = Callable[[Question], Awaitable[Answer | Answered]]
 
 
 class Clock(Protocol):

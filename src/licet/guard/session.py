@@ -14,7 +14,7 @@ from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
-from licet.guard.ports import Agreement
+from licet.guard.people import Agreement
 from licet.guard.registration import Policy
 from licet.guard.result import NOTHING, Result, ResultParts
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from licet.assemble.importing import imported_tools
-from licet.assemble.running import Backends, Gate, run, state_directory
+from licet.assemble.running import Backends, Gate, run, state_directory, terminal_approver
 from licet.backends.manifest_yaml import load_manifest
 from licet.backends.secrets_environment import variables_of
 from licet.backends.secrets_file import FileSecrets
@@ -43,6 +43,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
     help="Look for secrets in this file, then in the environment.",
 )
 @click.option("--state", metavar="DIR", type=FILE, help="Where storage is kept.  [default: below $XDG_STATE_HOME]")
+@click.option("--ask", is_flag=True, help="Ask at this terminal where a person must agree, and wait for the answer.")
 @setting_options
 @json_option
 @click.pass_context
@@ -55,6 +56,7 @@ def command(
     session: str,
     secrets: Path | None,
     state: Path | None,
+    ask: bool,
     workspace: Path | None,
     personality: Path | None,
     workdir: Path | None,
@@ -70,6 +72,7 @@ def command(
       licet call desk.yaml search_files pattern=rain ignore_case=true max_matches=5
       licet call desk.yaml http_post url=https://example.com json:='{"a": 1}'
       echo '{"city": "oslo"}' | licet call weather.yaml fetch_weather --args -
+      licet call desk.yaml write_file path=drafts/a.md text=Rain --ask
 
     \b
     KEY=VALUE is an argument:
@@ -88,8 +91,9 @@ def command(
     policy = sound_manifest(manifest, Setting(workspace, personality, workdir), as_json)
     if secrets is not None:
         _check_secrets(secrets, as_json)
-    gate = _gate(ctx, policy, Backends.local(state or state_directory(manifest.parent), secrets_file=secrets),
-                 workdir, as_json)  # fmt: skip
+    kept = state or state_directory(manifest.parent)
+    parts = {"approver": terminal_approver(kept)} if ask else {}
+    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)

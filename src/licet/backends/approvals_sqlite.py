@@ -1,0 +1,299 @@
+"""Requests for approvals and their answers, in one SQLite file: what was asked stays, whoever's process ends.
+
+`SqliteApprovals` is the approver of a gate: it asks nobody, but leaves a request, and the repeated call finds the
+answer. People answer through `licet approvals`, which uses the other half of the same class. Looking and using is one
+transaction, so that a yes for one call serves one call, in however many processes it is made.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from licet.backends.approval_keys import SigningKey, verifies
+from licet.backends.sqlite_file import Format, SqliteFile
+from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
+from licet.core.approval_text import time_text
+from licet.core.canonical import digest
+from licet.declare.arguments import plain_data, plain_json
+from licet.guard.people import Answered, Question
+
+MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
+MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to
+_KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a request that is over can still be looked at
+
+_SCHEMA = """
+CREATE TABLE requests (
+    id TEXT PRIMARY KEY, subject TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL,
+    body TEXT NOT NULL, arguments TEXT NOT NULL, quorum INTEGER NOT NULL, keys TEXT, asked INTEGER NOT NULL,
+    expires INTEGER NOT NULL, denied TEXT NOT NULL DEFAULT '', used INTEGER NOT NULL DEFAULT 0,
+    told INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX by_subject ON requests (subject, asked);
+CREATE INDEX by_session ON requests (agent, session, expires);
+CREATE INDEX by_expiry ON requests (expires);
+CREATE TABLE answers (
+    request TEXT NOT NULL, signer TEXT NOT NULL, narrow INTEGER NOT NULL,
+    signature BLOB NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (request, signer)
+) WITHOUT ROWID;
+"""
+_FORMAT = Format(0x6C696361, 1, _SCHEMA)  # `lica`: licet's approvals
+_FIND = "SELECT * FROM requests WHERE id = ?"
+_LIST = "SELECT * FROM requests ORDER BY asked, id"
+_SAME = "SELECT * FROM requests WHERE subject = ? AND (expires > ? OR told = 0) ORDER BY asked, id"
+_WAITING = "SELECT count(*) FROM requests WHERE agent = ? AND session = ? AND expires > ? AND used = 0 AND denied = ''"
+_ANSWERS = "SELECT signer, narrow, signature FROM answers WHERE request = ? ORDER BY signer"
+_KEEP = """INSERT INTO requests (id, subject, agent, session, tool, body, arguments, quorum, keys, asked, expires)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_TELL = "UPDATE requests SET told = 1 WHERE subject = ? AND expires <= ?"
+_USE = "UPDATE requests SET used = used + 1 WHERE id = ?"
+_DENY = "UPDATE requests SET denied = ? WHERE id = ?"
+_AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
+_FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
+_FORGET = "DELETE FROM requests WHERE expires <= ?"
+
+State = Literal["waiting", "approved", "denied", "used", "expired"]
+
+
+class CannotAnswer(Exception):
+    """A request that cannot be answered this way: why, and what can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request as it is stored, with the answers so far."""
+
+    request: ApprovalRequest
+    arguments: dict[str, Any]
+    quorum: int
+    keys: tuple[str, ...] | None
+    given: tuple[Yes, ...]
+    denied: str  # by whom
+    used: int
+
+    def agreeing(self, arguments: str) -> tuple[str, ...]:
+        """Those whose yes counts for a call with these arguments."""
+        return agreeing(self.request, self.given, arguments, self.keys, verifies)
+
+    def approved(self, arguments: str) -> bool:
+        """Whether enough have agreed to a call with these arguments."""
+        return enough(self.agreeing(arguments), self.quorum, self.keys)
+
+    def state(self, now: int) -> State:
+        """Where it stands."""
+        if self.denied:
+            return "denied"
+        if self.used and self.request.scope != "session":
+            return "used"
+        if now >= self.request.expires:
+            return "expired"
+        return "approved" if self.approved(self.request.arguments) else "waiting"
+
+
+class SqliteApprovals:
+    """A durable approver. `options` are those that `licet approvals` needs to find this file."""
+
+    verifies = True
+
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, *, options: str = ""
+    ) -> None:
+        self._file = SqliteFile(path, _FORMAT, "FULL")
+        self._clock = clock
+        self._options = options
+
+    # For gates -------------------------------------------------------------------------------------------------------
+
+    async def ask(self, question: Question) -> Answered:
+        """The answer to an earlier request for the same, or a new request."""
+        shown = plain_json(question.arguments)
+        if len(shown) > MOST_SHOWN:
+            return Answered("absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them")
+        # The clock is read inside: another writer may have been waited for.
+        return await self._file.write(lambda db: self._settle(db, request_of(question, self.now()), question, shown))
+
+    def _settle(self, db: sqlite3.Connection, asked: ApprovalRequest, question: Question, shown: bytes) -> Answered:
+        subject, now = asked.subject, asked.asked
+        same = [kept for row in _rows(db, _SAME, subject, now) if (kept := _same(db, row, asked, question)) is not None]
+        live = [kept for kept in same if kept.request.live(now, question.expires_seconds)]
+        for kept in live:
+            once = kept.request.scope != "session"
+            if not kept.denied and kept.approved(asked.arguments) and not (kept.used and once):
+                db.execute(_USE, (kept.request.id,))
+                return Answered("approved", kept.agreeing(asked.arguments), kept.request.id, asks_again=True)
+        for kept in live:
+            if kept.denied:
+                until = (
+                    f"request {kept.request.id} was denied; the answer holds until {time_text(kept.request.expires)}"
+                )
+                return Answered("denied", (kept.denied,), kept.request.id, until)
+        for kept in live:
+            if kept.state(now) == "waiting":
+                return self._waiting("absent", kept)
+        # What ran out without having served is told once, together with the request that takes its place.
+        late = any(now >= kept.request.expires and not (kept.used or kept.denied) for kept in same)
+        db.execute(_TELL, (subject, now))
+        answer: Literal["expired", "absent"] = "expired" if late else "absent"
+        db.execute(_FORGET_ANSWERS, (now - _KEPT,))
+        db.execute(_FORGET, (now - _KEPT,))
+        if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_WAITING:
+            return Answered(answer, note=f"{MOST_WAITING} requests of this session wait already: answer those first")
+        keys = None if question.keys is None else json.dumps(question.keys)
+        place = asked.id, subject, asked.agent, asked.session, asked.tool
+        db.execute(_KEEP, (*place, asked.text(), shown.decode(), question.quorum, keys, now, asked.expires))
+        return self._waiting(answer, Kept(asked, {}, question.quorum, question.keys, (), "", 0))
+
+    def _waiting(self, answer: Literal["expired", "absent"], kept: Kept) -> Answered:
+        request = kept.request
+        note = f"request {request.id} waits for an answer until {time_text(request.expires)}"
+        fix = f"run `licet approvals approve {request.id}{self._options}`"
+        if kept.keys is not None or kept.quorum > 1:
+            note += f"; {len(kept.agreeing(request.arguments))} of {kept.quorum} signatures are there"
+            fix = f"{fix[:-1]} --key FILE`"
+        return Answered(answer, request=request.id, note=note, fix=fix)
+
+    # For people ------------------------------------------------------------------------------------------------------
+
+    async def list(self) -> list[Kept]:
+        """Every request that is kept, the oldest first."""
+        return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row))])
+
+    async def find(self, id: str) -> Kept:  # noqa: A002
+        """One request; `CannotAnswer` if there is none."""
+        return await self._file.read(lambda db: _found(db, id))
+
+    async def approve(
+        self,
+        id: str,  # noqa: A002
+        key: SigningKey | None = None,
+        *,
+        only_these_arguments: bool = False,
+    ) -> Kept:
+        """Agree to a request as it stands, or with less; never with more."""
+        seen = await self.find(id)
+        request = seen.request
+        narrow = only_these_arguments and request.scope == "session"  # otherwise that is what was asked
+        self._check_open(seen)
+        _check_key(seen, key)
+        signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
+        signer = UNSIGNED if key is None else key.name
+
+        def agree(db: sqlite3.Connection) -> Kept:
+            kept = _found(db, id)
+            self._check_open(kept)
+            if kept.request != request:
+                raise CannotAnswer(f"{id} is no longer what it was: look at it again")
+            db.execute(_AGREE, (id, signer, narrow, signature, self.now()))
+            return _found(db, id)
+
+        return await self._file.write(agree)
+
+    async def deny(self, id: str) -> Kept:  # noqa: A002
+        """Say no, also to what was agreed to and can still be used: one no is enough."""
+
+        def refuse(db: sqlite3.Connection) -> Kept:
+            self._check_open(_found(db, id))
+            db.execute(_DENY, (UNSIGNED, id))
+            return _found(db, id)
+
+        return await self._file.write(refuse)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._file.close()
+
+    def now(self) -> int:
+        """The time by which requests expire, in milliseconds."""
+        return int(self._clock() * 1000)
+
+    def _check_open(self, kept: Kept) -> None:
+        state = kept.state(self.now())
+        if state in ("denied", "used", "expired"):
+            since = f" since {time_text(kept.request.expires)}" if state == "expired" else ""
+            raise CannotAnswer(f"{kept.request.id} is {state}{since}: the call has to be made again")
+
+
+def request_of(question: Question, now: int) -> ApprovalRequest:
+    """A new request for what a question asks."""
+    approval = question.approval
+    scope: Scope = "use" if approval.use else "call" if approval.arguments else "session"
+    exact = digest(plain_data(plain_json(question.arguments)))
+    if approval.arguments not in ("", exact):
+        raise ValueError("the arguments that would be shown are not those that are asked about")
+    return ApprovalRequest(
+        id=f"a-{secrets.token_hex(6)}",
+        nonce=secrets.token_hex(16),
+        agent=question.agent,
+        session=approval.session,
+        tool=approval.tool,
+        tool_digest=question.spec.digest,
+        manifest=approval.manifest,
+        scope=scope,
+        arguments=exact,
+        use=approval.use,
+        effect=question.effect,
+        directory=question.workdir,
+        stakes=tuple(sorted(str(rule) for rule in question.stakes)),
+        asked=now,
+        expires=now + question.expires_seconds * 1000,
+    )
+
+
+def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> Kept | None:
+    """A stored request, if it is for what is asked now; who must agree is told by the manifest, not by the file."""
+    kept = _sound(db, row)
+    if kept is None or kept.request.subject != asked.subject:
+        return None
+    return replace(kept, quorum=question.quorum, keys=question.keys)
+
+
+def _found(db: sqlite3.Connection, id: str) -> Kept:  # noqa: A002
+    for row in _rows(db, _FIND, id):
+        kept = _sound(db, row)
+        if kept is None:
+            raise CannotAnswer(f"{id} was changed after it was asked, and cannot be answered")
+        return kept
+    raise CannotAnswer(f"there is no request `{id}`; `licet approvals list` has all of them")
+
+
+def _sound(db: sqlite3.Connection, row: sqlite3.Row) -> Kept | None:
+    """A stored request with its answers; None if it is not as it was asked."""
+    try:
+        request, arguments = request_from(json.loads(row["body"])), plain_data(row["arguments"].encode())
+        keys = None if row["keys"] is None else tuple(json.loads(row["keys"]))
+    except (ValueError, TypeError, AttributeError):
+        return None
+    # A person agrees to what they see: if that is not what the digest stands for, nobody can agree.
+    if digest(arguments) != request.arguments or request.id != row["id"]:
+        return None
+    given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
+    return Kept(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])
+
+
+def _check_key(kept: Kept, key: SigningKey | None) -> None:
+    if kept.keys is None:
+        if kept.quorum > 1:
+            text = f"{kept.quorum} people must agree, but the manifest lists no keys to tell them apart"
+            raise CannotAnswer(f"{text}: add them under `approvals.keys`")
+        return
+    if key is None:
+        raise CannotAnswer(
+            f"{kept.request.id} wants {kept.quorum} of {len(kept.keys)} signatures: sign with `--key FILE`"
+        )
+    if key_bytes(key.name) not in {key_bytes(listed) for listed in kept.keys}:
+        raise CannotAnswer(f"{key.name} is not among the manifest's `approvals.keys`")
+
+
+def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:
+    cursor = db.execute(query, values)
+    cursor.row_factory = sqlite3.Row
+    return cursor.fetchall()
+
+
+def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
+    number: int = db.execute(query, values).fetchone()[0]
+    return number

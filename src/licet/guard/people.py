@@ -1,0 +1,65 @@
+"""The port to people: what they are asked, how they answer, and what a call keeps of it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from licet.core.capability import Capability
+from licet.core.decision import Approval
+from licet.core.tool import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: the exact call, and what is at stake."""
+
+    approval: Approval
+    spec: ToolSpec
+    arguments: Mapping[str, Any]
+    stakes: tuple[Capability, ...]
+    why: str
+    expires_seconds: int
+    agent: str = ""
+    effect: str = ""  # the class that the call runs as
+    workdir: str = ""
+    quorum: int = 1
+    keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none
+
+    @property
+    def signed(self) -> bool:
+        """Whether only signatures are an answer."""
+        return self.quorum > 1 or self.keys is not None
+
+
+Answer = Literal["approved", "denied", "expired", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer with what is known about it; the plain word does where there is no more to say."""
+
+    answer: Answer
+    by: tuple[str, ...] = ()  # who: public keys, `terminal`, `command`
+    request: str = ""  # the id under which it is kept
+    note: str = ""  # what an operator should know
+    fix: str = ""  # the line that would settle it
+    asks_again: bool = False  # this yes is for one call, or is kept where it was given: the session remembers nothing
+
+
+class Agreement(NamedTuple):
+    """What a call was agreed to by: for its receipt."""
+
+    approval: Approval
+    by: tuple[str, ...]
+    request: str = ""  # the id of the request, where it is kept
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """A person, or what stands for one. One that has `verifies = True` checks signatures against `Question.keys`."""
+
+    async def ask(self, question: Question) -> Answer | Answered:
+        """The answer, or `absent` if nobody has answered yet."""
+
+
+ApproverFunction = Callable[[Question], Awaitable[Answer | Answered]]

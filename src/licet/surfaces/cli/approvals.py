@@ -1,0 +1,226 @@
+"""`licet approvals`: what calls wait for a person, and that person's answer."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from licet.assemble.running import state_directory, stored_approvals
+from licet.backends.approval_keys import BadKey, make_key, read_key
+from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
+from licet.core.approval_text import time_text, told
+from licet.core.scope import visible
+from licet.guard.ports import Unavailable
+from licet.surfaces.cli.options import FILE, Command, json_option
+from licet.surfaces.cli.show import show, show_json
+
+_COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
+_OPEN = ("waiting", "approved")
+
+_T = TypeVar("_T")
+
+
+def state_option(command: Command) -> Command:
+    """Add `--state` to a command."""
+    text = "Where requests are kept.  [default: for this directory, below $XDG_STATE_HOME]"
+    return click.option("--state", metavar="DIR", type=FILE, help=text)(command)
+
+
+key_option = click.option(
+    "--key",
+    "key_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Sign with the key in this file.",
+)
+
+
+@click.group(name="approvals")
+def command() -> None:
+    """List, show and answer the requests of calls that wait for a person.
+
+    A call that asks is refused, and leaves a request. Once that is approved, the same call goes through when it is
+    made again, until the request expires.
+
+    \b
+      licet approvals list
+      licet approvals show a-3f9c1e2b7a40
+      licet approvals approve a-3f9c1e2b7a40
+      licet approvals approve a-3f9c1e2b7a40 --key ~/.config/licet/me.key
+      licet approvals deny a-3f9c1e2b7a40
+      licet approvals list --all --json
+
+    \b
+    Exit codes:
+      0  done
+      1  there is no such request, or it cannot be answered any more, or not like this
+      2  a command line that makes no sense
+    """
+
+
+@command.command(name="list")
+@click.option("--all", "every", is_flag=True, help="Also those that were denied, used, or have expired.")
+@state_option
+@json_option
+def list_command(every: bool, state: Path | None, as_json: bool) -> None:
+    """List the requests that can still be answered or used."""
+    store = _store(state)
+    now, found = store.now(), _run(store.list(), as_json)
+    found = [kept for kept in found if every or kept.state(now) in _OPEN]
+    if as_json:
+        show_json({"requests": [_document(kept, now) for kept in found]})
+        return
+    for kept in found:
+        request = kept.request
+        act = f" {request.use}" if request.use else ""
+        line = f"{request.id}  {_standing(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
+        show(f"{line}, session {request.session}, until {time_text(request.expires)}")
+    if not found:
+        show("no call waits for an answer", err=True)
+
+
+@command.command(name="show")
+@click.argument("request")
+@state_option
+@json_option
+def show_command(request: str, state: Path | None, as_json: bool) -> None:
+    """Show one request: the exact arguments, and what is at stake."""
+    store = _store(state)
+    _tell(_run(store.find(request), as_json), store.now(), as_json)
+
+
+@command.command(name="approve")
+@click.argument("request")
+@key_option
+@click.option(
+    "--only-these-arguments", "narrow", is_flag=True, help="Agree to calls with exactly these arguments, not to any."
+)
+@click.option("--yes", is_flag=True, help="Do not ask again, at a terminal.")
+@state_option
+@json_option
+@click.pass_context
+def approve_command(
+    ctx: click.Context,
+    request: str,
+    key_file: Path | None,
+    narrow: bool,
+    yes: bool,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Agree to a request: exactly as it was asked, or to less."""
+    store = _store(state)
+    try:
+        key = None if key_file is None else read_key(key_file)
+    except BadKey as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
+    if not (yes or as_json) and sys.stdin.isatty():
+        _tell(_run(store.find(request), as_json), store.now(), as_json)
+        if not click.confirm("agree?", err=True):
+            show("nothing was answered", err=True)
+            ctx.exit(1)
+    _tell(_run(store.approve(request, key, only_these_arguments=narrow), as_json), store.now(), as_json)
+
+
+@command.command(name="deny")
+@click.argument("request")
+@state_option
+@json_option
+def deny_command(request: str, state: Path | None, as_json: bool) -> None:
+    """Say no to a request; also to one that was approved and can still be used."""
+    store = _store(state)
+    _tell(_run(store.deny(request), as_json), store.now(), as_json)
+
+
+@command.command(name="key")
+@click.argument("file", type=FILE)
+@click.option("--public", is_flag=True, help="Make nothing; print the public half of the key that is there.")
+@json_option
+def key_command(file: Path, public: bool, as_json: bool) -> None:
+    """Make a personal key to sign approvals with, and print its public half.
+
+    The file must stay where no tool can read it. The public half belongs under `approvals.keys` of a manifest.
+    """
+    try:
+        name = (read_key if public else make_key)(file).name
+    except BadKey as wrong:
+        _fail(str(wrong), as_json)
+    if as_json:
+        show_json({"file": str(file), "public": name})
+    else:
+        click.echo(name)
+
+
+def _store(state: Path | None) -> SqliteApprovals:
+    return stored_approvals(state if state is not None else state_directory(Path.cwd()))
+
+
+def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
+    try:
+        return asyncio.run(work)
+    except (CannotAnswer, Unavailable) as wrong:
+        _fail(str(wrong), as_json)
+
+
+def _fail(text: str, as_json: bool) -> NoReturn:
+    if as_json:
+        show_json({"error": text})
+    else:
+        show(text, err=True, colour="red")
+    click.get_current_context().exit(1)
+
+
+def _standing(kept: Kept, now: int) -> str:
+    state = kept.state(now)
+    return f"{len(kept.agreeing(kept.request.arguments))} of {kept.quorum} agree" if _partly(kept, now) else state
+
+
+def _partly(kept: Kept, now: int) -> bool:
+    return kept.quorum > 1 and kept.state(now) == "waiting"
+
+
+def _tell(kept: Kept, now: int, as_json: bool) -> None:
+    if as_json:
+        show_json(_document(kept, now))
+        return
+    state = kept.state(now)
+    show(f"{kept.request.id}: {_standing(kept, now)}", colour=_COLOURS.get(state))
+    for line in told(kept.request, kept.arguments):
+        show(line)
+    for one in kept.given:
+        less = ", with exactly these arguments" if one.only_these_arguments else ""
+        show(f"  {'agreed':<14}{one.by}{less}")
+    if kept.keys is not None:
+        for key in kept.keys:
+            show(f"  {'may sign':<14}{visible(key)}")
+
+
+def _document(kept: Kept, now: int) -> dict[str, Any]:
+    """A request as plain data."""
+    request = kept.request
+    return {
+        "id": request.id,
+        "state": kept.state(now),
+        "agent": request.agent,
+        "session": request.session,
+        "tool": request.tool,
+        "tool_digest": request.tool_digest,
+        "effect": request.effect,
+        "use": request.use or None,
+        "holds_for": request.scope,
+        "arguments": kept.arguments,
+        "arguments_digest": request.arguments,
+        "manifest": request.manifest,
+        "directory": request.directory,
+        "stakes": list(request.stakes),
+        "asked": time_text(request.asked),
+        "expires": time_text(request.expires),
+        "quorum": kept.quorum,
+        "keys": None if kept.keys is None else list(kept.keys),
+        "agreed": [{"by": one.by, "only_these_arguments": one.only_these_arguments} for one in kept.given],
+        "denied": bool(kept.denied),
+        "used": kept.used,
+    }
