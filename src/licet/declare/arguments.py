@@ -87,8 +87,8 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
 
     # Through JSON and strictly: a text that only looks like a number stays a text, so a rule on the one is a rule on
     # the other, and what the caller keeps a reference to is not what the tool gets.
-    stand_in: Any = _stand_in(fn, context)
-    parse = TypeAdapter(stand_in).validator.validate_json
+    made: Any = stand_in(fn, context)
+    parse = TypeAdapter(made).validator.validate_json
     encode = _json().to_json
 
     def validate(given: object) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _is_context(annotation: Any) -> bool:
 def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
     """The schema as JSON, without anything that depends on where the function is defined."""
     try:
-        schema = _Tidy(_generate(_stand_in(fn, context))).schema
+        schema = _Tidy(_generate(stand_in(fn, context))).schema
         canonical_json(schema)  # what has no canonical form (infinities, huge numbers) would have no digest
         return json.dumps(schema)
     except NameError as error:
@@ -216,7 +216,7 @@ def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
         raise TypeError(f"the arguments of `{fn.__name__}` have no JSON Schema: {said}; {fix}") from error
 
 
-def _stand_in(fn: Callable[..., Any], context: str | None) -> Callable[..., Any]:
+def stand_in(fn: Callable[..., Any], context: str | None) -> Callable[..., Any]:
     """A function with the same parameters by name, but the context, and with their types instead of text."""
     signature = inspect.signature(fn)
     taken = [parameter for name, parameter in signature.parameters.items() if name != context]

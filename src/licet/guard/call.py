@@ -14,6 +14,7 @@ from licet.core.decide import decide
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
 from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import InvalidArguments, plain_data, plain_json
+from licet.declare.received import received
 from licet.errors import Refused
 from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
@@ -31,7 +32,7 @@ from licet.guard.ports import (
     ToolCall,
 )
 from licet.guard.redact import Redactor
-from licet.guard.registration import Policy, Registered
+from licet.guard.registration import Policy, Registered, Rules
 from licet.guard.result import Result
 
 if TYPE_CHECKING:
@@ -179,29 +180,32 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
     if registered.rules:
-        _check_rules(call, registered, plain_data(plain_json(arguments)))
+        sent = plain_data(plain_json(arguments))
+        for one in registered.rules:
+            _check_rules(call, registered, one, {**one.defaults, **sent})
+            # Type hints trim, convert and fill in: a tool acts on what it gets, not on what was sent.
+            got = {name: received(given[one.parameters[name]]) for name in one.rules}
+            _check_rules(call, registered, one, got)
     return given
 
 
-def _check_rules(call: Call, registered: Registered, sent: dict[str, Any]) -> None:
-    """Hold what was sent to the manifest's rules; what was left out, to the default that the tool will get."""
+def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str, Any]) -> None:
+    """Hold data to the manifest's rules on arguments."""
     reach, workdir = registered.reach, call.session.gate.workdir
     assert reach is not None  # noqa: S101
-    for rules, check, defaults in registered.rules:
-        data = {**defaults, **sent}
-        if unknown := [name for name in rules if name not in data]:
-            call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
-        wrong = check(data) if check is not None else "nothing here can check the rules on its arguments"
-        if wrong:
-            call.refuse("ARGUMENT_NOT_ALLOWED", wrong)
-        for one in tied(rules, data):
-            try:
-                use = use_of(one, reach.grant, workdir)
-            except InvalidUse as invalid:
-                call.refuse("ARGUMENT_NOT_ALLOWED", f"`{one.argument}`: {invalid}")
-            if not reach.grant.has(use):
-                ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{one.argument}` names what this call does not hold")
-                raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
+    if unknown := [name for name in one.rules if name not in data]:
+        call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
+    wrong = one.check(data) if one.check is not None else "nothing here can check the rules on its arguments"
+    if wrong:
+        call.refuse("ARGUMENT_NOT_ALLOWED", wrong)
+    for value in tied(one.rules, data):
+        try:
+            use = use_of(value, reach.grant, workdir)
+        except InvalidUse as invalid:
+            call.refuse("ARGUMENT_NOT_ALLOWED", f"`{value.argument}`: {invalid}")
+        if not reach.grant.has(use):
+            ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{value.argument}` names what this call does not hold")
+            raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
 
 
 async def weigh(call: Call) -> None:

@@ -18,6 +18,7 @@ from licet.core.tool import ToolSpec
 from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.arguments import validator
+from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.ports import Ports, SandboxUnavailable
 
@@ -41,6 +42,7 @@ class Rules(NamedTuple):
     rules: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
     defaults: Mapping[str, Any]  # what the tool gets for arguments that are left out
+    parameters: Mapping[str, str]  # of arguments with rules: the parameter that takes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +176,33 @@ def _roots(manifest: Manifest) -> list[str]:
 def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     made = ports.argument_rules
     seats = [seat for seat in reach.seats if seat.args] if reach is not None else []
-    taken = tool.schema.get("properties", {}) if seats else {}
+    if not seats:
+        return ()
+    taken = tool.schema.get("properties", {})
     defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
-    return tuple(Rules(seat.args, made(seat.args) if made is not None else None, defaults) for seat in seats)
+    names = parameter_names(tool.fn, tool.context_parameter)
+    parameters = {name: held for name, held in names.items() if held is not None}
+    return tuple(
+        Rules(seat.args, made(seat.args) if made is not None else None, defaults, parameters) for seat in seats
+    )
 
 
 def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
-    """Rules on arguments that the tool does not take: they would never stop anything."""
+    """Rules on arguments that the tool does not take, or takes under other names too: they would not stop anything."""
+    seats = [seat for seat in manifest.seats.get(tool.name, ()) if seat.args]
+    if not seats:
+        return
     taken = (tool.spec.schema or {}).get("properties", {})
-    for seat in manifest.seats.get(tool.name, ()):
+    parameters = parameter_names(tool.fn, tool.context_parameter)
+    for seat in seats:
         for name in seat.args:
             if name not in taken:
                 text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing ({seat.origin})"
                 yield Misfit(tool.name, f"args.{name}", text)
+            elif parameters.get(name) is None:
+                text = f"`{name}` of `{tool.name}`, or a part of it, can be sent under another name, past its rule"
+                fix = "give it one name: no `AliasChoices`, no `AliasPath`, no alias beside a name"
+                yield Misfit(tool.name, f"args.{name}", f"{text} ({seat.origin})", fix=fix)
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:

@@ -1,0 +1,97 @@
+"""What a tool gets of its arguments, as data that rules can be held against.
+
+Between what is sent and what a function is given lie its type hints: they trim, convert, fill in defaults, and take a
+value under other names than it has in the function. Where names cannot be followed, no rule can be kept.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from licet.declare.arguments import plain_data, plain_json, stand_in
+
+_PLAIN = (str, int, float, bool, type(None))
+_MANY = (list, tuple, set, frozenset, deque)
+_LARGEST = 300  # the exponent of a decimal; above it, no float and no rule reaches
+_NOT_SCHEMAS = ("cls", "config", "default", "metadata", "serialization")
+
+
+def received(value: Any) -> Any:
+    """A value that a function is given, in the shape and under the names in which it would have been sent."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return {_text(key): received(item) for key, item in value.items()}
+    if isinstance(value, _MANY):
+        return [received(item) for item in value]
+    if hasattr(value, "get_secret_value"):  # as JSON it is stars, whatever it holds
+        return received(value.get_secret_value())
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if fields is not None:
+        if getattr(type(value), "__pydantic_root_model__", False):
+            return received(value.root)
+        more = getattr(value, "__pydantic_extra__", None) or {}
+        held = {field.validation_alias or name: getattr(value, name) for name, field in fields.items()}
+        return received({**more, **held})
+    if dataclasses.is_dataclass(value):
+        return {field.name: received(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return plain_data(plain_json(value))
+
+
+def parameter_names(fn: Callable[..., Any], context: str | None) -> dict[str, str | None]:
+    """The parameter that takes what is sent under a name; None where a rule on that name would not see all of it."""
+    from pydantic import TypeAdapter
+
+    made: Any = stand_in(fn, context)
+    schema: Any = TypeAdapter(made).core_schema
+    known: dict[str, Any] = {}
+    if schema["type"] == "definitions":
+        known = {held["ref"]: held for held in schema["definitions"]}
+        schema = schema["schema"]
+    return dict(_names(schema["arguments_schema"]["arguments_schema"], known))
+
+
+def _names(parameters: list[Any], known: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    for parameter in parameters:
+        name, sent = parameter["name"], parameter.get("alias", parameter["name"])
+        if not isinstance(sent, str):
+            for choice in sent if isinstance(sent[0], list) else [sent]:
+                yield str(choice[0]), None
+        else:
+            yield sent, None if _is_renamed(parameter["schema"], known, set()) else name
+
+
+def _is_renamed(schema: Any, known: dict[str, Any], seen: set[str], *, by_name: bool = False) -> bool:
+    """Whether something in a schema can be sent under a name that it cannot be found under afterwards."""
+    if isinstance(schema, list | tuple):
+        return any(_is_renamed(part, known, seen, by_name=by_name) for part in schema)
+    if not isinstance(schema, dict):
+        return False
+    target = schema.get("schema_ref")
+    if target in known and target not in seen:
+        seen.add(target)
+        return _is_renamed(known[target], known, seen)
+    alias = schema.get("validation_alias")
+    if alias is not None and (by_name or not isinstance(alias, str) or schema["type"] != "model-field"):
+        return True
+    config = schema.get("config")
+    if isinstance(config, dict):
+        by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
+    inner = (part for key, part in schema.items() if key not in _NOT_SCHEMAS)
+    return any(_is_renamed(part, known, seen, by_name=by_name) for part in inner)
+
+
+def _number(value: Decimal) -> int | float | str:
+    """A decimal as the number that rules speak of; one that no number carries, as a text, which they refuse."""
+    if not value.is_finite() or value.adjusted() > _LARGEST:
+        return str(value)
+    number = int(value) if value == value.to_integral_value() else float(value)
+    return number if Decimal(repr(number)) == value else str(value)
+
+
+def _text(key: Any) -> str:
+    return key if type(key) is str else next(iter(plain_data(plain_json({key: None}))))
