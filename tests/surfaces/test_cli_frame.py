@@ -204,6 +204,39 @@ def test_a_reader_that_went_away_is_no_news() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+WRITING: dict[str, list[str]] = {
+    "an answer": ["schema", "manifest"],
+    "an answer that ends with a code": ["surface", "m.yaml"],
+    "help": ["--help"],
+    "help of a command": ["surface", "--help"],
+    "the value of a call": ["call", "m.yaml", "read_file", "path=m.yaml", "--state", "state"],
+}
+
+
+@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (">&-", "licet: cannot write its output: it is closed\n"),
+        pytest.param(
+            ">/dev/full",
+            "licet: cannot write its output: No space left on device\n",
+            marks=pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full"),
+        ),
+    ],
+)
+def test_output_that_goes_nowhere_is_said_in_one_line_and_ends_with_74(
+    words: list[str], output: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "agent: a\ntools: {read_file: {from: 'licet.tools:read_file'}}\n"
+        "capabilities: {tools: {read_file: {sandbox: native}}, native: [read_file], fs_reach: {read: ['${workdir}']}}\n"
+    )
+    asked = ["sh", "-c", f'exec "$0" "$@" {output}', str(SCRIPT), *words]
+    done = subprocess.run(asked, check=False, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (74, said)
+
+
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="needs a pipe that is soon full")
 def test_an_interrupt_ends_quietly_with_130() -> None:
     reading, writing = os.pipe()

@@ -4,6 +4,7 @@ Commands are modules of this package, imported when they run or when their own h
 library is imported here.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -18,6 +19,9 @@ from licet import __version__
 INTERRUPTED = 130  # what shells report for Ctrl-C
 CLOSED_PIPE = 141  # what shells report for a reader that went away
 INTERNAL_ERROR = 70  # EX_SOFTWARE
+NO_OUTPUT = 74  # EX_IOERR
+# What a stream says when it takes no more. Commands say themselves what is wrong with a file that they write.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class Entry(NamedTuple):
@@ -96,33 +100,50 @@ class Licet(click.Group):
         """Write what holds for all commands."""
         formatter.write(
             "\nMore about one command: licet COMMAND --help. Every command takes --json.\n"
-            "Exit codes: 0 fine; 1 denied, wrong or grown; 2 not a sensible command line.\n"
+            "Exit codes: 0 fine; 1 denied, wrong or grown; 2 not a sensible command line;\n"
+            "70 a fault of licet itself; 74 its output cannot be written.\n"
         )
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the words before the command."""
-        with _spelled_out():
+        with _told(), _spelled_out():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; whatever goes wrong ends in one line and a code, not in a traceback."""
+        """Run a command."""
         if hasattr(sys.stdout, "reconfigure"):  # a terminal that lacks a character must not stop a report
             sys.stdout.reconfigure(errors="backslashreplace")
+        with _told(), _spelled_out():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever goes wrong ends in one line and a code, not in a traceback; and so does output that goes nowhere."""
+    if sys.stdout is None:  # a file that is opened later would take its place, and get what is printed
+        _end(NO_OUTPUT, "cannot write its output: it is closed")
+    try:
         try:
-            with _spelled_out():
-                answer = super().invoke(ctx)
+            yield
+        finally:
             sys.stdout.flush()
-        except (click.exceptions.Exit, click.ClickException, click.Abort):
+    except (click.exceptions.Exit, click.ClickException, click.Abort):
+        raise
+    except KeyboardInterrupt:
+        _end(INTERRUPTED)
+    except BrokenPipeError:
+        _let_go_of_output()
+        _end(CLOSED_PIPE)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+            _let_go_of_output()
+            _end(NO_OUTPUT, f"cannot write its output: {error.strerror or error}")
+        if os.environ.get("LICET_DEBUG") == "1":
             raise
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            _close_quietly(ctx)
-        except Exception as error:
-            if os.environ.get("LICET_DEBUG") == "1":
-                raise
-            _admit(ctx, error)
-        return answer
+        from licet.core.scope import visible
+
+        text = visible(" ".join(str(error).split()))[:500]
+        _end(INTERNAL_ERROR, f"unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)")
 
 
 @contextmanager
@@ -140,18 +161,15 @@ def _spelled_out() -> Iterator[None]:
         raise
 
 
-def _close_quietly(ctx: click.Context) -> NoReturn:
-    # The interpreter flushes once more on its way out; that must not meet the closed pipe again.
+def _let_go_of_output() -> None:
+    # The interpreter flushes once more on its way out; that must not meet the same output again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    ctx.exit(CLOSED_PIPE)
 
 
-def _admit(ctx: click.Context, error: Exception) -> NoReturn:
-    from licet.core.scope import visible
-
-    text = visible(" ".join(str(error).split()))[:500]
-    click.echo(f"licet: unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)", err=True)
-    ctx.exit(INTERNAL_ERROR)
+def _end(code: int, said: str = "") -> NoReturn:
+    if said:
+        click.echo(f"licet: {said}", err=True)
+    raise click.exceptions.Exit(code)
 
 
 @click.group(cls=Licet, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
