@@ -12,8 +12,9 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
 from licet.guard.ports import Unavailable
@@ -26,11 +27,15 @@ _T = TypeVar("_T")
 
 
 class Format(NamedTuple):
-    """What a file holds: a number that marks it as ours, a version, and the statements that make an empty one."""
+    """What a file holds: a number that marks it as ours, a version, and the statements that make an empty one.
+
+    `steps` has, by version, the statements that make a file of it one of the next.
+    """
 
     application: int
     version: int
     schema: str
+    steps: Mapping[int, str] = MappingProxyType({})
 
 
 class SqliteFile:
@@ -62,7 +67,23 @@ class SqliteFile:
 
     async def write(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do something as one step: all of it is kept, or nothing."""
+        return await self.read(self._transaction(act))
 
+    async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Look something up; as often as it takes, while the file is busy."""
+        pauses = self._pauses()
+        while (done := self._tried(act)) is None:
+            await asyncio.sleep(next(pauses))
+        return done[0]
+
+    def write_waiting(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        """As `write`, in a thread that may wait."""
+        transaction, pauses = self._transaction(act), self._pauses()
+        while (done := self._tried(transaction)) is None:
+            time.sleep(next(pauses))
+        return done[0]
+
+    def _transaction(self, act: Callable[[sqlite3.Connection], _T]) -> Callable[[sqlite3.Connection], _T]:
         def transaction(db: sqlite3.Connection) -> _T:
             db.execute("BEGIN IMMEDIATE")  # the right to write first: never a deadlock between two who have read
             try:
@@ -74,22 +95,25 @@ class SqliteFile:
                 raise
             return done
 
-        return await self.read(transaction)
+        return transaction
 
-    async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Look something up; as often as it takes, while the file is busy."""
+    def _pauses(self) -> Iterator[float]:
+        """How long to wait, again and again, for whoever writes now."""
         pause, given_up = 0.0005, time.monotonic() + _PATIENCE
-        while True:
-            try:
-                with self._lock:
-                    return act(self._open())
-            except sqlite3.Error as error:
-                if _code(error) not in _BUSY:
-                    raise self._unavailable(error) from None
-                if time.monotonic() > given_up:
-                    raise Unavailable(f"{self.path} has been busy for {_PATIENCE:g} seconds") from None
-            await asyncio.sleep(pause * random.random())  # noqa: S311 - so that two who wait do not meet again
+        while time.monotonic() <= given_up:
+            yield pause * random.random()  # noqa: S311 - so that two who wait do not meet again
             pause = min(pause * 2, 0.05)
+        raise Unavailable(f"{self.path} has been busy for {_PATIENCE:g} seconds")
+
+    def _tried(self, act: Callable[[sqlite3.Connection], _T]) -> tuple[_T] | None:
+        """What came of it, or None if the file is busy."""
+        try:
+            with self._lock:
+                return (act(self._open()),)
+        except sqlite3.Error as error:
+            if _code(error) not in _BUSY:
+                raise self._unavailable(error) from None
+        return None
 
     def _open(self) -> sqlite3.Connection:
         process = os.getpid()
@@ -111,36 +135,41 @@ class SqliteFile:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         db.execute("PRAGMA trusted_schema = OFF")
-        new = not self._is_ours(db)
+        ready = self._version(db) == self._kind.version
         if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise Unavailable(f"{self.path} is on a file system that cannot be shared: move it to a local disk")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if new:
-            self._create(db)
+        if not ready:
+            self._bring_up(db)
 
-    def _create(self, db: sqlite3.Connection) -> None:
+    def _bring_up(self, db: sqlite3.Connection) -> None:
+        """Make an empty file ours, and an older one of ours a newer one: all of it or nothing."""
+        kind = self._kind
         db.execute("BEGIN IMMEDIATE")
         try:
-            if not self._is_ours(db):  # otherwise somebody else just made it
-                for statement in self._kind.schema.split(";"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id = {self._kind.application:d}")
-                db.execute(f"PRAGMA user_version = {self._kind.version:d}")
+            version = self._version(db)  # again: somebody else may just have made it
+            steps = [kind.schema] if version is None else [kind.steps[step] for step in range(version, kind.version)]
+            for statement in ";".join(steps).split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {kind.application:d}")
+            db.execute(f"PRAGMA user_version = {kind.version:d}")
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
 
-    def _is_ours(self, db: sqlite3.Connection) -> bool:
-        """Whether the file is ready; False if it is empty."""
+    def _version(self, db: sqlite3.Connection) -> int | None:
+        """The version of the file; None if it is empty."""
         version, application = _number(db, "user_version"), _number(db, "application_id")
-        if application == self._kind.application and version > self._kind.version:
-            raise Unavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
-        if (version, application) == (self._kind.version, self._kind.application):
-            return True
+        if application == self._kind.application:
+            if version > self._kind.version:
+                raise Unavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
+            if any(step not in self._kind.steps for step in range(version, self._kind.version)):
+                raise Unavailable(f"{self.path} has format {version}, which this licet no longer reads")
+            return version
         if version or application or db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise Unavailable(f"{self.path} is a database of another program: choose another path")
-        return False
+        return None
 
     def _unavailable(self, error: sqlite3.Error) -> Unavailable:
         if _code(error) in _DAMAGED:
