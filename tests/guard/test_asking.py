@@ -484,3 +484,42 @@ def test_a_delegate_of_a_delegate_is_nobody_else(tmp_path: Path) -> None:
             return [(await one.call("remember")).value for one in (below, session.delegate(agent="x/y", allow=[]))]
 
     assert asyncio.run(run()) == [["tester>x>y", "x, then y"], ["tester>x/y", None]]
+
+
+LARGE = (2**53 - 1, 2**53, 2**53 + 1, -(2**64), 10**400)
+
+
+@tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
+async def counted(number: int) -> str:
+    """Take a number of any size."""
+    return str(number)
+
+
+@pytest.mark.parametrize("number", LARGE, ids=lambda number: f"{number:.4g}" if abs(number) < 10**99 else "huge")
+def test_a_call_that_is_looked_at_takes_whole_numbers_of_any_size(tmp_path: Path, number: int) -> None:
+    at = gate(tmp_path, counted, budget={"max_calls_per_session": 1})
+    assert calls(at, {"number": number}, tool="counted")[0].value == str(number)
+
+
+def test_an_approval_of_a_large_number_is_one_of_no_other(tmp_path: Path) -> None:
+    approver = MemoryApprover(lambda question: "approved")
+    at = gate(
+        tmp_path,
+        counted,
+        backends=Backends.memory(approver=approver),
+        approvals={"write": "call"},
+        fs_reach={"write": [str(tmp_path)]},
+    )
+    assert all(result.ok for result in calls(at, *({"number": number} for number in LARGE), tool="counted"))
+    assert len({question.approval.arguments for question in approver.asked}) == len(LARGE)
+
+
+def test_a_stored_request_shows_large_numbers_as_they_are(tmp_path: Path) -> None:
+    from licet.backends.approvals_sqlite import request_of
+
+    approver = MemoryApprover(lambda question: "approved")
+    backends = Backends.memory(approver=approver)
+    reach = {"write": [str(tmp_path)]}
+    at = gate(tmp_path, counted, backends=backends, approvals={"write": "call"}, fs_reach=reach)
+    assert calls(at, {"number": 2**80}, tool="counted")[0].ok
+    assert request_of(approver.asked[0], 0).arguments == approver.asked[0].approval.arguments

@@ -18,7 +18,7 @@ from licet.backends.approval_keys import SigningKey, verifies
 from licet.backends.sqlite_file import Format, SqliteFile
 from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
 from licet.core.approval_text import time_text
-from licet.core.canonical import digest
+from licet.core.canonical import data_digest
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.people import Answered, Question
 
@@ -221,7 +221,7 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
     """A new request for what a question asks."""
     approval = question.approval
     scope: Scope = "use" if approval.use else "call" if approval.arguments else "session"
-    exact = digest(plain_data(plain_json(question.arguments)))
+    exact = data_digest(plain_data(plain_json(question.arguments)))
     if approval.arguments not in ("", exact):
         raise ValueError("the arguments that would be shown are not those that are asked about")
     return ApprovalRequest(
@@ -268,7 +268,7 @@ def _sound(db: sqlite3.Connection, row: sqlite3.Row) -> Kept | None:
     except (ValueError, TypeError, AttributeError):
         return None
     # A person agrees to what they see: if that is not what the digest stands for, nobody can agree.
-    if digest(arguments) != request.arguments or request.id != row["id"]:
+    if data_digest(arguments) != request.arguments or request.id != row["id"]:
         return None
     given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
     return Kept(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])

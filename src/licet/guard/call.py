@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.argument_scopes import tied, use_of
-from licet.core.canonical import digest
+from licet.core.canonical import data_digest
 from licet.core.decide import decide
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
 from licet.core.use import InvalidUse, Use
@@ -210,7 +210,7 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
 
 async def weigh(call: Call) -> None:
     """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
-    call.request = replace(call.request, arguments=digest(plain_data(plain_json(call.arguments))))
+    call.request = replace(call.request, arguments=data_digest(plain_data(plain_json(call.arguments))))
     usage = UNUSED
     if call.ports.budgets is not None:
         agent, session = call.session.account
