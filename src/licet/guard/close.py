@@ -108,6 +108,8 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     else:
         parts.programs = None
         _tell(call, parts)
+    if call.approvals:
+        parts.approvals = call.approvals
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:

@@ -10,6 +10,7 @@ from licet.core.sealed import Sealed
 from licet.errors import Refused
 from licet.guard.holding import Event, Holding
 from licet.guard.layers import Layers
+from licet.guard.people import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 
@@ -33,8 +34,8 @@ class ResultParts:
     """The fields of a result while a call ends, which fills in the rest; taking the class `Result` seals it."""
 
     __slots__ = (
-        *("_holding", "_refusal", "code", "cost_usd", "duration_ms", "error", "layers", "ok", "programs", "reason"),
-        *("receipt", "tool", "truncated", "value"),
+        *("_holding", "_refusal", "approvals", "code", "cost_usd", "duration_ms", "error", "layers", "ok", "programs"),
+        *("reason", "receipt", "tool", "truncated", "value"),
     )
 
     ok: bool
@@ -48,6 +49,7 @@ class ResultParts:
     duration_ms: float
     truncated: bool
     layers: tuple[str, ...]  # what was in force around the tool; nothing if it did not run
+    approvals: tuple[Agreement, ...]  # what people agreed to for it, and who they were
     programs: Layers | None  # around the programs that it started; None if there were none
     _holding: Holding | None
     _refusal: Deny | Ask | None
@@ -60,6 +62,7 @@ class ResultParts:
         self.reason = "ALLOWED"
         self.error = ""
         self.truncated = False
+        self.approvals = ()
         self._refusal = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
@@ -98,6 +101,7 @@ class Result(Sealed, ResultParts):
         if self.ok:
             lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
             lines += [_line(event) for event in self.events]
+            lines += [f"  {'agreed to by':<14}{visible(', '.join(one.by))}" for one in self.approvals]
             if self.truncated:
                 lines.append(
                     f"  {'cut':<14}the value was longer than `limits.output_kb`; this is its beginning, as text"

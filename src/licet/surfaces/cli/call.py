@@ -198,6 +198,10 @@ def result_document(result: Result) -> dict[str, Any]:
         "error": result.error or None,
         "explanation": None if result.ok else result.explain(),
         "receipt": result.receipt,
+        "approvals": [
+            {"by": list(one.by), "request": one.request or None, "use": one.approval.use or None}
+            for one in result.approvals
+        ],
         "cost_usd": str(result.cost_usd),
         "duration_ms": round(result.duration_ms, 3),
         "truncated": result.truncated,
