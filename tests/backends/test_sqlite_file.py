@@ -28,7 +28,7 @@ def fixture(path: Path, version: int, application: int = OURS) -> None:
     with closing(sqlite3.connect(path)) as db:
         table = "papers (words TEXT)" if version == 0 else "notes (text TEXT)"
         db.execute(f"CREATE TABLE {table}")
-        db.execute(f"INSERT INTO {table.split()[0]} VALUES ('kept')")
+        db.execute(f"INSERT INTO {table.split(maxsplit=1)[0]} VALUES ('kept')")
         db.execute(f"PRAGMA application_id = {application}")
         db.execute(f"PRAGMA user_version = {version}")
         db.commit()
