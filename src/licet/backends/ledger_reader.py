@@ -1,0 +1,174 @@
+"""Reading a ledger file without changing it: what happened, newest first or from the beginning, and the signed heads.
+
+A reader sees the ledger as it was when it was opened, also while others write: entries and heads fit together.
+Nothing is decided about the truth of what is read; that is `core.verify`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from urllib.parse import quote
+
+from licet.backends.sqlite_file import Format
+from licet.core.receipt import Row, time_text
+from licet.core.verify import Head
+from licet.guard.ports import LedgerUnavailable
+
+# The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
+# `chains` has the end of each session, `ledger` what the next entry follows. People look for receipts: only those are
+# in an index.
+SCHEMA = """
+CREATE TABLE entries (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
+    sequence INTEGER NOT NULL, tool TEXT NOT NULL, verdict TEXT NOT NULL, time TEXT NOT NULL, hash BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX by_id ON entries (id);
+CREATE INDEX by_agent ON entries (agent) WHERE kind = 'receipt';
+CREATE INDEX by_tool ON entries (tool) WHERE kind = 'receipt';
+CREATE INDEX by_verdict ON entries (verdict) WHERE kind = 'receipt';
+CREATE INDEX by_time ON entries (time) WHERE kind = 'receipt';
+CREATE TABLE chains (
+    agent TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL, hash BLOB NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (agent, session)
+) WITHOUT ROWID;
+CREATE TABLE heads (size INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL);
+CREATE TABLE ledger (
+    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
+    frontier BLOB NOT NULL, recorded TEXT NOT NULL, signed INTEGER NOT NULL, signed_at REAL NOT NULL
+)
+"""
+FORMAT = Format(0x6C69636C, 1, SCHEMA)  # `licl`: licet's ledgers
+_COLUMNS = ", ".join(Row._fields)
+_AT_ONCE = 500  # rows
+
+
+class LedgerReader:
+    """A ledger file as it is now; close it when you are done, or use it in a `with`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        self._db = self._open()
+        try:
+            self._check()
+            self._db.execute("BEGIN")  # what is read from here on fits together
+            found = self._db.execute("SELECT id, key FROM ledger").fetchone()
+        except sqlite3.Error as error:
+            self._db.close()
+            raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+        except BaseException:
+            self._db.close()
+            raise
+        self.ledger, self.key = found or ("", "")  # its name, and the public key that it was made with
+
+    def __enter__(self) -> "LedgerReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        verdict: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 50,
+        before: int | None = None,
+        kind: str | None = "receipt",
+    ) -> list[Row]:
+        """Entries, the newest first: those that fit everything that is given, and stand before a number.
+
+        The time is that of the call: from `since` on, and before `until`.
+        """
+        exact = {"kind": kind, "agent": agent, "session": session, "tool": tool, "verdict": verdict}
+        wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None and name != "kind"]
+        if kind is not None:
+            # Written out, so that the index of receipts is found.
+            wanted.append(("kind = 'receipt' AND ?", 1) if kind == "receipt" else ("kind = ?", kind))
+        bounds = (("time >= ?", since), ("time < ?", until))
+        wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
+        wanted += [("number < ?", before)] if before is not None else []
+        where = " AND ".join(text for text, _ in wanted) or "1"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608 - our words
+        return list(self._rows(query, *(value for _, value in wanted), limit))
+
+    def show(self, id: str) -> list[Row]:  # noqa: A002
+        """What is kept about one call: its decision, then its receipt. Nothing if the id is not known."""
+        return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
+
+    def entries(self, after: int = 0) -> Iterator[Row]:
+        """Every entry in order, a few at a time, from behind a number on."""
+        return self._rows(f"SELECT {_COLUMNS} FROM entries WHERE number > ? ORDER BY number", after)  # noqa: S608
+
+    def heads(self) -> Iterator[Head]:
+        """Every signed head, the oldest first."""
+        return map(Head._make, self._fetched("SELECT size, body, signature FROM heads ORDER BY size", ()))
+
+    def hashes(self) -> Iterator[bytes]:
+        """The leaves of the tree, in order: for proofs that an entry is in it."""
+        return (row[0] for row in self._fetched("SELECT hash FROM entries ORDER BY number", ()))
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        number: int = self._db.execute("SELECT coalesce(max(number), 0) FROM entries").fetchone()[0]
+        return number
+
+    def _rows(self, query: str, *values: object) -> Iterator[Row]:
+        return map(Row._make, self._fetched(query, values))
+
+    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+        try:
+            cursor = self._db.execute(query, values)
+            while some := cursor.fetchmany(_AT_ONCE):
+                yield from some
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+
+    def _open(self) -> sqlite3.Connection:
+        if not os.path.isfile(self.path):
+            raise LedgerUnavailable(f"there is no ledger at {self.path}")
+        address = f"file:{quote(self.path)}?mode=ro"
+        with suppress(OSError):
+            # What nobody writes to and nobody may write to, such as a copy on a disk that is only read.
+            log = self.path + "-wal"
+            if not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(log), os.W_OK):
+                address += "&immutable=1"
+        try:
+            db = sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+        db.text_factory = _text
+        return db
+
+    def _check(self) -> None:
+        db = self._db
+        db.execute("PRAGMA trusted_schema = OFF")
+        application, version = (
+            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if application != FORMAT.application:
+            raise LedgerUnavailable(f"{self.path} is no ledger")
+        if version > FORMAT.version:
+            raise LedgerUnavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
+        if version < FORMAT.version:
+            raise LedgerUnavailable(f"{self.path} has the older format {version}: the next call brings it up to date")
+
+
+def _text(data: bytes) -> str:
+    """Text as it should be, and what is none in a way that no entry is written in."""
+    return data.decode(errors="surrogateescape")
+
+
+def _moment(value: datetime | str) -> str:
+    return value if isinstance(value, str) else time_text(value)
