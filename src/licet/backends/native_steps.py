@@ -7,7 +7,7 @@ more than the call.
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 
@@ -17,12 +17,12 @@ def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a call has a deadline, and that a task
     begun, own = task.cancelling(), 0
-    value, failure, given = None, None, None
-    step: Callable[[Any], Any] = coroutine.send
+    value, failure, thrown = None, None, False
+    given: Any = None
     while True:
         before = task.cancelling()
         try:
-            waited = step(given)
+            waited = coroutine.throw(given) if thrown else coroutine.send(given)
         except StopIteration as end:
             value = end.value
             break
@@ -32,12 +32,12 @@ def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
         finally:
             own += task.cancelling() - before
         try:
-            given, step = (yield waited), coroutine.send
+            given, thrown = (yield waited), False
         except GeneratorExit:
             coroutine.close()
             raise
         except BaseException as error:
-            given, step = error, coroutine.throw
+            given, thrown = error, True
     if own > 0:
         for _ in range(own):
             task.uncancel()
