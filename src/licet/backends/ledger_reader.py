@@ -6,7 +6,7 @@ Nothing is decided about the truth of what is read; that is `core.verify`.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from urllib.parse import quote
@@ -85,7 +85,7 @@ class LedgerReader:
         limit: int = 50,
         before: int | None = None,
         kind: str | None = "receipt",
-    ) -> list[Row]:
+    ) -> Sequence[Row]:
         """Entries, the newest first: those that fit everything that is given, and stand before a number.
 
         The time is that of the call: from `since` on, and before `until`.
@@ -102,7 +102,7 @@ class LedgerReader:
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608 - our words
         return list(self._rows(query, *(value for _, value in wanted), limit))
 
-    def show(self, id: str) -> list[Row]:  # noqa: A002
+    def show(self, id: str) -> Sequence[Row]:  # noqa: A002
         """What is kept about one call: its decision, then its receipt. Nothing if the id is not known."""
         return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
 
