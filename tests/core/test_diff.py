@@ -612,6 +612,14 @@ GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
         _agent(servers={"files": {"command": ["serve"]}}),
         _agent(servers={"files": {"command": ["serve", "--all"]}}),
     ),
+    "a command in other words": (
+        _agent(servers={"files": {"command": ["serve all"]}}),
+        _agent(servers={"files": {"command": ["serve", "all"]}}),
+    ),
+    "a command with an empty word": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", ""]}}),
+    ),
     "another secret in the same variable": (
         _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "a"}}}),
         _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "b"}}}),
@@ -627,6 +635,8 @@ GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
 def test_where_nobody_can_tell_which_is_wider_both_ways_have_grown(one: Manifest, other: Manifest) -> None:
     for changes in (diff(one, other), diff(other, one)):
         assert (len(changes.grown), changes.shrunk, changes.changed) == (1, (), ())
+        (change,) = changes.grown
+        assert change.before != change.after
 
 
 UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {

@@ -1,6 +1,7 @@
 """What grew and what shrank among the servers behind a gateway: programs, their grants, variables and secrets."""
 
 import json
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -55,5 +56,5 @@ def _named(held: dict[str, Any] | list[str]) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value))
+        return shlex.join(map(str, value))  # so that `a b` and `"a b"` differ
     return value if isinstance(value, str) else canonical_json(value).decode()

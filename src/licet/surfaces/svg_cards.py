@@ -1,6 +1,7 @@
 """What the map shows: a card for the agent, each bundle, tool and target, and the links between them, in words."""
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -204,7 +205,7 @@ def _tool(tool: ToolSurface) -> Card:
 
 
 def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[Entry, ...]]:
-    command = " ".join(server["command"])
+    command = shlex.join(server["command"])
     lines, height = _stacked(name, f"server · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
     rules += [f"secret:read:{secret}" for secret in server["secrets"].values()]
