@@ -1,0 +1,179 @@
+"""The contract of approvers: an answer means the same for a call, whoever gives it and however they are asked."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from guard.gates import policy
+from licet import Backends, Context, Gate, Manifest, Result, tool
+from licet.backends.approvals_sqlite import CannotAnswer, SqliteApprovals
+from licet.backends.memory_files import MemoryFiles
+from licet.backends.memory_records import MemoryApprover
+from licet.guard.people import Answer, Answered, Question
+
+
+@tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
+async def note(ctx: Context, text: str) -> None:
+    """Write a note."""
+    await ctx.fs.write("note.txt", text)
+
+
+@tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
+async def letter(ctx: Context, text: str) -> None:
+    """Write a letter."""
+    await ctx.fs.write("letter.txt", text)
+
+
+class Person(Protocol):
+    """Somebody who can be asked, and what they will answer."""
+
+    approver: Any
+    by: tuple[str, ...]
+
+    def settle(self, at: Gate, session: str, answer: Answer, text: str = "x") -> Result:
+        """Make a call, answer what it asks, and make it again if that is how it is done."""
+
+
+class AtOnce:
+    """Somebody who is asked while the call waits."""
+
+    by: tuple[str, ...] = ("callback",)
+
+    def __init__(self, kind: str) -> None:
+        self.answer: Answer = "absent"
+
+        async def function(question: Question) -> Answer:
+            return self.answer
+
+        async def told(question: Question) -> Answered:
+            return Answered(self.answer, ("callback",))
+
+        twin = MemoryApprover(lambda question: self.answer)
+        self.approver: Any = {"memory": twin, "function": function, "told": told}[kind]
+
+    def settle(self, at: Gate, session: str, answer: Answer, text: str = "x") -> Result:
+        self.answer = answer
+        result = made(at, session, text)
+        self.answer = "absent"
+        return result
+
+
+class Later:
+    """Somebody who finds a request, and whose answer the repeated call finds."""
+
+    by: tuple[str, ...] = ("command",)
+    time = 1000.0
+
+    def __init__(self, folder: Path) -> None:
+        self.approver = SqliteApprovals(folder / "state" / "approvals.sqlite", lambda: self.time)
+
+    def settle(self, at: Gate, session: str, answer: Answer, text: str = "x") -> Result:
+        match answer:
+            case "approved":
+                self.agree(at, session, text)
+            case "denied":
+                asyncio.run(self.approver.deny(self.asked(at, session, text)))
+            case "expired":
+                self.asked(at, session, text)
+                self.time += 300
+        return made(at, session, text)
+
+    def agree(self, at: Gate, session: str = "s", text: str = "x") -> None:
+        asyncio.run(self.approver.approve(self.asked(at, session, text)))
+
+    def asked(self, at: Gate, session: str, text: str) -> str:
+        assert made(at, session, text).reason == "APPROVAL_REQUIRED"
+        kept = asyncio.run(self.approver.list())
+        return [one.request.id for one in kept if one.state(self.approver.now()) == "waiting"][-1]
+
+
+@pytest.fixture(params=["memory", "function", "told", "sqlite"])
+def person(request: pytest.FixtureRequest, tmp_path: Path) -> Person:
+    return Later(tmp_path) if request.param == "sqlite" else AtOnce(request.param)
+
+
+def made(at: Gate, session: str, text: str = "x", name: str = "note") -> Result:
+    async def run() -> Result:
+        async with at.session(session) as opened:
+            return await opened.call(name, {"text": text})
+
+    return asyncio.run(run())
+
+
+def asking(folder: Path, person: Person, write: str, **more: Any) -> Gate:
+    backends = Backends.memory(approver=person.approver, files=MemoryFiles({f"{folder}/keep": ""}))
+    return Gate(ruled(folder, write, **more), [note, letter], backends, workdir=folder)
+
+
+def ruled(folder: Path, write: str, **more: Any) -> Manifest:
+    return policy(folder, note, letter, **{"fs_reach": {"write": [str(folder)]}, "approvals": {"write": write}, **more})
+
+
+ANSWERS: dict[Answer, tuple[bool, str]] = {
+    "approved": (True, "ALLOWED"),
+    "denied": (False, "APPROVAL_DENIED"),
+    "expired": (False, "APPROVAL_EXPIRED"),
+    "absent": (False, "APPROVAL_REQUIRED"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("write", ["call", "session"])
+def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, person: Person, write: str, answer: Answer) -> None:
+    result = person.settle(asking(tmp_path, person, write), "s", answer)
+    assert (result.ok, result.reason) == ANSWERS[answer]
+    assert result.code == ("ok" if result.ok else "denied")
+
+
+@pytest.mark.parametrize("write", ["call", "session"])
+def test_a_result_names_who_agreed(tmp_path: Path, person: Person, write: str) -> None:
+    result = person.settle(asking(tmp_path, person, write), "s", "approved")
+    assert [one.by for one in result.approvals] == [person.by]
+    assert f"agreed to by  {person.by[0]}" in result.explain()
+    assert person.settle(asking(tmp_path, person, write), "other", "denied").approvals == ()
+
+
+def test_a_yes_to_one_call_serves_one_call(tmp_path: Path, person: Person) -> None:
+    at = asking(tmp_path, person, "call")
+    assert person.settle(at, "s", "approved").ok
+    assert made(at, "s").reason == "APPROVAL_REQUIRED"
+
+
+def test_a_yes_to_a_session_holds_for_all_its_calls_of_the_tool(tmp_path: Path, person: Person) -> None:
+    at = asking(tmp_path, person, "session")
+    assert person.settle(at, "s", "approved").ok
+    later = [made(at, "s", text) for text in ("x", "y", "z")]
+    assert [(one.ok, one.approvals[0].by) for one in later] == [(True, person.by)] * 3
+
+
+@pytest.mark.parametrize("write", ["call", "session"])
+def test_a_yes_holds_for_no_other_session_tool_or_manifest(tmp_path: Path, person: Person, write: str) -> None:
+    at = asking(tmp_path, person, write)
+    assert person.settle(at, "s", "approved").ok
+    if isinstance(person, Later) and write == "call":  # one more, that is not used yet
+        person.agree(at)
+    assert made(at, "other").reason == "APPROVAL_REQUIRED"
+    assert made(at, "s", name="letter").reason == "APPROVAL_REQUIRED"
+    at.reload(ruled(tmp_path, write, budget={"max_calls_per_session": 9}))
+    assert made(at, "s").reason == "APPROVAL_REQUIRED"
+
+
+def test_a_yes_to_one_call_is_none_to_other_arguments(tmp_path: Path, person: Person) -> None:
+    at = asking(tmp_path, person, "call")
+    assert person.settle(at, "s", "approved").ok
+    if isinstance(person, Later):
+        person.agree(at)
+    assert made(at, "s", "y").reason == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.parametrize("signed", [{"quorum": 2}, {"keys": []}, {"keys": ["ed25519:" + "A" * 43]}], ids=str)
+def test_where_signatures_are_wanted_a_mere_yes_is_none(tmp_path: Path, person: Person, signed: dict[str, Any]) -> None:
+    at = asking(tmp_path, person, "call", approvals={"write": "call", **signed})
+    if isinstance(person, Later):
+        with pytest.raises(CannotAnswer):
+            person.agree(at)
+        assert made(at, "s").reason == "APPROVAL_REQUIRED"
+    else:
+        assert person.settle(at, "s", "approved").reason == "APPROVAL_REQUIRED"
