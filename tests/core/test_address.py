@@ -306,6 +306,7 @@ def test_what_is_sent_is_what_was_decided(method: str, url: str, sent: str, use:
         ("http:///b.example", "http://b.example/"),
         ("https:b", "https://a.example:444/x/b"),
         ("", "https://a.example:444/x/y?z"),
+        ("/ẞ", "https://a.example:444/%E1%BA%9E"),
     ],
 )
 def test_a_location_is_read_by_the_same_parser(location: str, url: str) -> None:

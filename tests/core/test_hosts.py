@@ -156,6 +156,7 @@ REFUSED = [
     ("https://get:81/", "did you mean `get:81`?"),
     ("https://x.com:0/", "did you mean `x.com`?"),
     ("ftp://x.com:21/", "did you mean `x.com:21`?"),
+    ("https://x.com/?to=https://y.com", "did you mean `x.com`?"),
     ("x.com:8443/v1", "did you mean `x.com:8443`?"),
     ("//x.com/", "did you mean `x.com`?"),
     ("X.com/a", "did you mean `x.com`?"),
