@@ -1,12 +1,12 @@
 """What grew and what shrank among the servers behind a gateway: programs, their grants, variables and secrets."""
 
 import json
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from licet.core.canonical import canonical_json
 from licet.core.change import Found, Side, Spot
+from licet.core.document import command_text
 from licet.core.entries import piece_text
 from licet.core.set import CapabilitySet
 
@@ -56,5 +56,5 @@ def _named(held: dict[str, Any] | list[str]) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return shlex.join(map(str, value))  # so that `a b` and `"a b"` differ
+        return command_text(value)
     return value if isinstance(value, str) else canonical_json(value).decode()

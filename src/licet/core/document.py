@@ -1,6 +1,8 @@
 """The meaning of a manifest as plain data: equal for every spelling of the same policy, and what its digest is over."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from licet.core.canonical import digest, plain
@@ -10,6 +12,8 @@ from licet.core.manifest import Layer, Manifest, Seat
 from licet.core.ranges import common_ranges
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
+
+_ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
 
 
 def manifest_digest(manifest: Manifest) -> str:
@@ -106,6 +110,11 @@ def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     for tool in said["tools"].values():
         tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
     return said
+
+
+def command_text(words: Iterable[object]) -> str:
+    """A command as one text; a word that a reader could take for two, or for none, stands in quotes."""
+    return " ".join(word if _ONE_WORD.fullmatch(word) else json.dumps(word) for word in map(str, words))
 
 
 def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:

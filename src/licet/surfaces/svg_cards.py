@@ -1,13 +1,13 @@
 """What the map shows: a card for the agent, each bundle, tool and target, and the links between them, in words."""
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from licet.core.canonical import money_text
 from licet.core.capability import Capability
+from licet.core.document import command_text
 from licet.core.effects import WRITES
 from licet.core.entries import KINDS, Entry, entries_of, piece_text, target_of, ways_of
 from licet.core.set import CapabilitySet, Piece
@@ -205,7 +205,7 @@ def _tool(tool: ToolSurface) -> Card:
 
 
 def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[Entry, ...]]:
-    command = shlex.join(server["command"])
+    command = command_text(server["command"])
     lines, height = _stacked(name, f"server · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
     rules += [f"secret:read:{secret}" for secret in server["secrets"].values()]
