@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
 from licet.backends.sqlite_file import Format
@@ -61,7 +62,8 @@ class LedgerReader:
         except BaseException:
             self._db.close()
             raise
-        self.ledger, self.key = found or ("", "")  # its name, and the public key that it was made with
+        self.ledger: str = found[0] if found else ""  # its name
+        self.key: str = found[1] if found else ""  # the public key that it was made with
 
     def __enter__(self) -> "LedgerReader":
         return self
@@ -91,6 +93,7 @@ class LedgerReader:
         The time is that of the call: from `since` on, and before `until`.
         """
         exact = {"kind": kind, "agent": agent, "session": session, "tool": tool, "verdict": verdict}
+        wanted: list[tuple[str, object]]  # a condition, and what it asks for
         wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None and name != "kind"]
         if kind is not None:
             # Written out, so that the index of receipts is found.
@@ -127,7 +130,7 @@ class LedgerReader:
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
         return map(Row._make, self._fetched(query, values))
 
-    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         try:
             cursor = self._db.execute(query, values)
             while some := cursor.fetchmany(_AT_ONCE):

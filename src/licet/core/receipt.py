@@ -6,13 +6,14 @@ that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
 """
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from licet.core.canonical import quoted
 from licet.core.merkle import leaf_hash
 
 FORMAT = 1
+SMOOTHED = timedelta(minutes=1)  # how far a clock may go back and be taken for one that was only set right
 KINDS = ("decision", "receipt")
 VERDICTS = ("allow", "ask", "deny")
 _TEXT, _MAYBE, _LIST, _NUMBER = (str,), (str, type(None)), (list,), (int,)
@@ -194,6 +195,17 @@ def time_text(moment: datetime) -> str:
     offset = moment.utcoffset()  # without one it is UTC already
     bare = moment.replace(tzinfo=None)
     return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
+
+
+def kept_at(now: datetime, last: str) -> str:
+    """The time at which an entry is kept, after one that was kept at `last`.
+
+    A clock that is set right goes back a little, and that is smoothed; one that goes back further is told as it is.
+    """
+    text = time_text(now)
+    if text >= last or time_text(now + SMOOTHED) < last:
+        return text
+    return last
 
 
 def check_entry(body: bytes) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from licet.guard.ports import (
     Claim,
     Clock,
     Entry,
+    LedgerUnavailable,
     Reservation,
     SandboxUnavailable,
     ToolCall,
@@ -46,7 +47,7 @@ class Call:
     """What is known about one call so far. It belongs to that call alone."""
 
     __slots__ = (
-        *("approvals", "arguments", "clock", "context", "deadline", "holding", "policy", "ports", "receipt"),
+        *("approvals", "arguments", "clock", "context", "deadline", "digest", "holding", "policy", "ports", "receipt"),
         *("registered", "request", "reservation", "running", "session", "started", "time", "tool", "usage"),
     )
 
@@ -64,6 +65,7 @@ class Call:
         self.started = clock.monotonic()
         self.request = session.request(self.tool)
         self.usage = UNUSED
+        self.digest = ""  # of the arguments, where a decision, a person or the ledger asks for it
         self.approvals: tuple[Agreement, ...] = ()  # what was agreed to for it, and by whom
         self.registered: Registered | None = None
         self.holding: Holding | None = None
@@ -75,7 +77,9 @@ class Call:
     def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
         """One entry of the ledger about this call."""
         session = self.session
-        parts = (kind, self.receipt, session.agent, session.id, self.tool, self.policy.digest, self.time, content)
+        policy = self.policy
+        whole = self if policy.facts else None
+        parts = (kind, self.receipt, session.agent, session.id, self.tool, policy.digest, self.time, content, whole)
         return _new(Entry, parts)
 
     @property
@@ -113,6 +117,8 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         standing(call)
         registered = call.registered = declare(call)
         call.arguments = validate(call, registered, arguments)
+        if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
+            call.digest = data_digest(plain_data(plain_json(call.arguments)))
         if registered.weighed:
             await weigh(call)
         holding = hold(call, registered)
@@ -210,7 +216,7 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
 
 async def weigh(call: Call) -> None:
     """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
-    call.request = replace(call.request, arguments=data_digest(plain_data(plain_json(call.arguments))))
+    call.request = replace(call.request, arguments=call.digest)
     usage = UNUSED
     if call.ports.budgets is not None:
         agent, session = call.session.account
@@ -267,7 +273,8 @@ async def record(call: Call, registered: Registered) -> None:
     try:
         await ledger.record(call.entry("decision", registered))
     except Exception as error:
-        call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}")
+        fix = str(error) if isinstance(error, LedgerUnavailable) else ""
+        call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
 
 
 async def look_around(call: Call, registered: Registered, holding: Holding) -> None:

@@ -12,6 +12,7 @@ from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.endings import Raised
+from licet.guard.ports import LedgerUnavailable
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 
@@ -117,7 +118,8 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             await ledger.record(call.entry("receipt", parts))
         except Exception as error:
             text = f"the ledger could not keep the receipt: {type(error).__name__}"
-            parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text),))))
+            fix = str(error) if isinstance(error, LedgerUnavailable) else ""
+            parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),))))
     return parts.sealed(holding)
 
 

@@ -114,6 +114,12 @@ class Holding:
                 raise Refused(decision) from error
 
     @property
+    def plain(self) -> bool:
+        """Whether nothing happened but that the call itself was granted."""
+        checks = self._checks
+        return len(checks) == 2 and checks[0] is checks[1] is None
+
+    @property
     def events(self) -> tuple[Event, ...]:
         """Every check so far, in order, with the rules that decided it."""
         checks: Any = iter(self._checks)

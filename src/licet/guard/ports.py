@@ -273,6 +273,7 @@ class Entry(NamedTuple):
     manifest: str  # its digest
     time: datetime
     content: Any  # what the call is held to, or its result; the ledger writes down what it says
+    call: Any = None  # the call, for a ledger that has `keeps_facts = True`: it may look, and must not keep it
 
 
 class Ledger(Protocol):

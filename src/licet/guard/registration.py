@@ -77,6 +77,7 @@ class Policy:
     manifest: Manifest
     digest: str
     tools: Mapping[str, Registered]
+    facts: bool = False  # the ledger asks for what each call knows; otherwise nothing is worked out for it
 
 
 def register(
@@ -102,6 +103,7 @@ def register(
         ceiling,
         manifest.digest,
         MappingProxyType({tool.name: _registered(tool, ceiling, ports) for tool in tools}),
+        getattr(ports.ledger, "keeps_facts", False),
     )
 
 

@@ -1,0 +1,261 @@
+"""A ledger in one SQLite file: what was acknowledged survives `kill -9` and power loss; many processes may write.
+
+One thread writes for the whole process. Whatever has come while it wrote is one transaction the next time, so the
+price of a write to the disk is shared. Heads are signed now and then, never for each entry.
+"""
+
+import asyncio
+import atexit
+import os
+import secrets
+import sqlite3
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+
+from licet.backends.ledger_entries import Stems
+from licet.backends.ledger_keys import SigningKey, key_beside
+from licet.backends.ledger_reader import FORMAT
+from licet.backends.memory_records import SystemClock
+from licet.backends.sqlite_file import SqliteFile
+from licet.core.merkle import Frontier
+from licet.core.receipt import START, Row, Stem, Tail, kept_at, link, time_text
+from licet.core.verify import head_body
+from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
+
+HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
+HEADS_APART = 512  # entries: of heads that are closer, only the newest is kept
+_AT_ONCE = 2048  # entries in one transaction
+_IDLE_SECONDS = 5.0
+_MOST_TAILS = 10_000
+
+_INSERT = f"INSERT INTO entries ({', '.join(Row._fields)}) VALUES ({', '.join('?' * len(Row._fields))})"  # noqa: S608
+_STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at FROM ledger"
+_BEGIN = "INSERT INTO ledger VALUES (1, ?, ?, 0, x'', '', 0, 0)"
+_ADVANCE = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?"
+_TAIL = "SELECT sequence, hash, number FROM chains WHERE agent = ? AND session = ?"
+_CHAIN = "INSERT OR REPLACE INTO chains (agent, session, sequence, hash, number) VALUES (?, ?, ?, ?, ?)"
+_HEAD = "INSERT OR REPLACE INTO heads (size, body, signature) VALUES (?, ?, ?)"
+
+
+class _Waiting(NamedTuple):
+    """An entry that somebody waits for."""
+
+    stem: Stem
+    future: "asyncio.Future[None]"
+    loop: asyncio.AbstractEventLoop
+
+
+class _State(NamedTuple):
+    """What the next entry follows, as the file says it."""
+
+    ledger: str
+    key: str
+    size: int
+    frontier: bytes
+    recorded: str
+    signed: int
+    signed_at: float
+
+
+class SqliteLedger:
+    """What happened, in a file that only its owner can read; the key that signs it is beside it, as `….key`."""
+
+    keeps_facts = True
+
+    def __init__(self, path: str | os.PathLike[str], now: Callable[[], datetime] = SystemClock.now) -> None:
+        self.path = os.path.abspath(path)
+        self.key_path = os.path.splitext(self.path)[0] + ".key"
+        self._file = SqliteFile(self.path, FORMAT, "FULL")
+        self._now = now
+        self._stems = Stems()
+        self._key: SigningKey | None = None
+        self._tails: dict[tuple[str, str], Tail] = {}  # ends of chains, true as long as nobody else writes
+        self._size = -1  # of the ledger when they were true
+        self._alone()
+        _LEDGERS.add(self)
+
+    def _alone(self) -> None:
+        """Begin with nothing to do and nobody to do it: when it is made, and in a child that was forked."""
+        self._ready = threading.Condition(threading.Lock())
+        self._pending: deque[_Waiting] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._unsigned = False  # whether this process has written what no head speaks for
+        self._process = os.getpid()
+
+    async def record(self, entry: Entry) -> None:
+        """Keep an entry; when this returns it is on the disk."""
+        stem, loop = self._stems.of(entry), asyncio.get_running_loop()
+        future = loop.create_future()
+        if self._process != os.getpid():
+            self._alone()
+        with self._ready:
+            self._pending.append(_Waiting(stem, future, loop))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write, name="licet ledger", daemon=True)
+                self._thread.start()
+            else:
+                self._ready.notify()
+        await future
+
+    def close(self) -> None:
+        """Keep what is waiting, sign a head, and let go of the file; the next entry opens it again."""
+        thread = self._thread if self._process == os.getpid() else None
+        if thread is not None:
+            with self._ready:
+                self._closing = True
+                self._ready.notify()
+            thread.join()
+            self._closing = False
+        self._file.close()
+
+    def __repr__(self) -> str:
+        return f"SqliteLedger({self.path!r})"
+
+    # In the thread that writes --------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Keep whatever has come since the last time, until nothing comes any more."""
+        while True:
+            with self._ready:
+                if not self._pending and not self._closing:
+                    self._ready.wait(HEAD_SECONDS if self._unsigned else _IDLE_SECONDS)
+                batch = [self._pending.popleft() for _ in range(min(len(self._pending), _AT_ONCE))]
+                if not batch and not self._unsigned:
+                    self._thread = None
+                    return
+            failure = self._kept([one.stem for one in batch])
+            _answer(batch, failure)
+            if failure is not None and not batch:  # no head could be signed: whoever opens the ledger next does it
+                self._unsigned = False
+
+    def _kept(self, stems: list[Stem]) -> LedgerUnavailable | None:
+        """Append entries as one step, and sign a head if it is time; why that could not be done, or None."""
+        try:
+            key = self._signer()
+            self._file.write_waiting(lambda db: self._append(db, key, stems))
+        except (Unavailable, LedgerUnavailable) as wrong:
+            failure = LedgerUnavailable(str(wrong))
+        except Exception as wrong:  # whatever it is, nobody may wait for ever
+            failure = LedgerUnavailable(f"{self.path} cannot be written: {type(wrong).__name__}: {wrong}")
+        else:
+            return None
+        self._size = -1
+        return failure
+
+    def _signer(self) -> SigningKey:
+        """The key of this ledger: made with it, and never a second time."""
+        if self._key is None:
+            state = self._file.write_waiting(_state)
+            if state is not None and not os.path.lexists(self.key_path):
+                raise LedgerUnavailable(
+                    f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move {self.path} "
+                    "away to begin another ledger"
+                )
+            self._key = key_beside(self.key_path)
+        return self._key
+
+    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> None:
+        state = _state(db)
+        first = state is None
+        if state is None:
+            db.execute(_BEGIN, (secrets.token_hex(16), key.public))
+            state = _state(db)
+            assert state is not None  # noqa: S101
+        if state.key != key.public:
+            raise LedgerUnavailable(
+                f"{self.path} is signed with {state.key}, and {self.key_path} holds {key.public}: "
+                "put the right key there"
+            )
+        if state.size != self._size or len(self._tails) > _MOST_TAILS:  # somebody else has written
+            self._tails.clear()
+        self._size = -1  # until everything is kept
+        frontier = Frontier.of_bytes(state.size, state.frontier)
+        recorded = kept_at(self._now(), state.recorded)
+        rows, touched = [], set()
+        for stem in stems:
+            session = stem.agent, stem.session
+            row = link(stem, state.ledger, frontier.size + 1, self._tail(db, session), recorded)
+            self._tails[session] = Tail(row.sequence, row.hash, row.number)
+            frontier.add(row.hash)
+            touched.add(session)
+            rows.append(row)
+        if rows:
+            db.executemany(_INSERT, rows)
+            db.executemany(_CHAIN, [(*session, *self._tails[session]) for session in touched])
+            db.execute(_ADVANCE, (frontier.size, bytes(frontier), recorded))
+        self._sign(db, key, state, frontier, first or not rows)
+        self._size = frontier.size
+
+    def _tail(self, db: sqlite3.Connection, session: tuple[str, str]) -> Tail:
+        tail = self._tails.get(session)
+        if tail is None:
+            found = db.execute(_TAIL, session).fetchone()
+            tail = Tail(*found) if found else START
+        return tail
+
+    def _sign(self, db: sqlite3.Connection, key: SigningKey, state: _State, frontier: Frontier, due: bool) -> None:
+        """Sign a head over everything, if it is time, or if another process has left entries without one."""
+        size, now = frontier.size, time.time()
+        due = due or size - state.signed >= HEAD_ENTRIES or not 0 <= now - state.signed_at < HEAD_SECONDS
+        self._unsigned = size > state.signed
+        if not (due and self._unsigned):
+            return
+        body = head_body(state.ledger, size, frontier.root, time_text(self._now()), key.public)
+        near = [row[0] for row in db.execute("SELECT size FROM heads ORDER BY size DESC LIMIT 2")]
+        if len(near) == 2 and near[0] - near[1] < HEADS_APART:  # the new one speaks for its entries too
+            db.execute("DELETE FROM heads WHERE size = ?", (near[0],))
+        db.execute(_HEAD, (size, body, key.sign(body)))
+        db.execute("UPDATE ledger SET signed = ?, signed_at = ?", (size, now))
+        self._unsigned = False
+
+
+def _state(db: sqlite3.Connection) -> _State | None:
+    found = db.execute(_STATE).fetchone()
+    return _State(*found) if found else None
+
+
+def _answer(batch: list[_Waiting], failure: LedgerUnavailable | None) -> None:
+    """Tell everybody who waits, in one step for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for one in batch:
+        loops.setdefault(one.loop, []).append(one.future)
+    for loop, futures in loops.items():
+        with suppress(RuntimeError):  # a loop that is closed: nobody waits any more
+            loop.call_soon_threadsafe(_tell, futures, failure)
+
+
+def _tell(futures: list["asyncio.Future[None]"], failure: LedgerUnavailable | None) -> None:
+    for future in futures:
+        if future.done():  # its call was cancelled meanwhile
+            continue
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(LedgerUnavailable(*failure.args))  # its own: each is raised, and keeps a traceback
+
+
+# A process that ends signs what it has written; one that is killed leaves that to the next.
+_LEDGERS: "weakref.WeakSet[SqliteLedger]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for ledger in list(_LEDGERS):
+        with suppress(Exception):
+            ledger.close()
+
+
+def _in_child() -> None:
+    for ledger in list(_LEDGERS):  # the thread stayed with the parent, and so did those who wait
+        ledger._alone()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)
