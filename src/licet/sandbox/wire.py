@@ -19,6 +19,7 @@ MOST_DEPTH = 100  # of JSON inside JSON
 # Most frames are short, and memory for a long read is mapped and unmapped each time: only long frames get that.
 _SHORT_READ, _LONG_READ = 1 << 14, 1 << 18
 _MOST_FILES = 4  # of one frame
+_BESIDE = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 def _no_constant(word: str) -> None:
@@ -26,7 +27,7 @@ def _no_constant(word: str) -> None:
 
 
 _written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_scan = json.JSONDecoder(parse_constant=_no_constant).scan_once  # which takes no spaces around a text
+_scan: Any = vars(json.JSONDecoder(parse_constant=_no_constant))["scan_once"]  # which takes no spaces around a text
 
 
 class BrokenWire(Exception):
@@ -87,6 +88,8 @@ class Unpacker:
     @property
     def next_read(self) -> int:
         """How much to read at once."""
+        if not self._buffer:
+            return _SHORT_READ
         return min(max(self._wanted - len(self._buffer), _SHORT_READ), _LONG_READ)
 
     def feed(self, data: bytes) -> Iterable[Frame]:
@@ -173,11 +176,7 @@ class Wire:
     def take(self) -> None:
         """Read what is there, at least something, and keep the frames that it completes."""
         try:
-            data, beside, flags, _ = self.socket.recvmsg(
-                self._unpacker.next_read,
-                socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize),
-                socket.MSG_CMSG_CLOEXEC,
-            )
+            data, beside, flags, _ = self.socket.recvmsg(self._unpacker.next_read, _BESIDE, socket.MSG_CMSG_CLOEXEC)
         except OSError as gone:
             raise Closed(str(gone)) from None
         found = array.array("i")

@@ -64,6 +64,7 @@ class Prepared:
     tool: Tool
     level: Level
     grant: CapabilitySet
+    stated: Mapping[str, int]
     limits: Mapping[str, int]
     fixed: Mapping[str, Any]
     rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
@@ -189,7 +190,7 @@ class Workers:
     def __init__(self, native: Sandbox, programs: ProgramWalls | None = None) -> None:
         self._native = native
         self._programs = programs
-        self._prepared: dict[tuple[int, int, Level, tuple[tuple[str, int], ...]], Prepared] = {}
+        self._prepared: dict[tuple[int, int, int, Level], Prepared] = {}
         self._calls = 0
 
     def layers(self, level: Level) -> tuple[str, ...]:
@@ -239,9 +240,14 @@ class Workers:
 
     def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         reach = context._holding.reach
-        key = (id(call.tool), id(reach.grant), level, tuple(sorted(call.limits.items())))
+        key = (id(call.tool), id(reach.grant), id(call.limits), level)
         found = self._prepared.get(key)
-        if found is None or found.tool is not call.tool or found.grant is not reach.grant:
+        if (
+            found is None
+            or found.tool is not call.tool
+            or found.grant is not reach.grant
+            or found.stated is not call.limits
+        ):
             if len(self._prepared) >= _KNOWN:
                 self._prepared.clear()
             found = self._prepared[key] = _prepared(level, call, context)
@@ -283,7 +289,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
             "file_bytes": limits["file_mb"] << 20,
         },
     }
-    return Prepared(tool, level, reach.grant, limits, fixed, rules)
+    return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules)
 
 
 def _variables(grant: CapabilitySet) -> list[str] | None:
