@@ -19,10 +19,10 @@ from licet.backends.shape_parts import (
 )
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_scalars import LARGEST_INT
-from licet.backends.yaml_text import shown, visible
+from licet.backends.yaml_text import shown
 from licet.core.needs import LARGEST_AMOUNT, amount
 from licet.core.origin import Origin, Problem
-from licet.core.scope import Malformed
+from licet.core.scope import Malformed, visible
 
 __all__ = ["Flag", "Free", "Money", "OneOf", "Text", "Whole"]
 

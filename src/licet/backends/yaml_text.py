@@ -9,8 +9,9 @@ import unicodedata
 from collections.abc import Iterator
 
 from licet.core.origin import Origin, Problem
+from licet.core.scope import UNSEEN, visible
 
-__all__ = ["REPLACED", "Unreadable", "hidden_in", "place", "plain_text", "shown", "visible"]
+__all__ = ["REPLACED", "Unreadable", "hidden_in", "place", "plain_text", "shown"]
 
 MOST_BYTES = 1 << 20
 REPLACED = "\ufffd"
@@ -26,7 +27,7 @@ _NOWHERE = re.compile(rf"[{_CONTROLS}{_BIDI}\ufeff]|\r(?!\n)")
 # Not in a name or a value, escaped or not: what takes no room on the screen (U+E0000 to U+E007F can spell a whole
 # hidden sentence), and halves of surrogate pairs, which UTF-8 cannot carry.
 _INVISIBLE = r"\u00ad\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-_HIDDEN = re.compile(rf"[{_CONTROLS}{_BIDI}{_INVISIBLE}\r\ud800-\udfff]")
+_HIDDEN = re.compile(rf"[{_CONTROLS}{_BIDI}{_INVISIBLE}{UNSEEN}\r\ud800-\udfff]")
 
 
 class Unreadable(ValueError):
@@ -65,13 +66,6 @@ def character(char: str) -> str:
     """A character as a person can look it up: its number, and its name where it has one."""
     name = unicodedata.name(char, "half of a surrogate pair" if "\ud800" <= char <= "\udfff" else "").lower()
     return f"U+{ord(char):04X}" + (f" ({name})" if name else "")
-
-
-def visible(text: str) -> str:
-    """Text on one line with everything invisible spelt out."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
 
 
 def shown(text: str, most: int = 80) -> str:

@@ -25,9 +25,8 @@ _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
 _CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
 # Characters that print as nothing although Python calls them printable; a rule with one would look like another rule.
-_IGNORED = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff]"
-)
+UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff"
+_IGNORED = re.compile(f"[{UNSEEN}]")
 _DECEPTIVE = re.compile(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
