@@ -6,10 +6,8 @@ For each tool a few workers are parked ahead of time: walled in, the tool loaded
 
 import asyncio
 import atexit
-import errno
 import inspect
 import os
-import signal
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,25 +18,24 @@ from time import perf_counter
 from types import NoneType
 from typing import Any
 
-from licet.core.decision import Approval, Reason
+from licet.core.decision import Approval
 from licet.core.effects import Level
 from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
 from licet.declare import Tool
-from licet.declare.arguments import plain_data, plain_json
+from licet.declare.arguments import plain_json
 from licet.guard.bind import BoundContext
-from licet.guard.endings import Raised, Stopped
 from licet.guard.holding import Holding
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
-from licet.sandbox.broker import MOMENT, Broker, Outcome
-from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
+from licet.sandbox.broker import MOMENT, Broker
 from licet.sandbox.children import Child, Watched, Zygote
+from licet.sandbox.endings import stopped, value_of
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
 from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.wire import BrokenWire, Closed, TooMuch, framed, members
+from licet.sandbox.wire import BrokenWire, Closed, framed, members
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -53,7 +50,6 @@ RESULT_BYTES = 16 << 20
 _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
 _PARKED = 32  # of all tools together
 _KNOWN = 512
-_LAST_WORDS = 2.0  # seconds to hear how a worker ended
 _LOOP_TURNS = 32  # calls after which the loop has its turn, however quick each of them was
 
 
@@ -228,7 +224,7 @@ class Workers:
                 child.quick = perf_counter() - began < 2 * MOMENT
                 kept = _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
-            raise await _stopped(zygote, child, wrong, prepared) from None
+            raise await stopped(zygote, child, wrong, prepared.limits) from None
         finally:
             if kept:
                 zygote.rest(child)
@@ -236,7 +232,7 @@ class Workers:
             else:
                 zygote.end(child)
                 _pool.park(prepared, zygote)
-        return _value(outcome, prepared)
+        return value_of(outcome, prepared.limits)
 
     def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         reach = context._holding.reach
@@ -345,59 +341,3 @@ def _reusable(child: Child, prepared: Prepared) -> bool:
         return True
     child.scratch_changed = changed
     return not os.listdir(child.scratch)  # what one call left there is not for the next
-
-
-def _value(outcome: Outcome, prepared: Prepared) -> Any:
-    """What the tool returned; or what it raised, as far as it can be told."""
-    if outcome.refusal is not None:
-        raise outcome.refusal
-    kind, text = outcome.head.get("error"), outcome.head.get("text")
-    if kind is None:
-        try:
-            return plain_data(outcome.blob)
-        except ValueError:
-            raise Stopped("TOOL_CRASHED", "the tool's process gave back what is no JSON") from None
-    kind, text = str(kind), str(text)
-    limits, number = prepared.limits, outcome.head.get("errno")
-    if kind == "MemoryError":
-        raise Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
-    if kind == "TooLong":
-        raise Stopped("LIMIT_OUTPUT", text)
-    if number == errno.EFBIG:
-        raise Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
-    if number == errno.EMFILE:
-        raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
-    if (kind, text) == ("RuntimeError", "can't start new thread"):
-        raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
-    raise Raised(kind, text)
-
-
-async def _stopped(zygote: Zygote, child: Child, wrong: Exception, prepared: Prepared) -> Stopped:
-    """Why a worker gave no answer, from what the kernel and the zygote say; its own word is not asked."""
-    limits = prepared.limits
-    if isinstance(wrong, TooMuch):
-        return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
-    if isinstance(wrong, BrokenWire):
-        return Stopped("TOOL_CRASHED", "the tool's process broke the protocol")
-    await asyncio.sleep(0)
-    # It may have closed its socket and live on; told to end it, the zygote says how it ended in either case.
-    zygote.end(child, child.ended or ("TOOL_CRASHED", "the tool's process hung up"))
-    death = await child.buried(_LAST_WORDS)
-    if death is None:
-        return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
-    if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
-        return Stopped(*death.ended)
-    code, killer = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0, 0
-    if code < 0:
-        killer = -code
-    reason: Reason = "TOOL_CRASHED"
-    if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
-        return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
-    if killer == signal.SIGXFSZ:
-        return Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
-    if code == OUT_OF_MEMORY:
-        return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
-    if code == NO_WALLS:
-        return Stopped("SANDBOX_UNAVAILABLE", "a wall could not be built in the tool's process")
-    said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
-    return Stopped(reason, f"the tool's process {said} and gave no answer")

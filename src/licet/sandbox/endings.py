@@ -1,0 +1,73 @@
+"""How a call behind walls ended: its value, what the tool raised, or why its worker gave no answer."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from licet.core.decision import Reason
+from licet.declare.arguments import plain_data
+from licet.guard.endings import Raised, Stopped
+from licet.sandbox.broker import Outcome
+from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
+from licet.sandbox.children import Child, Zygote
+from licet.sandbox.wire import BrokenWire, TooMuch
+
+_LAST_WORDS = 2.0  # seconds to hear how a worker ended
+
+
+def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
+    """What the tool returned; or what it raised, as far as it can be told."""
+    if outcome.refusal is not None:
+        raise outcome.refusal
+    kind, text = outcome.head.get("error"), outcome.head.get("text")
+    if kind is None:
+        try:
+            return plain_data(outcome.blob)
+        except ValueError:
+            raise Stopped("TOOL_CRASHED", "the tool's process gave back what is no JSON") from None
+    kind, text = str(kind), str(text)
+    number = outcome.head.get("errno")
+    if kind == "MemoryError":
+        raise Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
+    if kind == "TooLong":
+        raise Stopped("LIMIT_OUTPUT", text)
+    if number == errno.EFBIG:
+        raise Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+    if number == errno.EMFILE:
+        raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
+    if (kind, text) == ("RuntimeError", "can't start new thread"):
+        raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
+    raise Raised(kind, text)
+
+
+async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Stopped:
+    """Why a worker gave no answer, from what the kernel and the zygote say; its own word is not asked."""
+    if isinstance(wrong, TooMuch):
+        return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
+    if isinstance(wrong, BrokenWire):
+        return Stopped("TOOL_CRASHED", "the tool's process broke the protocol")
+    await asyncio.sleep(0)
+    # It may have closed its socket and live on; told to end it, the zygote says how it ended in either case.
+    zygote.end(child, child.ended or ("TOOL_CRASHED", "the tool's process hung up"))
+    death = await child.buried(_LAST_WORDS)
+    if death is None:
+        return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
+    if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
+        return Stopped(*death.ended)
+    code, killer = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0, 0
+    if code < 0:
+        killer = -code
+    reason: Reason = "TOOL_CRASHED"
+    if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
+        return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
+    if killer == signal.SIGXFSZ:
+        return Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+    if code == OUT_OF_MEMORY:
+        return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
+    if code == NO_WALLS:
+        return Stopped("SANDBOX_UNAVAILABLE", "a wall could not be built in the tool's process")
+    said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
+    return Stopped(reason, f"the tool's process {said} and gave no answer")
