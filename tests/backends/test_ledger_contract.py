@@ -1,0 +1,299 @@
+"""The contract of ledgers that can be verified, on the memory twin and on SQLite: what calls leave behind in them."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.gates import call, gate
+from licet import Backends, Context, Gate, tool
+from licet.backends.ledger_keys import check_signature
+from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.memory_ledger import ChainedMemoryLedger
+from licet.core.canonical import data_digest
+from licet.core.receipt import Row, check_entry
+from licet.core.verify import Outcome, verify
+from licet.guard.people import Answered
+from licet.guard.ports import Entry
+
+SECRET = "hunter2-and-some-more"
+
+
+class Kept:
+    """A ledger, and what is in it."""
+
+    def __init__(self, ledger: SqliteLedger | ChainedMemoryLedger) -> None:
+        self.ledger = ledger
+
+    def verified(self) -> Outcome:
+        ledger = self.ledger
+        if isinstance(ledger, ChainedMemoryLedger):
+            return verify(ledger.entries(), ledger.heads(), key=ledger.key, check=check_signature)
+        ledger.close()
+        with LedgerReader(ledger.path) as reader:
+            return verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+
+    def rows(self) -> list[Row]:
+        ledger = self.ledger
+        if isinstance(ledger, ChainedMemoryLedger):
+            return list(ledger.entries())
+        with LedgerReader(ledger.path) as reader:
+            return list(reader.entries())
+
+    def entries(self, kind: str = "") -> list[dict[str, Any]]:
+        return [entry for entry in map(check_entry, (row.body for row in self.rows())) if kind in ("", entry["kind"])]
+
+    def receipt(self) -> dict[str, Any]:
+        (receipt,) = self.entries("receipt")
+        return receipt
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    if request.param == "memory":
+        yield Kept(ChainedMemoryLedger())
+        return
+    ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    yield Kept(ledger)
+    ledger.close()
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def fail(word: str) -> None:
+    """Fail."""
+    raise ValueError(f"no {word}")
+
+
+@tool(needs=["env:read:A"], effect="read_only", sandbox="native")
+async def look(ctx: Context, names: list[str]) -> list[str | None]:
+    """Look at variables, also at those that are not held."""
+    found = []
+    for name in names:
+        try:
+            found.append(ctx.env.get(name))
+        except Exception:
+            found.append(None)
+    return found
+
+
+@tool(needs=["secret:read:KEY"], effect="read_only", sandbox="native")
+async def tell(ctx: Context, said: str) -> str:
+    """Give a secret away."""
+    return f"{await ctx.secrets.get('KEY')} and {said}"
+
+
+@tool(needs=["fs:write:/w"], effect="write_limited", sandbox="native", cost_usd="0.25")
+async def store(ctx: Context, text: str) -> None:
+    """Write a file."""
+    await ctx.fs.write("/w/f", text)
+
+
+def at(folder: Path, kept: Kept, *tools: Any, parts: dict[str, Any] | None = None, **capabilities: Any) -> Gate:
+    backends = Backends.memory(ledger=kept.ledger, **(parts or {}))
+    return gate(folder, *tools, backends=backends, **capabilities)
+
+
+def test_a_call_leaves_its_decision_and_its_receipt(tmp_path: Path, kept: Kept) -> None:
+    here = at(tmp_path, kept, add)
+    result = call(here, "add", {"a": 2})
+    decision, receipt = kept.entries()
+    assert (decision["kind"], receipt["kind"], result.value) == ("decision", "receipt", 3)
+    same = ("agent", "session", "tool", "tool_digest", "manifest", "arguments", "time", "id", "ledger", "rules")
+    assert {key: decision[key] for key in same} == {key: receipt[key] for key in same}
+    assert receipt["id"] == result.receipt
+    assert receipt["arguments"] == data_digest({"a": 2, "b": 1})
+    assert (decision["result"], receipt["result"]) == (None, data_digest(3))
+    assert receipt["tool_digest"] == add.spec.digest
+    assert receipt["manifest"] == here.manifest.digest
+    assert (receipt["agent"], receipt["session"], receipt["tool"], receipt["parent"]) == ("tester", "s", "add", None)
+    assert (receipt["verdict"], receipt["code"], receipt["reason"], receipt["error"]) == (
+        "allow",
+        "ok",
+        "ALLOWED",
+        None,
+    )
+    assert (receipt["cost_usd"], receipt["truncated"], receipt["budget"]) == ("0", False, None)
+    assert receipt["sandbox"] == {"layers": list(result.layers), "level": "native", "programs": None}
+    assert float(receipt["duration_ms"]) >= 0
+    assert (decision["code"], decision["duration_ms"], decision["verdict"]) == (None, None, "allow")
+    assert receipt["rules"][0].startswith("`add` is admitted (")
+    granted = {"capability": "tool:call:add", "kind": "CapabilityGranted", "reason": "", "rule": ""}
+    assert decision["events"] == receipt["events"] == [granted]
+    assert (decision["sequence"], receipt["sequence"], decision["previous"]) == (1, 2, None)
+    assert "bodies" not in receipt
+    assert kept.verified().ok
+
+
+def test_every_check_is_an_event_in_order(tmp_path: Path, kept: Kept) -> None:
+    call(
+        at(tmp_path, kept, look, parts={"environ": {"A": "1", "B": "2"}}, env=["A"]), "look", {"names": ["A", "B", "A"]}
+    )
+    told = [(event["kind"], event["capability"], event["reason"]) for event in kept.receipt()["events"]]
+    assert told == [
+        ("CapabilityGranted", "tool:call:look", ""),
+        ("CapabilityGranted", "env:read:A", ""),
+        ("CapabilityDenied", "env:read:B", "ENV_NOT_ALLOWED"),
+        ("CapabilityGranted", "env:read:A", ""),
+    ]
+    assert "agent.yaml" in kept.receipt()["events"][1]["rule"]
+    assert kept.receipt()["verdict"] == "allow"
+
+
+REFUSED: list[tuple[str, Any, dict[str, Any], str, str]] = [
+    ("nowhere", {}, {}, "not_available", "UNKNOWN_TOOL"),
+    ("\ud800" * 3, {}, {}, "not_available", "UNKNOWN_TOOL"),
+    ("x" * 100_000, {}, {}, "not_available", "UNKNOWN_TOOL"),
+    ("add", {"a": "x"}, {}, "input_invalid", "INPUT_INVALID"),
+    ("add", {"a": 1}, {"budget": {"max_calls_per_session": 0}}, "denied", "BUDGET_EXCEEDED"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "rules", "code", "reason"), REFUSED, ids=[f"{r[4]}{i}" for i, r in enumerate(REFUSED)]
+)
+def test_a_refusal_leaves_a_receipt_with_its_rules(
+    tmp_path: Path, kept: Kept, name: str, given: Any, rules: dict[str, Any], code: str, reason: str
+) -> None:
+    result = call(at(tmp_path, kept, add, **rules), name, given)
+    receipt = kept.receipt()
+    assert (
+        (receipt["verdict"], receipt["code"], receipt["reason"])
+        == ("deny", code, reason)
+        == ("deny", result.code, result.reason)
+    )
+    assert receipt["result"] is None
+    assert receipt["rules"]
+    assert receipt["sandbox"]["layers"] == []
+    assert receipt["events"][-1]["reason"] == reason
+    assert len(receipt["tool"]) < 300
+    assert kept.verified().ok
+
+
+def test_what_a_tool_says_when_it_fails_is_kept_as_a_digest(tmp_path: Path, kept: Kept) -> None:
+    result = call(at(tmp_path, kept, fail), "fail", {"word": "private"})
+    receipt = kept.receipt()
+    assert (receipt["verdict"], receipt["code"], receipt["reason"]) == ("allow", "execution_failed", "TOOL_FAILED")
+    assert receipt["result"] == data_digest(result.error)
+    assert all(b"private" not in row.body for row in kept.rows())
+
+
+def test_with_bodies_what_was_said_is_kept_and_secrets_are_not(tmp_path: Path, kept: Kept) -> None:
+    parts = {"secrets": {"KEY": SECRET}}
+    here = at(tmp_path, kept, tell, fail, parts=parts, secrets=["KEY"], record="full")
+    call(here, "tell", {"said": f"1.5 {SECRET}"})
+    call(here, "fail", {"word": "luck"})
+    told, failed = kept.entries("receipt")
+    arguments, result = (json.loads(told["bodies"][name]) for name in ("arguments", "result"))
+    assert arguments["said"].startswith("1.5 ")
+    assert data_digest(result) == told["result"]
+    assert told["arguments"] == data_digest({"said": f"1.5 {SECRET}"})
+    assert json.loads(failed["bodies"]["arguments"]) == {"word": "luck"}
+    assert failed["bodies"]["result"] is None
+    assert "no luck" in failed["error"]
+    assert all(SECRET.encode() not in row.body for row in kept.rows())
+    assert all("bodies" not in entry for entry in kept.entries("decision"))
+    assert kept.verified().ok
+
+
+def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
+    rules = {"fs_reach": {"write": ["/w"]}, "budget": {"max_cost_usd": 1, "max_calls_per_session": 9}}
+    here = at(tmp_path, kept, store, **rules)
+    for _ in range(2):
+        assert call(here, "store", {"text": "x"}).cost_usd == Decimal("0.25")
+    *_, decision, receipt = kept.entries()
+    before = {"calls": 1, "calls_of_tool": 1, "cost_usd": "0.25", "cost_usd_today": "0.25"}
+    after = {"calls": 2, "calls_of_tool": 2, "cost_usd": "0.5", "cost_usd_today": "0.5"}
+    assert decision["budget"] == receipt["budget"] == {"before": before, "after": after}
+    assert (decision["cost_usd"], receipt["cost_usd"]) == ("0.25", "0.25")
+
+
+def test_who_agreed_is_told(tmp_path: Path, kept: Kept) -> None:
+    async def agree(question: Any) -> Answered:
+        return Answered("approved", ("ada",))
+
+    rules = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
+    call(at(tmp_path, kept, store, parts={"approver": agree}, **rules), "store", {"text": "x"})
+    decision, receipt = kept.entries()
+    agreed = {"arguments": data_digest({"text": "x"}), "by": ["ada"], "request": None, "use": None}
+    assert decision["approvals"] == receipt["approvals"] == [agreed]
+
+
+def test_a_call_that_waits_for_a_person_says_so(tmp_path: Path, kept: Kept) -> None:
+    rules = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
+    call(at(tmp_path, kept, store, **rules), "store", {"text": "x"})
+    assert (kept.receipt()["verdict"], kept.receipt()["reason"]) == ("ask", "APPROVAL_REQUIRED")
+
+
+def test_a_delegate_names_who_has_delegated(tmp_path: Path, kept: Kept) -> None:
+    async def run() -> None:
+        async with at(tmp_path, kept, add).session("s") as session:
+            await session.call("add", {"a": 1})
+            async with session.delegate(agent="helper", allow=[]) as below:
+                await below.call("add", {"a": 1})
+
+    asyncio.run(run())
+    first, *_, last = kept.entries()
+    assert (first["agent"], first["parent"]) == ("tester", None)
+    assert (last["agent"], last["parent"]) == ("tester>helper", {"agent": "tester", "session": "s"})
+    assert [entry["sequence"] for entry in kept.entries()] == [1, 2, 1, 2]  # each has a chain of its own
+    assert kept.verified().ok
+
+
+def test_calls_side_by_side_are_one_chain_for_each_session(tmp_path: Path, kept: Kept) -> None:
+    async def run() -> None:
+        here = at(tmp_path, kept, add)
+        async with here.session("one") as one, here.session("two") as two:
+            many = [("add", {"a": number}) for number in range(40)]
+            first, second = await asyncio.gather(one.call_many(many), two.call_many(many))
+            assert [result.value for result in (*first, *second)] == [*range(1, 41)] * 2
+
+    asyncio.run(run())
+    sequences: dict[str, list[int]] = {"one": [], "two": []}
+    for entry in kept.entries():
+        sequences[entry["session"]].append(entry["sequence"])
+    assert sequences == {"one": [*range(1, 81)], "two": [*range(1, 81)]}
+    outcome = kept.verified()
+    assert (outcome.ok, outcome.entries, outcome.signed) == (True, 160, 160)
+
+
+def test_a_session_that_is_opened_again_continues_its_chain(tmp_path: Path, kept: Kept) -> None:
+    for _ in range(3):
+        call(at(tmp_path, kept, add), "add", {"a": 1})
+    assert [entry["sequence"] for entry in kept.entries()] == [1, 2, 3, 4, 5, 6]
+    assert kept.verified().ok
+
+
+def test_arguments_are_those_that_were_given_whatever_a_tool_does_to_them(tmp_path: Path, kept: Kept) -> None:
+    @tool(needs=[], effect="read_only", sandbox="native")
+    async def spoil(items: list[int]) -> int:
+        """Change what it was given."""
+        items.clear()
+        return 1
+
+    call(at(tmp_path, kept, spoil), "spoil", {"items": [1, 2]})
+    assert [entry["arguments"] for entry in kept.entries()] == [data_digest({"items": [1, 2]})] * 2
+
+
+def test_an_entry_without_its_call_is_refused(kept: Kept) -> None:
+    from datetime import UTC, datetime
+
+    entry = Entry("receipt", "r", "a", "s", "t", "", datetime.now(UTC), None)
+    with pytest.raises(TypeError, match="must come with the call"):
+        asyncio.run(kept.ledger.record(entry))
+
+
+def test_a_full_memory_refuses_before_the_tool_runs(tmp_path: Path) -> None:
+    result = call(at(tmp_path, Kept(ChainedMemoryLedger(room=0)), add), "add", {"a": 1})
+    assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
+    assert "the ledger is full" in result.explain()
