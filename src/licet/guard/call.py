@@ -21,7 +21,7 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, failed, refused, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.endings import Stopped
-from licet.guard.holding import Holding
+from licet.guard.holding import MOST_OF_A_GROUND, Holding
 from licet.guard.people import Agreement
 from licet.guard.ports import (
     Claim,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
+_LONGEST = 128  # characters of the name of a tool: a longer one is nobody's, and goes into no receipt
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -56,7 +57,7 @@ class Call:
     def __init__(self, session: "Session", tool: str) -> None:
         gate, clock = session.gate, session.gate.clock
         self.session = session
-        self.tool = tool if type(tool) is str else ""
+        self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
         self.policy: Policy = gate.policy  # taken once: what is reloaded meanwhile is for later calls
         self.ports = gate.ports
         self.clock: Clock = clock
@@ -102,10 +103,9 @@ class Call:
 
     def refuse(self, reason: Reason, text: str, fix: str = "") -> NoReturn:
         """End this call before its tool runs."""
-        decision = Deny(self.request, (Ground(reason, text, fix=fix),))
         if self.holding is not None:
-            self.holding.deny(decision)
-        raise Refused(decision)
+            self.holding.refuse(reason, text, fix=fix)
+        raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),)))
 
 
 async def run_call(session: "Session", tool: str, arguments: object) -> Result:

@@ -28,6 +28,7 @@ Observer = Callable[[Event], None]
 Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
 _CALL_GRANTED = (None, None)  # no use, no refusal
+MOST_OF_A_GROUND = 1000  # characters of one ground
 
 
 class Holding:
@@ -82,6 +83,8 @@ class Holding:
 
     def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
         """Refuse for a reason that is in no rule: a limit, an address, a name that does not resolve."""
+        if len(text) > MOST_OF_A_GROUND:  # it repeats what was sent, of any length
+            text = f"{self._beginning(text)}…"
         self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
 
     def limited(self, reason: Reason, text: str, use: Use, fix: str) -> None:
@@ -132,6 +135,13 @@ class Holding:
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
         return CapabilityDenied(asked, self.request.tool, reason, self.redacted("; ".join(map(str, refusal.rules))))
+
+    def _beginning(self, text: str) -> str:
+        """As much of a text as is kept, without half a secret at its end."""
+        if self.redactor is None:
+            return text[:MOST_OF_A_GROUND]
+        raw = text.encode(errors="surrogatepass")
+        return self.redactor.beginning(raw, MOST_OF_A_GROUND).decode(errors="ignore")
 
     def redacted(self, text: str) -> str:
         """A text about this call, without the secrets that it has seen."""
