@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from licet import Backends
 from licet.backends.memory_secrets import MemorySecrets
 from licet.backends.secrets_chain import ChainSecrets
 from licet.backends.secrets_environment import EnvironmentSecrets, variables_of
@@ -256,3 +257,64 @@ def test_a_changed_file_is_read_again_and_a_broken_one_gives_nothing(tmp_path: P
     path.unlink()
     with pytest.raises(Unavailable):
         ask(backend, "A")
+
+
+# Several of them, through the front door ------------------------------------------------------------------------------
+
+
+async def vault(reference: str) -> str | None:
+    return {"A": "vault", "C": "vault"}.get(reference)
+
+
+class Shop:
+    """A backend of somebody's own."""
+
+    async def get(self, reference: str) -> str | None:
+        return {"C": "shop", "D": "shop"}.get(reference)
+
+
+def test_sources_are_asked_in_the_order_in_which_they_are_given(tmp_path: Path) -> None:
+    file = written(tmp_path, "A=file\nB=file\n")
+    environ = {"B": "environ", "SHOP__E": "environ"}
+    backends = Backends.local(tmp_path / "state", secrets=[file, vault, Shop(), environ])
+    found = {name: ask(backends.secrets, name) for name in ("A", "B", "C", "D", "shop/e", "F")}
+    assert found == {"A": "file", "B": "file", "C": "vault", "D": "shop", "shop/e": "environ", "F": None}
+    other = Backends.local(tmp_path / "state", secrets=(environ, Shop(), vault, file))
+    assert [ask(other.secrets, name) for name in ("A", "B", "C")] == ["vault", "environ", "shop"]
+
+
+def test_one_source_needs_no_list(tmp_path: Path) -> None:
+    file = written(tmp_path, "A=file\n")
+    assert ask(Backends.local(tmp_path / "state", secrets=file).secrets, "A") == "file"
+    assert ask(Backends.local(tmp_path / "state", secrets={"A": "mapping"}).secrets, "A") == "mapping"
+    assert ask(Backends.local(tmp_path / "state", secrets=Shop()).secrets, "D") == "shop"
+    assert Backends.local(tmp_path / "state", secrets=None).secrets is None
+    assert ask(Backends.local(tmp_path / "state", secrets=[]).secrets, "A") is None
+
+
+@pytest.mark.parametrize("named", ["secrets", "secrets_file"])
+def test_no_tool_reaches_a_file_of_secrets_however_it_is_named(tmp_path: Path, named: str) -> None:
+    file = written(tmp_path, "A=file\n")
+    backends = Backends.local(tmp_path / "state", **{named: file})
+    assert str(file) in backends.state
+    assert str(tmp_path / "state") in backends.state
+
+
+NO_SOURCES: dict[str, Any] = {
+    "a text": "keys.env",
+    "a text in a list": [Shop(), "hunter2"],
+    "a number": 5,
+    "nothing in a list": [None],
+}
+
+
+@pytest.mark.parametrize("given", NO_SOURCES.values(), ids=NO_SOURCES)
+def test_what_is_no_source_of_secrets_is_refused_at_once_and_not_repeated(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(TypeError, match="a source of secrets is a Path, a mapping") as refused:
+        Backends.local(tmp_path / "state", secrets=given)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_file_beside_sources_is_put_among_them(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="put `Path"):
+        Backends.local(tmp_path / "state", secrets=[vault], secrets_file=written(tmp_path, "A=file\n"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from licet.assemble.review import Places
+from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
 from licet.backends.approver_terminal import TerminalApprover
 from licet.backends.argument_rules import argument_check
@@ -24,9 +25,6 @@ from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClo
 from licet.backends.memory_secrets import MemorySecrets
 from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
-from licet.backends.secrets_chain import ChainSecrets
-from licet.backends.secrets_environment import EnvironmentSecrets
-from licet.backends.secrets_file import FileSecrets
 from licet.core.manifest import Manifest
 from licet.declare import Tool
 from licet.guard.gate import Gate as BareGate
@@ -58,18 +56,22 @@ class Backends(Ports):
     ) -> "Backends":
         """Files, network, environment, programs and storage of this machine; state is kept in `path`.
 
-        Secrets come from the environment, or from a file of `NAME=value` lines before it. People find what they are
-        asked with `licet approvals`, unless another `approver` is given.
+        Secrets come from the environment, or from a file of `NAME=value` lines before it. With `secrets=` they come
+        from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
+        what they are asked with `licet approvals`, unless another `approver` is given.
         """
         state = Path(path) if path is not None else state_directory(Path.cwd())
-        environment = EnvironmentSecrets(os.environ)
-        kept = [state] if secrets_file is None else [state, Path(secrets_file)]
+        if secrets_file is not None and "secrets" in parts:
+            raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
+        sources = parts.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
+        secrets, files = secrets_from(sources) if sources is not None else (None, [])
+        kept = [state, *files]
         http = parts.get("http") or HttpClient()
         own = {
             "files": LocalFiles(),
             "http": http,
             "sandbox": Workers(InProcess(), ProgramWalls(http)),
-            "secrets": environment if secrets_file is None else ChainSecrets(FileSecrets(secrets_file), environment),
+            "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,

@@ -33,10 +33,11 @@ class FileSecrets:
 
     async def get(self, reference: str) -> str | None:
         """The value of a secret, or None if no line holds it; `Unavailable` if the file is not fit for secrets."""
-        self._refresh()
+        self.check()
         return next((value for name in variables_of(reference) if (value := self._values.get(name))), None)
 
-    def _refresh(self) -> None:
+    def check(self) -> None:
+        """Read the file if it has changed; `Unavailable` if it is not fit for secrets."""
         try:
             # Not through a link, and without waiting for the other end of a pipe.
             fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

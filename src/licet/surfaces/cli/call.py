@@ -1,11 +1,10 @@
 """`licet call`: one tool call under a manifest, and what came of it."""
 
-import asyncio
 import difflib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ import click
 
 from licet.assemble.importing import imported_tools
 from licet.assemble.running import Backends, Gate, run, state_directory, terminal_approver
+from licet.assemble.secrets import unfit
 from licet.backends.manifest_yaml import load_manifest
 from licet.backends.secrets_environment import variables_of
-from licet.backends.secrets_file import FileSecrets
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
-from licet.guard.ports import Unavailable
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, typed_arguments
 from licet.surfaces.cli.explain import complete_tool
@@ -108,7 +106,7 @@ def command(
     elif result.ok:
         _show_value(result)
     else:
-        _show_refusal(result, policy)
+        show_refusal(result, _ways_out(result, policy))
     ctx.exit(0 if result.ok else 1)
 
 
@@ -139,11 +137,9 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
 
 def _check_secrets(file: Path, as_json: bool) -> None:
     """End the command if a file is not fit for secrets: before any code runs, and whether or not one is asked for."""
-    try:
-        asyncio.run(FileSecrets(file).get("licet"))
-    except Unavailable as wrong:
+    if wrong := unfit(file):
         found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
-        refuse([Problem(Origin(str(file), 1, 1), found, expected, str(wrong))], as_json)
+        refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)], as_json)
 
 
 def _show_value(result: Result) -> None:
@@ -169,10 +165,11 @@ def _readable(text: str) -> str:
     return "".join(char if char == "\n" or visible(char) == char else json.dumps(char)[1:-1] for char in text)
 
 
-def _show_refusal(result: Result, policy: Manifest) -> None:
+def show_refusal(result: Result, ways_out: Iterable[str] = ()) -> None:
+    """Explain on stderr why a call did not go through, with what else may help before the receipt."""
     first, *rest, receipt = result.explain().splitlines()
     show(first, err=True, colour="red")
-    for line in (*rest, *_ways_out(result, policy), receipt):
+    for line in (*rest, *ways_out, receipt):
         show(line, err=True)
 
 
