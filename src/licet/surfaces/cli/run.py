@@ -13,7 +13,7 @@ from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.ports import Finished
 from licet.guard.result import Result
 from licet.sandbox import probe
-from licet.surfaces.cli.call import result_document, sound_manifest
+from licet.surfaces.cli.call import result_document, show_refusal, sound_manifest
 from licet.surfaces.cli.json_text import json_text
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.show import show
@@ -99,10 +99,7 @@ def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
     elif late:
         show("licet: the command ran for longer than its limit, and was ended", err=True, colour="red")
     elif not result.ok:
-        first, *rest = result.explain().splitlines()
-        show(first, err=True, colour="red")
-        for line in rest:
-            show(line, err=True)
+        show_refusal(result)
     elif limit:
         show(f"licet: the command ended at a limit of the manifest: {limit}", err=True, colour="red")
     return code
