@@ -147,7 +147,22 @@ def test_a_link_is_no_way_out(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_not_there_allows_nothing_and_breaks_nothing(tmp_path: Path) -> None:
-    os.close(landlock.ruleset([Rule(str(tmp_path / "missing"), READ), Rule(str(tmp_path), READ)]))
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "file").write_text("b")
+    # It appears after the rules are made and before they hold: the name was allowed, and means nothing.
+    code = """
+d = spec["given"]
+ruleset = landlock.ruleset(landlock.Rule(d + path, access) for path, access in spec["later"])
+os.mkdir(d + "/missing")
+open(d + "/missing/file", "w").write("m")
+hardening.no_new_privs()
+landlock.restrict(ruleset)
+answer = [attempt(lambda: open(d + "/beside/file").read()), attempt(lambda: open(d + "/missing/file").read()),
+          attempt(lambda: os.listdir(d + "/missing")), attempt(lambda: open(d + "/missing/new", "w"))]
+"""
+    later = [("/missing", READ | WRITE | DELETE), ("/beside/file/below", READ), ("/beside", READ)]
+    code = f"spec['later'] = {later!r}\n{code}"
+    assert run(code, given=str(tmp_path)) == ["b", "EACCES", "EACCES", "EACCES"]
 
 
 def test_a_hard_link_cannot_move_a_file_to_where_more_is_allowed(tmp_path: Path) -> None:
