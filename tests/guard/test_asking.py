@@ -72,6 +72,14 @@ def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, answer: Answer) -> N
     assert len(approver.asked) == 1
 
 
+@pytest.mark.parametrize("answer", ["Approved", "", None, True, 1, ["approved"], {"answer": "approved"}])
+def test_an_answer_in_other_words_is_no_agreement(tmp_path: Path, answer: Any) -> None:
+    at, approver = writing(tmp_path, "call", lambda question: answer)
+    result = calls(at, {"text": "x"})[0]
+    assert not result.ok
+    assert len(approver.asked) == 1
+
+
 def test_with_nobody_to_ask_the_call_is_refused_and_told_how_to_settle_it(tmp_path: Path) -> None:
     at, _ = writing(tmp_path, "session")
     nobody = Gate(at.manifest, [note], Backends.memory(approver=None), workdir=tmp_path)

@@ -24,11 +24,12 @@ async def settled(call: "Call", decision: Ask) -> None:
     if approver is not None and reach is not None:
         question = _question(call, decision, reach)
         if question.signed and not getattr(approver, "verifies", False):
-            call.refuse("APPROVAL_REQUIRED", "signed approvals are asked for, and nothing here can verify a signature")
+            text = "signed approvals are asked for, and nothing here can verify a signature"
+            call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
         try:
             answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
         except Unavailable as broken:
-            call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken))
+            call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
         answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
     if answered.answer == "approved":
         agreement = Agreement(decision.approval, answered.by, answered.request)

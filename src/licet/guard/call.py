@@ -96,16 +96,16 @@ class Call:
             self.deadline.pause()
         try:
             await settled(self, Ask(self.request, approval, (ground,), use))
-            standing(self)
+            standing(self, use)
         finally:
             if self.deadline is not None:
                 self.deadline.resume()
 
-    def refuse(self, reason: Reason, text: str, fix: str = "") -> NoReturn:
-        """End this call before its tool runs."""
+    def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
+        """Refuse this call, or one use inside it, for a reason that is in no rule."""
         if self.holding is not None:
-            self.holding.refuse(reason, text, fix=fix)
-        raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),)))
+            self.holding.refuse(reason, text, use, fix)
+        raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
 async def run_call(session: "Session", tool: str, arguments: object) -> Result:
@@ -154,15 +154,15 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
     return await close(call, result)
 
 
-def standing(call: Call) -> None:
+def standing(call: Call, use: Use | None = None) -> None:
     """Always: nothing runs at a frozen gate, or in a session that is over."""
     session = call.session
     if frozen := session.gate.frozen:
-        call.refuse("FROZEN", frozen)
+        call.refuse("FROZEN", frozen, "", use)
     if session.over:
-        call.refuse("SESSION_ENDED", "this session has ended")
+        call.refuse("SESSION_ENDED", "this session has ended", "", use)
     if session.broken:
-        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken)
+        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken, use)
 
 
 def declare(call: Call) -> Registered:

@@ -72,14 +72,15 @@ class Holding:
             self._tell(use, None)
 
     async def permit(self, use: Use) -> None:
-        """As `check`, and ask a person where the class says that each delete asks."""
-        self.check(use)
+        """As `check`, and ask a person first where the class says that each delete asks."""
         effect = self.reach.effect
-        if use.effect == "delete" and effect and delete_asks(use, effect) and self._ask is not None:
+        asks = use.effect == "delete" and effect and delete_asks(use, effect) and self.reach.grant.has(use)
+        if asks and self._ask is not None:
             request = self.request
             await self._ask(
                 Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
             )
+        self.check(use)  # after the answer: the record has no grant that nobody gave
 
     def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
         """Refuse for a reason that is in no rule: a limit, an address, a name that does not resolve."""

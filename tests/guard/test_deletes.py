@@ -1,0 +1,84 @@
+"""Deletes that ask: a receipt says that one was granted only if somebody agreed to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.gates import call, gate
+from licet import Backends, Context, Gate, tool
+from licet.backends.memory_files import MemoryFiles
+from licet.backends.native import InProcess
+from licet.guard.ports import Unavailable
+
+
+class Here(InProcess):
+    """A sandbox that keeps no level, for tools of every class."""
+
+    def layers(self, level: str) -> tuple[str, ...]:
+        return ()
+
+    def run(self, level: str, call: Any, context: Any) -> Any:
+        return super().run("native", call, context)
+
+
+@tool(needs=["fs:read:${workdir}", "fs:delete:${workdir}"], effect="full", sandbox="restricted")
+async def tidy(ctx: Context) -> str:
+    """Delete a file, and go on without if that is not to be."""
+    try:
+        await ctx.fs.delete("old.txt")
+    except Exception:
+        return "kept"
+    return "gone"
+
+
+def desk(folder: Path, approver: Any) -> Gate:
+    files = MemoryFiles({f"{folder}/old.txt": "x"})
+    return gate(
+        folder,
+        tidy,
+        backends=Backends.memory(files=files, approver=approver, sandbox=Here()),
+        native=[],
+        max_side_effect_class="full",
+        fs_reach={"read": ["${workdir}"], "write": ["${workdir}"]},
+        budget={"max_calls_per_session": 9},
+    )
+
+
+ANSWERS: dict[str, tuple[Any, str]] = {
+    "yes": ("approved", ""),
+    "no": ("denied", "APPROVAL_DENIED"),
+    "too late": ("expired", "APPROVAL_EXPIRED"),
+    "nobody": ("absent", "APPROVAL_REQUIRED"),
+    "an unknown word": ("Approved", "APPROVAL_REQUIRED"),
+    "nothing": (None, "APPROVAL_REQUIRED"),
+    "a truth": (True, "APPROVAL_REQUIRED"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_delete_is_recorded_as_it_was_answered(tmp_path: Path, answer: str) -> None:
+    word, reason = ANSWERS[answer]
+
+    async def approver(question: Any) -> Any:
+        return word
+
+    result = call(desk(tmp_path, approver), "tidy")
+    assert result.value == ("kept" if reason else "gone")
+    told = [(type(event).__name__, event.capability, event.reason) for event in result.events]
+    kind = "CapabilityDenied" if reason else "CapabilityGranted"
+    assert told == [
+        ("CapabilityGranted", "tool:call:tidy", ""),
+        (kind, f"fs:delete:{tmp_path}/old.txt", reason),
+    ]
+
+
+def test_a_store_of_answers_that_cannot_be_used_refuses_the_delete_and_not_the_call(tmp_path: Path) -> None:
+    async def approver(question: Any) -> Any:
+        raise Unavailable("no space left")
+
+    result = call(desk(tmp_path, approver), "tidy")
+    assert result.value == "kept"
+    assert [(event.capability, event.reason) for event in result.events][1:] == [
+        (f"fs:delete:{tmp_path}/old.txt", "BACKEND_MISSING")
+    ]
