@@ -1,13 +1,12 @@
 """What a ruleset allows and refuses, by really doing it behind one."""
 
-import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from licet.sandbox import landlock
-from licet.sandbox.landlock import DELETE, EXECUTE, READ, READ_FILE, WRITE, Rule
+from licet.sandbox.landlock import DELETE, EXECUTE, READ, READ_FILE, WRITE
 from sandbox.walled import needs_abi, needs_landlock, run
 
 pytestmark = needs_landlock
