@@ -17,6 +17,7 @@ from licet.backends.argument_rules import argument_check
 from licet.backends.files import LocalFiles
 from licet.backends.http import HttpClient
 from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_http import MemoryHttp
 from licet.backends.memory_kv import MemoryKv
@@ -54,7 +55,7 @@ class Backends(Ports):
     def local(
         cls, path: str | Path | None = None, *, secrets_file: str | Path | None = None, **parts: Any
     ) -> "Backends":
-        """Files, network, environment, programs and storage of this machine; state is kept in `path`.
+        """Files, network, environment, programs and storage of this machine; state and receipts are kept in `path`.
 
         Secrets come from the environment, or from a file of `NAME=value` lines before it. With `secrets=` they come
         from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
@@ -73,6 +74,7 @@ class Backends(Ports):
             "sandbox": Workers(InProcess(), ProgramWalls(http)),
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
+            "ledger": SqliteLedger(state / "ledger.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
             "approver": stored_approvals(state),
