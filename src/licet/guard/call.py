@@ -279,8 +279,11 @@ async def record(call: Call, registered: Registered) -> None:
 
 async def look_around(call: Call, registered: Registered, holding: Holding) -> None:
     """Let the tool say whether it can run here, from what it declares and nothing else."""
-    with Deadline(registered.seconds):
-        fine = bool(registered.missing) or await is_available(call.session, registered, holding)
+    try:
+        with Deadline(registered.seconds):
+            fine = bool(registered.missing) or await is_available(call.session, registered, holding)
+    except TimeoutError:
+        call.refuse("LIMIT_TIME", f"{call.tool} looked around for longer than {registered.seconds:g} seconds")
     if not fine:
         call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
 

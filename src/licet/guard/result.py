@@ -27,6 +27,8 @@ def code_of(reason: Reason) -> Code:
     """The kind of outcome that a refusal before the tool runs is."""
     if reason == "INPUT_INVALID":
         return "input_invalid"
+    if reason == "LIMIT_TIME":
+        return "timed_out"
     return "not_available" if reason in _NOT_AVAILABLE else "denied"
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from licet.core.use import Use
 from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
+from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
 from licet.guard.people import Agreement
@@ -128,8 +130,9 @@ class Session:
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:
                 holding = Holding(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
-                if await is_available(self, registered, holding):
-                    found.append(name)
+                with suppress(TimeoutError), Deadline(registered.seconds):
+                    if await is_available(self, registered, holding):
+                        found.append(name)
         return found
 
     def delegate(self, *, agent: str, allow: Rules) -> "Session":
