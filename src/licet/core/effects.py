@@ -75,4 +75,9 @@ def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
 
 def delete_asks(use: Use, effect: EffectClass) -> bool:
     """Whether a use is a delete that must be approved one by one."""
-    return use.effect == "delete" and not class_fits(effect, "write_limited")
+    return use.effect == "delete" and deletes_ask(effect)
+
+
+def deletes_ask(effect: EffectClass) -> bool:
+    """Whether deletes must be approved one by one at a class."""
+    return not class_fits(effect, "write_limited")

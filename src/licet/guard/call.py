@@ -229,9 +229,13 @@ async def weigh(call: Call) -> None:
 def hold(call: Call, registered: Registered) -> Holding:
     """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
     assert registered.reach is not None  # noqa: S101
-    session = call.session
-    call.holding = Holding(call.request, registered.reach, call.policy.digest, session.gate.observers, call.ask)
+    observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
+    call.holding = Holding(call.request, registered.reach, call.policy.digest, observers, ask)
     return call.holding
+
+
+async def _unasked(approval: Approval, use: Use) -> None:
+    raise RuntimeError(f"a class that asks about nothing asks about {use}")  # and so it is refused
 
 
 def resolve(call: Call) -> Ask | Deny | None:

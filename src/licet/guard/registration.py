@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from licet.core.capability import Capability
-from licet.core.effects import CLASSES, LEVELS, class_fits, level_fits
+from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
@@ -60,6 +60,7 @@ class Registered:
     output_bytes: int
     limits: Mapping[str, int]  # as the manifest has them; engines have defaults of their own
     budgeted: bool  # a budget or a number of calls limits it
+    asks: bool  # each delete inside a call asks a person
     bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
     weighed: bool  # each call is decided by its arguments, by what was spent and by what was agreed to
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
@@ -164,6 +165,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         limits=limits,
         rules=_rules(tool, reach, ports),
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
+        asks=reach is not None and reach.effect is not None and deletes_ask(reach.effect),
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
         weighed=reach is None or reach.answers is None,
     )
