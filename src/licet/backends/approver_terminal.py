@@ -71,9 +71,10 @@ async def _ask(terminal: int, question: Question) -> Answered:
     lines += told(request, plain_data(plain_json(question.arguments)))
     lasting = request.scope == "session"
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
-    _write(terminal, "\n".join([*lines, f"agree? {choice} "]))
+    _write(terminal, "\n".join([*lines, ""]))
     with suppress(termios.error):
-        termios.tcflush(terminal, termios.TCIFLUSH)
+        termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed until now was no answer to this
+    _write(terminal, f"agree? {choice} ")
     try:
         async with asyncio.timeout(question.expires_seconds):
             typed = await _line(terminal)
