@@ -5,7 +5,6 @@ to the approver behind this one, and so does every question where there is no te
 """
 
 import asyncio
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -56,6 +55,8 @@ class TerminalApprover:
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
             async with turn:
                 return await _ask(terminal, question)
+        except OSError:  # the terminal is gone, and nobody has answered
+            return Answered("absent")
         finally:
             os.close(terminal)
 
@@ -102,12 +103,7 @@ async def _line(terminal: int) -> str | None:
             await ready
         finally:
             loop.remove_reader(terminal)
-        try:
-            piece = os.read(terminal, _LONGEST_LINE)
-        except OSError as error:
-            if error.errno == errno.EIO:
-                return None
-            raise
+        piece = os.read(terminal, _LONGEST_LINE)
         if not piece:
             return None
         typed += piece

@@ -1,0 +1,163 @@
+"""The approver at a terminal: what is typed decides, in time, after the question, one question at a time."""
+
+import asyncio
+import os
+import pty
+import threading
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.questions import question
+from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approver_terminal import TerminalApprover
+from licet.guard.people import Answered, Question
+
+PROMPT = b"[N]o "
+
+
+class Terminal:
+    """Both ends of a terminal: what the approver opens, and what a person sees and types."""
+
+    def __init__(self) -> None:
+        self.person, self._other = pty.openpty()
+        tty.setraw(self._other)
+        self.shown = b""
+
+    def open(self) -> int:
+        return os.dup(self._other)
+
+    def wait_for(self, text: bytes, times: int = 1) -> None:
+        while self.shown.count(text) < times:
+            self.shown += os.read(self.person, 65536)
+
+    def type(self, *lines: bytes) -> threading.Thread:
+        """Answer one question after the other."""
+
+        def work() -> None:
+            for number, line in enumerate(lines, 1):
+                self.wait_for(PROMPT, number)
+                os.write(self.person, line)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def hang_up(self) -> None:
+        os.close(self._other)
+        os.close(self.person)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.hang_up()
+
+
+def asked(approver: TerminalApprover, *questions: Question) -> list[Answered]:
+    async def run() -> list[Any]:
+        return list(await asyncio.gather(*map(approver.ask, questions)))
+
+    return [one if isinstance(one, Answered) else Answered(one) for one in asyncio.run(run())]
+
+
+YES, ONCE, NO = ("approved", False), ("approved", True), ("denied", False)
+TYPED: list[tuple[bytes, str, tuple[str, bool]]] = [
+    (b"y\n", "session", YES),
+    (b" YES \n", "session", YES),
+    (b"o\n", "session", ONCE),
+    (b"n\n", "session", NO),
+    (b"\n", "session", NO),
+    (b"yy\n", "session", NO),
+    (b"yes please\n", "session", NO),
+    (b"\xff\xfe\n", "session", NO),
+    (b"y\x1b[D\n", "session", NO),
+    (b"y\n", "call", YES),
+    (b"o\n", "call", NO),
+    (b"\n", "use", NO),
+]
+
+
+@pytest.mark.parametrize(("typed", "scope", "expected"), TYPED)
+def test_only_a_plain_yes_is_one(terminal: Terminal, typed: bytes, scope: str, expected: tuple[str, bool]) -> None:
+    person = terminal.type(typed)
+    [answered] = asked(TerminalApprover(terminal=terminal.open), question(scope))
+    person.join()
+    assert (answered.answer, answered.asks_again) == expected
+    assert answered.by == ("terminal",)
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(terminal: Terminal) -> None:
+    os.write(terminal.person, b"y\ny\ny\n")
+    person = terminal.type(b"n\n")
+    [answered] = asked(TerminalApprover(terminal=terminal.open), question())
+    person.join()
+    assert answered.answer == "denied"
+
+
+def test_an_answer_may_come_in_pieces(terminal: Terminal) -> None:
+    def work() -> None:
+        terminal.wait_for(PROMPT)
+        for piece in (b"y", b"e", b"s", b"\n"):
+            os.write(terminal.person, piece)
+
+    person = threading.Thread(target=work)
+    person.start()
+    [answered] = asked(TerminalApprover(terminal=terminal.open), question())
+    person.join()
+    assert answered.answer == "approved"
+
+
+def test_questions_come_one_after_the_other(terminal: Terminal) -> None:
+    person = terminal.type(b"y\n", b"n\n", b"y\n")
+    several = [question(arguments={"number": number}) for number in range(3)]
+    answers = asked(TerminalApprover(terminal=terminal.open), *several)
+    person.join()
+    assert [one.answer for one in answers] == ["approved", "denied", "approved"]
+
+
+def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal) -> None:
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    approver = TerminalApprover(terminal=terminal.open)
+    [answered] = asked(approver, question(expires_seconds=0))
+    assert answered.answer == "expired"
+    person = terminal.type(b"", b"y\n")  # the first was not answered
+    assert asked(approver, question())[0].answer == "approved"  # in another loop
+    person.join()
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_terminal_that_is_gone_answers_nothing(terminal: Terminal) -> None:
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    [answered] = asked(TerminalApprover(terminal=lambda: theirs), question())
+    assert answered.answer == "absent"
+
+
+def no_terminal() -> int:
+    raise OSError("there is none")
+
+
+def test_without_a_terminal_the_request_is_kept_by_whoever_stands_behind(tmp_path: Path) -> None:
+    store = SqliteApprovals(tmp_path / "approvals.sqlite")
+    [answered] = asked(TerminalApprover(store, no_terminal), question())
+    assert asyncio.run(store.find(answered.request)).request.tool == "pay"
+    assert asked(TerminalApprover(None, no_terminal), question()) == [Answered("absent")]
+
+
+def test_signatures_are_asked_of_whoever_can_verify_them(terminal: Terminal, tmp_path: Path) -> None:
+    store = SqliteApprovals(tmp_path / "approvals.sqlite")
+    signed = question(quorum=2, keys=("ed25519:" + "A" * 43,))
+    approver = TerminalApprover(store, terminal.open)
+    assert approver.verifies
+    [answered] = asked(approver, signed)
+    assert (answered.answer, bool(answered.request)) == ("absent", True)
+    alone = TerminalApprover(terminal=terminal.open)
+    assert not alone.verifies
+    assert asked(alone, signed) == [Answered("absent")]
+    assert terminal.shown == b""
