@@ -259,7 +259,7 @@ def test_what_is_no_host_is_refused_in_rules_and_uses(text: str, says: str) -> N
         Use(f"network:https:get@{text}:443")
 
 
-@pytest.mark.parametrize("text", ["", "a b", "x.com:80", "a..b", "user@x.com", "%2a.com", "1.2.3.4.5"])
+@pytest.mark.parametrize("text", ["", "a b", "x.com:80", "a..b", "%2a.com", "1.2.3.4.5"])
 def test_a_host_that_suggests_nothing_gets_no_hint(text: str) -> None:
     with pytest.raises(Malformed) as refusal:
         canonical_host(text)
@@ -437,9 +437,12 @@ NO_DESTINATIONS = [
     ("https://*.x.com:8443/a", "did you mean `*.x.com:8443`?"),
     ("*.x.com:8443/a", "did you mean `*.x.com:8443`?"),
     ("tcp://x.com", "a host name"),
-    ("get@x.com", "expected a host name"),
+    ("get@x.com", "did you mean `x.com`? (protocol and method belong to whole rules"),
+    ("x@y", "did you mean `y`?"),
+    ("a@b@x.com:8443", "did you mean `x.com:8443`?"),
+    ("x@", "only the host belongs here (protocol and method"),
     ("*@x.com", "`*` alone or `*.` before a name"),
-    ("user:pass@x.com", "expected a host name"),
+    ("user:pass@x.com", "did you mean `x.com`?"),
     ("x.com/a", "did you mean `x.com`?"),
     ("10.0.0.0/8", "address ranges go under `private`"),
     ("a.*.com", "a wildcard inside a name"),

@@ -62,7 +62,8 @@ def test_the_normal_form_means_the_same_and_is_its_own_normal_form(capabilities:
 
 
 TOP_KEYS = "one of `network`, `secrets`, `storage`, `fs_reach`, `process`, `env` in `capabilities`"
-HOST = "a host such as `api.example.com`, `*.example.com`, `api.example.com:8443` or `*`, in `network.allowed_hosts`"
+HOST = "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`, in `network.allowed_hosts`"
+WHOLE = "(protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
 REFUSED: dict[str, tuple[Any, str]] = {
     "a list": (
         ["network"],
@@ -105,15 +106,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a mapping in place of a list": ({"env": {"A": 1}}, "found `{'A': 1}`, expected a list as `env`"),
     "a URL": (
         {"network": {"allowed_hosts": ["https://user@api.test/x"]}},
-        f"found `https://user@api.test/x`, expected {HOST}; only the host belongs here: `api.test`",
+        f"found `https://user@api.test/x`, expected {HOST}; did you mean `api.test`? {WHOLE}",
     ),
     "a range of addresses": (
         {"network": {"allowed_hosts": ["10.0.0.0/8"]}},
-        f"found `10.0.0.0/8`, expected {HOST}; only the host belongs here, without a path",
+        f"found `10.0.0.0/8`, expected {HOST}; address ranges go under `private`",
     ),
     "a method and a host": (
         {"network": {"allowed_hosts": ["get@a.test"]}},
-        f"found `get@a.test`, expected {HOST}; to allow only some methods or protocols, write rules with `needs=`",
+        f"found `get@a.test`, expected {HOST}; did you mean `a.test`? {WHOLE}",
     ),
     "an inner wildcard": (
         {"network": {"allowed_hosts": ["a.*.test"]}},

@@ -60,6 +60,9 @@ REFUSED = [
     ("srv", "did you mean `${workdir}/srv`?"),
     ("./srv", "did you mean `${workdir}/srv`?"),
     ("srv/data", "did you mean `${workdir}/srv/data`?"),
+    ("../srv", "write the path that it leads to"),
+    ("a/../../srv", "write the path that it leads to"),
+    ("srv/*", "a path covers everything below it"),
     (".", "an absolute path"),
     ("..", "an absolute path"),
     ("../x", "an absolute path"),
@@ -120,11 +123,30 @@ def test_what_is_no_clean_path_is_refused_in_a_rule(text: str, says: str) -> Non
     assert refusal.value.found == text
 
 
-@pytest.mark.parametrize("text", ["", "../x", "a/../b", "a/*", "..", "$HOME/../x", "$HOME/*", "$HOME/${x}"])
-def test_a_path_that_suggests_nothing_gets_no_hint(text: str) -> None:
+_LEADS = "write the path that it leads to"
+_BELOW = "a path covers everything below it; `*` alone is every path"
+_VARIABLE = "`${workdir}` is the only variable, and only at the start"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", ""),
+        ("../x", _LEADS),
+        ("a/../b", _LEADS),
+        ("..", _LEADS),
+        ("$HOME/../x", _LEADS),
+        ("a/*", _BELOW),
+        ("$HOME/*", _BELOW),
+        ("$HOME/${x}", _VARIABLE),
+        ("~/${x}", _VARIABLE),
+        ("a/${x}", _VARIABLE),
+    ],
+)
+def test_a_path_that_suggests_no_other_says_what_to_write(text: str, hint: str) -> None:
     with pytest.raises(Malformed) as refusal:
         path_key(text)
-    assert refusal.value.hint == ""
+    assert refusal.value.hint == hint
 
 
 # The path of a use and what it resolves to.

@@ -159,22 +159,12 @@ def _rule(kind: str, entry: str, where: str) -> Capability:
     try:
         if where != _HOSTS:
             return Capability(f"{kind}:{entry}")
-        if "/" in entry or "@" in entry:
-            raise _not_a_host(entry)
         return destination(entry)
     except Malformed as error:
         hint = error.hint
         if entry == FROM_PERSONALITY and where.startswith("fs_reach"):
             hint = f"write `{FROM_PERSONALITY}` alone, not in a list"
         raise Malformed(error.found, f"{error.expected}, in `{where}`", hint) from None
-
-
-def _not_a_host(entry: str) -> Malformed:
-    hint = "to allow only some methods or protocols, write rules with `needs=`"
-    if "/" in entry:
-        host = entry.partition("://")[2].partition("/")[0].rpartition("@")[2]
-        hint = f"only the host belongs here: `{host}`" if host else "only the host belongs here, without a path"
-    return Malformed(entry, "a host such as `api.example.com`, `*.example.com`, `api.example.com:8443` or `*`", hint)
 
 
 def _rules_as_given(needs: Rules) -> CapabilitySet:

@@ -151,13 +151,16 @@ def _bracketed(text: str) -> bool:
 
 def _refuse_host(text: str) -> NoReturn:
     hint = ""
+    whole = "(protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
     if "://" in text:
-        hint = _suggested_host(text.partition("://")[2]) or "only the host belongs here, without scheme and path"
-        hint += " (protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
+        suggested = _suggested_host(text.partition("://")[2]) or "only the host belongs here, without scheme and path"
+        hint = f"{suggested} {whole}"
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
         hint = _suggested_host(text.strip("/")) or "only the host belongs here, without a path"
+    elif "@" in text:
+        hint = f"{_suggested_host(text.rpartition('@')[2]) or 'only the host belongs here'} {whole}"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
@@ -242,14 +245,14 @@ def _path_hint(text: str) -> str:
     home, meant = _SHELL_HOME.match(text), f"${{workdir}}/{text}"
     if home:
         meant = "~" + text[home.end() :]
-    elif text[0] == "~":
-        return "`~` means the home of the user who runs it; another user's home must be written out"
     elif text[0] == "$" or "${" in text:
         return "`${workdir}` is the only variable, and only at the start"
+    elif text[0] == "~":
+        return "`~` means the home of the user who runs it; another user's home must be written out"
     try:
         return f"did you mean `{path_key(meant)}`?"
-    except Malformed:
-        return ""
+    except Malformed as wrong:
+        return wrong.hint
 
 
 # Secrets and names ---------------------------------------------------------------------------------------------------
