@@ -89,7 +89,7 @@ REFUSED = [
     ("/${x}", "`${workdir}` is the only variable, and only at the start"),
     ("/srv/${x}/y", "`${workdir}` is the only variable, and only at the start"),
     ("${workdir}/${workdir}", "`${workdir}` is the only variable, and only at the start"),
-    ("~/${workdir}", "`~` means the home"),
+    ("~/${workdir}", "`${workdir}` is the only variable, and only at the start"),
     ("x${workdir}", "`${workdir}` is the only variable, and only at the start"),
     ("$HOME", "`${workdir}`; did you mean `~`?"),
     ("$HOME/", "did you mean `~`?"),
