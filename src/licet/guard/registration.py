@@ -1,6 +1,6 @@
 """Registration: tools meet a manifest, and everything a call will need is worked out before the first one.
 
-This is the first of the three enforcement points. The others are in `session`: call-time resolution, and the
+This is the first of the three enforcement points. The others are in `call`: call-time resolution, and the
 fail-closed guard, whose question (what does this tool need that nothing stands behind?) is answered here.
 """
 
