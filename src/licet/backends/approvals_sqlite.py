@@ -33,7 +33,7 @@ CREATE TABLE requests (
     expires INTEGER NOT NULL, denied TEXT NOT NULL DEFAULT '', used INTEGER NOT NULL DEFAULT 0,
     told INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX by_subject ON requests (subject, asked);
+CREATE INDEX by_subject ON requests (subject);
 CREATE INDEX by_session ON requests (agent, session, expires);
 CREATE INDEX by_expiry ON requests (expires);
 CREATE TABLE answers (
@@ -43,8 +43,8 @@ CREATE TABLE answers (
 """
 _FORMAT = Format(0x6C696361, 1, _SCHEMA)  # `lica`: licet's approvals
 _FIND = "SELECT * FROM requests WHERE id = ?"
-_LIST = "SELECT * FROM requests ORDER BY asked, id"
-_SAME = "SELECT * FROM requests WHERE subject = ? AND (expires > ? OR told = 0) ORDER BY asked, id"
+_LIST = "SELECT * FROM requests ORDER BY rowid"
+_SAME = "SELECT * FROM requests WHERE subject = ? AND (expires > ? OR told = 0) ORDER BY rowid"
 _WAITING = "SELECT count(*) FROM requests WHERE agent = ? AND session = ? AND expires > ? AND used = 0 AND denied = ''"
 _ANSWERS = "SELECT signer, narrow, signature FROM answers WHERE request = ? ORDER BY signer"
 _KEEP = """INSERT INTO requests (id, subject, agent, session, tool, body, arguments, quorum, keys, asked, expires)
