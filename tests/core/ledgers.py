@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from licet.core.merkle import Frontier
-from licet.core.receipt import START, Place, Row, Stem, Tail, link, listed, place, stem
+from licet.core.receipt import START, Row, Stem, Tail, frame, link, listed, stem
 from licet.core.verify import Head, Outcome, head_body, verify
 
 LEDGER, KEY, OTHER_KEY = "ledger-1", "test:key", "test:other"
@@ -22,28 +22,34 @@ def check(key: str, message: bytes, signature: bytes) -> bool:
 
 def sample_stem(number: int, session: str = "s", agent: str = "a", kind: str = "receipt") -> Stem:
     """An entry in which every key says something."""
-    at = place(agent, session, "t", "sha256:m", "sha256:t", ("above", session))
-    return stem(
-        at,
+    within = frame(
         kind,
-        f"r-{number}",
-        "2026-01-01T00:00:00.000000Z",
-        "deny",
-        "HOST_NOT_ALLOWED",
-        code='"execution_failed"',
-        arguments='"sha256:a"',
-        result='"sha256:b"',
-        approvals='[{"by":["x"]}]',
-        bodies='"bodies":{"arguments":"{}","result":"1.5"},',
-        budget='{"after":{"calls":2},"before":{"calls":1}}',
+        agent,
+        session,
+        "t",
+        manifest="sha256:m",
+        tool_digest="sha256:t",
+        parent=("above", session),
+        verdict="deny",
+        reason="HOST_NOT_ALLOWED",
+        code="execution_failed",
         cost_usd="0.25",
-        duration_ms='"1.234"',
-        error='"é \\\\u0000 no"',
+        error="é \\u0000 no",
+        truncated=True,
+        approvals='[{"by":["x"]}]',
         events='[{"capability":"x","kind":"CapabilityDenied","reason":"R","rule":"y (f:1)"}]',
         rules=listed(["y (f:1)"]),
-        sandbox='{"layers":["landlock"],"level":"native","missing":[],"programs":null}',
-        truncated=True,
-        searched=(agent, session, "t"),
+        sandbox='{"layers":["landlock"],"level":"native","programs":null}',
+    )
+    return stem(
+        within,
+        f"r-{number}",
+        "2026-01-01T00:00:00.000000Z",
+        '"sha256:a"',
+        '"sha256:b"',
+        '"1.234"',
+        '{"after":{"calls":2},"before":{"calls":1}}',
+        '"bodies":{"arguments":"{}","result":"1.5"},',
     )
 
 
@@ -52,9 +58,10 @@ def rows(stems: Iterable[Stem], ledger: str = LEDGER, times: Iterable[int] | Non
     tails: dict[tuple[str, str], Tail] = {}
     made: list[Row] = []
     for second, one in zip(times or itertools.count(1), stems, strict=False):
-        tail = tails.get((one.agent, one.session), START)
+        session = one.frame.agent, one.frame.session
+        tail = tails.get(session, START)
         row = link(one, ledger, len(made) + 1, tail, f"2026-01-01T00:00:{second:02}.000000Z")
-        tails[one.agent, one.session] = Tail(row.sequence, row.hash, row.number)
+        tails[session] = Tail(row.sequence, row.hash, row.number)
         made.append(row)
     return made
 
@@ -75,4 +82,4 @@ def verified(entries: Iterable[Row], signed: Iterable[Head], kept: Iterable[Head
     return verify(iter(entries), iter(signed), key=KEY, check=check, kept=kept)
 
 
-__all__ = ["KEY", "LEDGER", "OTHER_KEY", "Place", "check", "heads", "rows", "sample_stem", "sign", "verified"]
+__all__ = ["KEY", "LEDGER", "OTHER_KEY", "check", "heads", "rows", "sample_stem", "sign", "verified"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
 from licet.core.merkle import leaf_hash
-from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entry, link, place, stem, time_text
+from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entry, frame, link, stem, time_text
 from licet.core.verify import Head, read_head, verify
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.
@@ -43,9 +43,10 @@ texts = st.text(max_size=12)
 def test_whatever_the_texts_an_entry_is_canonical(
     agent: str, session: str, tool: str, error: str, parent: tuple[str, str] | None, number: int
 ) -> None:
-    at = place(agent, session, tool, "m", None, parent)
-    words = json.dumps(error, ensure_ascii=False)
-    made = stem(at, "receipt", "r", "t", "deny", "R", error=words, searched=(agent, session, tool))
+    within = frame(
+        "receipt", agent, session, tool, manifest="m", tool_digest=None, parent=parent, verdict="deny", error=error
+    )
+    made = stem(within, "r", "t")
     row = link(made, "l", number, Tail(7, b"\x01" * 32, 3), "now")
     entry = check_entry(row.body)
     assert row.body == rfc8785.dumps(entry)

@@ -7,9 +7,10 @@ With `record: full` the redacted bodies come along.
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from licet.core.budget import Spent, plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
-from licet.core.decision import Ask, Usage, events
-from licet.core.receipt import Place, Stem, listed, place, stem, time_text
+from licet.core.decision import Ask, events
+from licet.core.receipt import Frame, Stem, frame, listed, stem, time_text
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.holding import Event
@@ -30,15 +31,16 @@ _SINGLE = {value: f'"{data_digest(value)}"' for value in (None, True, False)}
 
 
 class _Known(NamedTuple):
-    """What every entry about one tool of one session repeats."""
+    """What every entry about one tool of one session repeats, and the two that most calls leave behind."""
 
     registered: Registered | None
-    place: Place
-    searched: tuple[str, str, str]
+    common: dict[str, Any]
     rules: str  # that admit the tool
     sandbox: str  # around the tool, once it runs
     idle: str  # where it does not run
     granted: str  # the event that every call begins with
+    decision: Frame  # of a call that nobody was asked about
+    receipt: Frame  # of a call that gave something back, and did nothing else
 
 
 class Stems:
@@ -49,104 +51,112 @@ class Stems:
 
     def of(self, entry: Entry) -> Stem:
         """The stem of an entry, with what its call knows."""
-        call: Call = entry.call
+        kind, _, agent, session, tool, manifest, _, content, call = entry
         if call is None:
             raise TypeError("this ledger writes down what a call knows: its entry must come with the call")
-        key = entry.agent, entry.session, entry.tool, entry.manifest
+        key = agent, session, tool, manifest
         known = self._known.get(key)
         if known is None or known.registered is not call.registered:
             if len(self._known) >= _MOST_PLACES:
                 self._known.clear()
             known = self._known[key] = _learn(entry, call)
-        if entry.kind == "decision":
-            return _decision(entry, call, known)
-        return _receipt(entry, call, known, entry.content)
+        return _decision(entry, call, known) if kind == "decision" else _receipt(entry, call, known, content)
 
 
 def _learn(entry: Entry, call: "Call") -> _Known:
     registered, parent = call.registered, call.session.parent
     tool = visible(entry.tool[:_LONGEST_NAME]) + "…" * (len(entry.tool) > _LONGEST_NAME)
-    above = (parent.agent, parent.id) if parent is not None else None
     reach = registered.reach if registered is not None else None
-    digest = registered.tool.spec.digest if registered is not None else None
-    at = place(entry.agent, entry.session, tool, entry.manifest, digest, above)
-    admitted = [f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach is not None else []
+    common = {
+        "agent": entry.agent,
+        "session": entry.session,
+        "tool": tool,
+        "manifest": entry.manifest,
+        "tool_digest": registered.tool.spec.digest if registered is not None else None,
+        "parent": (parent.agent, parent.id) if parent is not None else None,
+    }
+    rules = listed([f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach is not None else [])
     level = quoted(reach.level) if reach is not None and reach.level else "null"
     layers = listed(registered.layers) if registered is not None else "[]"
-    return _Known(
-        registered,
-        at,
-        (entry.agent, entry.session, tool),
-        listed(admitted),
-        f'{{"layers":{layers},"level":{level},"programs":null}}',
-        f'{{"layers":[],"level":{level},"programs":null}}',
-        f'[{{"capability":{quoted(f"tool:call:{tool}")},"kind":"CapabilityGranted","reason":"","rule":""}}]',
-    )
+    sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'
+    idle = f'{{"layers":[],"level":{level},"programs":null}}'
+    granted = f'[{{"capability":{quoted(f"tool:call:{tool}")},"kind":"CapabilityGranted","reason":"","rule":""}}]'
+    usual = {**common, "rules": rules, "sandbox": sandbox, "events": granted}
+    decision, receipt = frame("decision", **usual), frame("receipt", **usual, code="ok")
+    return _Known(registered, common, rules, sandbox, idle, granted, decision, receipt)
 
 
 def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
-    reserved = call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
-    return stem(
-        known.place,
-        "decision",
-        entry.id,
-        time_text(entry.time),
-        "allow",
-        "ALLOWED",
-        arguments=f'"{call.digest}"' if call.digest else "null",
-        approvals=_agreements(call.approvals) if call.approvals else "[]",
-        budget=_budget(call, reserved, True),
-        cost_usd=money_text(reserved) if reserved else "0",
-        events=known.granted,
-        rules=known.rules,
-        sandbox=known.sandbox,
-        searched=known.searched,
-    )
+    within, cost = known.decision, _NOTHING
+    if call.reservation is not None:
+        cost = call.reservation.claim.cost_usd
+    if call.approvals or cost:
+        within = frame(
+            "decision",
+            **known.common,
+            cost_usd=money_text(cost),
+            approvals=_agreements(call.approvals),
+            events=known.granted,
+            rules=known.rules,
+            sandbox=known.sandbox,
+        )
+    return stem(within, entry.id, time_text(entry.time), f'"{call.digest}"', budget=_budget(call, cost, True))
 
 
 def _receipt(entry: Entry, call: "Call", known: _Known, parts: ResultParts) -> Stem:
-    holding, refusal, cost = call.holding, parts._refusal, parts.cost_usd
+    refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
     full = call.policy.manifest.record == "full"
-    result, rules, error, verdict = "null", known.rules, "null", "allow"
+    usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
+    within = known.receipt if usual and holding is not None and holding.plain else _told(call, known, parts, full)
+    result = "null"
     if refusal is None:
         result = _digest(parts.value)
     elif parts.reason == "TOOL_FAILED" and not full:  # what a tool says is a result: by default only its digest is kept
         result = _digest(parts.error)
-        origin = refusal.rules[0].origin
-        rules = listed([f"the tool raised an error ({visible(str(origin))})" if origin else "the tool raised an error"])
-    else:
-        rules, error = listed([visible(str(ground)) for ground in refusal.rules]), quoted(parts.error)
-    if refusal is not None and parts.reason not in _FAILURES:
-        verdict = "ask" if isinstance(refusal, Ask) else "deny"
-    if holding is not None:
-        happened = known.granted if holding.plain else _events(holding.events)
-    else:
-        happened = _events(events(refusal)) if refusal is not None else "[]"
-    programs, sandbox = parts.programs, known.sandbox if call.running else known.idle
+    return stem(
+        within,
+        entry.id,
+        time_text(entry.time),
+        f'"{call.digest}"' if call.digest else "null",
+        result,
+        f'"{parts.duration_ms:.3f}"',
+        _budget(call, cost, call.running),
+        _bodies(call, parts) if full else "",
+    )
+
+
+def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
+    """How a call came out, where it was anything but usual."""
+    refusal, holding, programs = parts._refusal, call.holding, parts.programs
+    rules, error, verdict = known.rules, None, "allow"
+    if refusal is not None:
+        if parts.reason not in _FAILURES:
+            verdict = "ask" if isinstance(refusal, Ask) else "deny"
+        if parts.reason == "TOOL_FAILED" and not full:
+            origin = refusal.rules[0].origin
+            rules = listed(
+                [f"the tool raised an error ({visible(str(origin))})" if origin else "the tool raised an error"]
+            )
+        else:
+            rules, error = listed([visible(str(ground)) for ground in refusal.rules]), parts.error
+    sandbox = known.sandbox if call.running else known.idle
     if programs is not None:
         around = f'{{"layers":{listed(programs.in_force)},"missing":{listed(programs.missing)}}}'
         sandbox = sandbox.removesuffix("null}") + around + "}"
-    return stem(
-        known.place,
+    checks = holding.events if holding is not None else events(refusal) if refusal is not None else ()
+    return frame(
         "receipt",
-        entry.id,
-        time_text(entry.time),
-        verdict,
-        parts.reason,
-        code=f'"{parts.code}"',
-        arguments=f'"{call.digest}"' if call.digest else "null",
-        result=result,
-        approvals=_agreements(call.approvals) if call.approvals else "[]",
-        bodies=_bodies(call, parts) if full else "",
-        budget=_budget(call, cost, call.running),
-        cost_usd=money_text(cost) if cost else "0",
-        duration_ms=f'"{parts.duration_ms:.3f}"',
+        **known.common,
+        verdict=verdict,
+        reason=parts.reason,
+        code=parts.code,
+        cost_usd=money_text(parts.cost_usd),
         error=error,
-        events=happened,
+        truncated=parts.truncated,
+        approvals=_agreements(call.approvals),
+        events=_events(checks),
         rules=rules,
         sandbox=sandbox,
-        truncated=parts.truncated,
-        searched=known.searched,
     )
 
 
@@ -173,18 +183,24 @@ def _agreements(approvals: tuple[Agreement, ...]) -> str:
 
 def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
     """What this call found spent, and what it left: its own part is all that it adds."""
-    registered, usage = call.registered, call.usage
-    if registered is None or not registered.budgeted:
+    if call.reservation is not None:
+        before = call.reservation.before
+    elif call.usage.calls or call.usage.cost_usd_today:  # it was refused, and what was spent has been looked up
+        before = spent_of(call.usage, call.tool)
+    else:
         return "null"
-    return f'{{"after":{_usage(usage, call.tool, cost, spent)},"before":{_usage(usage, call.tool, _NOTHING, False)}}}'
+    after = before
+    if spent:
+        calls, of_tool, total, today = before
+        after = Spent(calls + 1, of_tool + 1, plus(total, cost), plus(today, cost))
+    return f'{{"after":{_spent(after)},"before":{_spent(before)}}}'
 
 
-def _usage(usage: Usage, tool: str, cost: Decimal, one_more: bool) -> str:
-    of_tool = usage.calls_of_tool.get(tool, 0)
-    spent, today = money_text(usage.cost_usd + cost), money_text(usage.cost_usd_today + cost)
+def _spent(spent: Spent) -> str:
+    calls, of_tool, total, today = spent
     return (
-        f'{{"calls":{usage.calls + one_more},"calls_of_tool":{of_tool + one_more},'
-        f'"cost_usd":"{spent}","cost_usd_today":"{today}"}}'
+        f'{{"calls":{calls},"calls_of_tool":{of_tool},'
+        f'"cost_usd":"{money_text(total)}","cost_usd_today":"{money_text(today)}"}}'
     )
 
 

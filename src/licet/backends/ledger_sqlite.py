@@ -180,7 +180,7 @@ class SqliteLedger:
         recorded = kept_at(self._now(), state.recorded)
         rows, touched = [], set()
         for stem in stems:
-            session = stem.agent, stem.session
+            session = stem.frame.agent, stem.frame.session
             row = link(stem, state.ledger, frontier.size + 1, self._tail(db, session), recorded)
             self._tails[session] = Tail(row.sequence, row.hash, row.number)
             frontier.add(row.hash)

@@ -39,7 +39,7 @@ class ChainedMemoryLedger:
         if self._room is not None and len(rows) >= self._room:
             raise LedgerUnavailable("the ledger is full")
         stem = self._stems.of(entry)
-        session = stem.agent, stem.session
+        session = stem.frame.agent, stem.frame.session
         self._recorded = kept_at(self._now(), self._recorded)
         row = link(stem, self.ledger, len(rows) + 1, self._tails.get(session, START), self._recorded)
         self._tails[session] = Tail(row.sequence, row.hash, row.number)

@@ -6,7 +6,8 @@ that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
 """
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from licet.core.canonical import quoted
@@ -53,81 +54,106 @@ KEYS: dict[str, tuple[type, ...]] = {
 }
 
 
+_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
+
+
 class Unsound(ValueError):
     """Bytes that are no entry and no head of a ledger: why."""
 
 
-class Place(NamedTuple):
-    """What is the same for every entry about one tool of one session, as JSON already."""
+class Frame(NamedTuple):
+    """What many entries have in common: who called what, and how it came out. JSON between what differs."""
 
-    agent: str
-    session: str
-    parent: str
-    tool: str
-    tool_digest: str
-    manifest: str
-
-
-def place(
-    agent: str, session: str, tool: str, manifest: str, tool_digest: str | None, parent: tuple[str, str] | None = None
-) -> Place:
-    """The constant parts of entries; the parent is the agent and session that has delegated."""
-    above = f'{{"agent":{quoted(parent[0])},"session":{quoted(parent[1])}}}' if parent else "null"
-    return Place(quoted(agent), quoted(session), above, quoted(tool), maybe(tool_digest), quoted(manifest))
-
-
-class Stem(NamedTuple):
-    """An entry but for what only the ledger knows: JSON in six pieces, and what people search for."""
-
-    id: str
     kind: str
     agent: str
     session: str
     tool: str
     verdict: str
-    time: str
-    pieces: tuple[str, str, str, str, str, str]
+    opening: str  # … arguments and bodies, budget …
+    outcome: str  # … duration …
+    happened: str  # … id …
+    kept: str  # … ledger …
+    manifest: str  # … number …
+    parent: str  # … previous …
+    reason: str  # … recorded, result …
+    around: str  # … sequence …
+    place: str  # … time …
+    closing: str
 
 
-def stem(
-    at: Place,
+def frame(
     kind: str,
-    id: str,  # noqa: A002
-    time: str,
-    verdict: str,
-    reason: str,
+    agent: str,
+    session: str,
+    tool: str,
     *,
-    code: str = "null",
-    arguments: str = "null",
-    result: str = "null",
-    approvals: str = "[]",
-    bodies: str = "",
-    budget: str = "null",
+    manifest: str,
+    tool_digest: str | None,
+    parent: tuple[str, str] | None = None,
+    verdict: str = "allow",
+    reason: str = "ALLOWED",
+    code: str | None = None,
     cost_usd: str = "0",
-    duration_ms: str = "null",
-    error: str = "null",
+    error: str | None = None,
+    truncated: bool = False,
+    approvals: str = "[]",
     events: str = "[]",
     rules: str = "[]",
     sandbox: str = "{}",
-    truncated: bool = False,
-    searched: tuple[str, str, str],
-) -> Stem:
-    """Put together what a call knows; what has a default is JSON already, and `searched` is agent, session and tool."""
-    agent, session, parent, tool, tool_digest, manifest = at
+) -> Frame:
+    """Write down everything but what differs from call to call; the last four are JSON already.
+
+    The parent is the agent and the session that has delegated.
+    """
+    above = f'{{"agent":{quoted(parent[0])},"session":{quoted(parent[1])}}}' if parent else "null"
     cut = "true" if truncated else "false"
+    tool_json, digest = quoted(tool), maybe(tool_digest)
+    return Frame(
+        kind,
+        agent,
+        session,
+        tool,
+        verdict,
+        f'{{"agent":{quoted(agent)},"approvals":{approvals},"arguments":',
+        f',"code":{maybe(code)},"cost_usd":"{cost_usd}","duration_ms":',
+        f',"error":{maybe(error)},"events":{events},"format":{FORMAT},"id":',
+        f',"kind":"{kind}","ledger":"',
+        f'","manifest":{quoted(manifest)},"number":',
+        f',"parent":{above},"previous":',
+        f',"reason":"{reason}","recorded":"',
+        f',"rules":{rules},"sandbox":{sandbox},"sequence":',
+        f',"session":{quoted(session)},"time":"',
+        f'","tool":{tool_json},"tool_digest":{digest},"truncated":{cut},"verdict":"{verdict}"}}',
+    )
+
+
+class Stem(NamedTuple):
+    """An entry but for what only the ledger knows."""
+
+    frame: Frame
+    id: str
+    time: str
+    first: str
+    result: str
+
+
+def stem(
+    within: Frame,
+    id: str,  # noqa: A002
+    time: str,
+    arguments: str = "null",
+    result: str = "null",
+    duration_ms: str = "null",
+    budget: str = "null",
+    bodies: str = "",
+) -> Stem:
+    """Put what differs into a frame; from the arguments on it is JSON already."""
     first = (
-        f'{{"agent":{agent},"approvals":{approvals},"arguments":{arguments},{bodies}"budget":{budget},"code":{code},'
-        f'"cost_usd":"{cost_usd}","duration_ms":{duration_ms},"error":{error},"events":{events},"format":1,'
-        f'"id":{quoted(id)},"kind":"{kind}","ledger":'
+        f'{within.opening}{arguments},{bodies}"budget":{budget}{within.outcome}{duration_ms}{within.happened}'
+        f"{quoted(id)}{within.kept}"
     )
-    result = f'","result":{result},"rules":{rules},"sandbox":{sandbox},"sequence":'
-    last = (
-        f',"session":{session},"time":"{time}","tool":{tool},"tool_digest":{tool_digest},"truncated":{cut},'
-        f'"verdict":"{verdict}"}}'
-    )
-    above = f',"parent":{parent},"previous":'
-    pieces = first, f',"manifest":{manifest},"number":', above, f',"reason":"{reason}","recorded":"', result, last
-    return Stem(id, kind, *searched, verdict, time, pieces)
+    made: Stem = _new(Stem, (within, id, time, first, f'","result":{result}'))
+    return made
 
 
 class Tail(NamedTuple):
@@ -159,22 +185,26 @@ class Row(NamedTuple):
 
 def link(one: Stem, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
     """The entry that a stem becomes behind the tail of its session."""
-    first, manifest, parent, reason, result, last = one.pieces
+    within, name, time, first, result = one
+    kind, agent, session, tool, verdict, _, _, _, _, manifest, parent, reason, around, place, closing = within
     previous = f'"sha256:{tail.hash.hex()}"' if tail.hash else "null"
     sequence = tail.sequence + 1
-    text = f'{first}"{ledger}"{manifest}{number}{parent}{previous}{reason}{recorded}{result}{sequence}{last}'
+    text = (
+        f"{first}{ledger}{manifest}{number}{parent}{previous}{reason}{recorded}{result}{around}{sequence}"
+        f"{place}{time}{closing}"
+    )
     try:
         body = text.encode()
     except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
         return link(_encodable(one), ledger, number, tail, recorded)
-    _, kind, agent, session, tool, verdict, time, _ = one
-    return Row(number, one.id, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body)
+    row: Row = _new(Row, (number, name, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body))
+    return row
 
 
 def _encodable(one: Stem) -> Stem:
-    *texts, pieces = one
-    clean = [text.encode(errors="replace").decode() for text in (*texts, *pieces)]
-    return Stem(*clean[:7], tuple(clean[7:]))  # type: ignore[arg-type]
+    within, *texts = one
+    clean = [text.encode(errors="replace").decode() for text in (*within, *texts)]
+    return Stem(Frame(*clean[: len(within)]), *clean[len(within) :])
 
 
 def maybe(text: str | None) -> str:
@@ -189,12 +219,18 @@ def listed(texts: tuple[str, ...] | list[str]) -> str:
 
 def time_text(moment: datetime) -> str:
     """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`."""
-    text = moment.isoformat("T", "microseconds")
-    if text.endswith("+00:00"):
-        return text[:-6] + "Z"
+    if moment.tzinfo is UTC:
+        second = _second(moment.toordinal(), moment.hour, moment.minute, moment.second)
+        return f"{second}{moment.microsecond:06}Z"
     offset = moment.utcoffset()  # without one it is UTC already
     bare = moment.replace(tzinfo=None)
     return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
+
+
+@lru_cache(maxsize=64)
+def _second(day: int, hour: int, minute: int, second: int) -> str:
+    """The beginning of every moment in a second: calls come many to one."""
+    return f"{date.fromordinal(day)}T{hour:02}:{minute:02}:{second:02}."
 
 
 def kept_at(now: datetime, last: str) -> str:
