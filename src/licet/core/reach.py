@@ -53,9 +53,6 @@ from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Kind, Use
 
-_POLICY = "policy files are never writable"
-_KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
-
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -112,7 +109,7 @@ class Reach:
                     if not rule_covers(rule.capability, use):
                         continue
                     if layer.kind == "policy files":
-                        yield Ground(reason, _KEPT if rule.key == "state" else _POLICY)
+                        yield Ground(reason, rule.key)  # no key of a file: what it keeps, in words
                     else:
                         yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
             elif verdict is None:

@@ -24,6 +24,7 @@ from licet.guard.ports import Ports, SandboxUnavailable
 
 OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
+_KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
 
 # What a domain of capabilities needs behind it, and what that is called in a refusal.
 _PORTS = {
@@ -142,7 +143,7 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
 
 def _state_layer(manifest: Manifest, ports: Ports) -> Layer:
     """No grant reaches what the backends keep for themselves: ledger, storage, keys."""
-    rules = tuple(Rule(Capability(f"fs:*:{path}"), manifest.origin, "state") for path in ports.state)
+    rules = tuple(Rule(Capability(f"fs:*:{path}"), manifest.origin, _KEPT) for path in ports.state)
     return Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
 
 
