@@ -127,6 +127,10 @@ class LedgerReader:
         number: int = self._db.execute("SELECT coalesce(max(number), 0) FROM entries").fetchone()[0]
         return number
 
+    def tables(self, query: str) -> Sequence[tuple[object, ...]]:
+        """What SQLite says of the file itself."""
+        return self._db.execute(query).fetchall()
+
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
         return map(Row._make, self._fetched(query, values))
 

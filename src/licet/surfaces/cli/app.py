@@ -47,6 +47,7 @@ FURTHER = (
     Entry("call", "call one tool under a manifest", "licet call licet.yaml fetch_weather city=oslo"),
     Entry("run", "run any command under a manifest", "licet run licet.yaml -- git status"),
     Entry("approvals", "answer calls that wait for a person", "licet approvals list"),
+    Entry("receipts", "list, show, verify and export what happened", "licet receipts list --since 1d"),
     Entry("doctor", "try which levels this machine can keep", "licet doctor"),
     Entry("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
     Entry("completion", "print the script that completes `licet` in your shell", "licet completion bash"),

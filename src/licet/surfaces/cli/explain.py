@@ -1,8 +1,9 @@
 """`licet explain`: may this tool do this, which rule says so and where, and the change that would allow it."""
 
 import difflib
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -20,6 +21,7 @@ from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, s
 from licet.surfaces.cli.policy import misfits, read
 from licet.surfaces.cli.show import place_document, show, show_json
 
+_RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
@@ -32,17 +34,24 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 @click.command(name="explain")
-@click.argument("manifest", type=FILE)
-@click.argument("tool", shell_complete=complete_tool)
+@click.argument("manifest", metavar="MANIFEST|RECEIPT", type=FILE)
+@click.argument("tool", shell_complete=complete_tool, required=False)
 @click.argument("use", nargs=-1)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=FILE,
+    help="Where the receipt is kept.  [default: for this directory, below $XDG_STATE_HOME]",
+)
 @setting_options
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
     manifest: Path,
-    tool: str,
+    tool: str | None,
     use: tuple[str, ...],
+    state: Path | None,
     workspace: Path | None,
     personality: Path | None,
     workdir: Path | None,
@@ -51,7 +60,7 @@ def command(
     """Say why a tool may or may not do something, and what would allow it.
 
     Shown are the rules that decided, each with file and line, and the one-line change that would turn a refusal
-    around. Without USE: whether the tool can be called at all.
+    around. Without USE: whether the tool can be called at all. With a RECEIPT alone: why that call ended as it did.
 
     \b
     USE is one concrete act; one that holds spaces is quoted:
@@ -69,6 +78,8 @@ def command(
       1  denied; or allowed only once a person agrees; or the files are wrong
       2  not a concrete use, or a command line that makes no sense
     """
+    if tool is None:
+        _explain_receipt(ctx, str(manifest), state, as_json)
     setting = Setting(workspace, personality, workdir)
     places = Places.here(workdir)
     try:
@@ -82,6 +93,26 @@ def command(
     else:
         _show(decision, policy)
     ctx.exit(0 if isinstance(decision, Allow) else 1)
+
+
+def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
+    """Say why a call ended as it did, from its receipt."""
+    from licet.surfaces.cli.receipt_text import explanation
+    from licet.surfaces.cli.receipts import call_of
+
+    if not _RECEIPT.fullmatch(receipt):
+        raise click.UsageError("Missing argument 'TOOL'.", ctx)
+    decision, ended = call_of(receipt, state, as_json)
+    entry = ended or decision
+    assert entry is not None  # noqa: S101 - `call_of` has ended the command otherwise
+    if as_json:
+        show_json({"verdict": entry["verdict"], "reason": entry["reason"], "receipt": entry})
+    else:
+        first, *rest = explanation(entry)
+        show(first, colour=COLOURS[entry["verdict"]])
+        for line in rest:
+            show(line)
+    ctx.exit(0 if entry["verdict"] == "allow" else 1)
 
 
 def _show(decision: Decision, manifest: Manifest) -> None:

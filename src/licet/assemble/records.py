@@ -1,0 +1,156 @@
+"""The reading half of the composition root: where the ledger of a workspace is, and holding it to a public key."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from licet.assemble.running import state_directory
+from licet.backends.ledger_keys import check_signature, key_beside
+from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_structure import damage
+from licet.core.evidence import Pack, check_pack, envelope, inclusion_proofs, kept_heads, statement, to_sign
+from licet.core.receipt import Row, Unsound
+from licet.core.verify import Finding, Head, Outcome, read_head, verify
+from licet.guard.ports import LedgerUnavailable
+
+__all__ = [
+    "Export",
+    "LedgerReader",
+    "LedgerUnavailable",
+    "NoKey",
+    "evidence_pack",
+    "is_ledger",
+    "kept_in",
+    "last_head",
+    "ledger_in",
+    "public_key",
+    "verify_ledger",
+    "verify_pack",
+]
+
+_PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
+_SQLITE = b"SQLite format 3\0"
+
+Progress = Callable[[int], None]
+
+
+class NoKey(Exception):
+    """There is no public key to hold a ledger to: what was looked at, and what to do."""
+
+
+class Export(NamedTuple):
+    """An evidence pack, and what it holds."""
+
+    text: str
+    pack: Pack
+
+
+def ledger_in(state: Path | None) -> Path:
+    """The ledger in a directory of state, or in that of the current directory."""
+    return (state_directory(Path.cwd()) if state is None else state) / "ledger.sqlite"
+
+
+def is_ledger(path: Path) -> bool:
+    """Whether a file is a database, whatever it is called; everything else could only be a pack."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
+
+
+def public_key(given: str | None, beside: Path) -> str:
+    """The public key that was named, as text or by its file; without one it is that beside a ledger."""
+    if given is not None and _PUBLIC.fullmatch(given):
+        return given
+    file = beside.with_suffix(".pub") if given is None else Path(given)
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, ValueError):
+        text = ""
+    if not _PUBLIC.fullmatch(text):
+        raise NoKey(f"{file} holds no public key: name one with `--key ed25519:…` or `--key FILE`")
+    return text
+
+
+def kept_in(file: Path) -> list[Head]:
+    """The heads that were kept in a file; `Unsound` if there are none."""
+    try:
+        return kept_heads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unsound(f"{file} cannot be read: {error}") from None
+    except Unsound as wrong:
+        raise Unsound(f"{file}: {wrong}") from None
+
+
+def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Progress | None = None) -> Outcome:
+    """Recompute a whole ledger file; what cannot be read of it is a finding too."""
+    seen = 0
+
+    def counted(rows: Iterator[Row]) -> Iterator[Row]:
+        nonlocal seen
+        for seen, row in enumerate(rows, 1):  # where it stopped, if it does
+            if progress is not None and not seen % 1000:
+                progress(seen)
+            yield row
+
+    with LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
+        around = beside.submit(damage, reader.path)  # SQLite's own work, while the entries are hashed
+        try:
+            rows, heads = counted(reader.entries()), reader.heads()
+            outcome = verify(rows, heads, key=key, check=check_signature, kept=kept)
+        except LedgerUnavailable as wrong:
+            outcome = Outcome(seen, 0, 0, reader.ledger, "", Finding("edited", seen + 1, str(wrong)))
+        if outcome.finding is None or outcome.finding.kind == "clock":
+            outcome = outcome._replace(finding=around.result() or outcome.finding)
+        return outcome
+
+
+def verify_pack(path: Path, key: str) -> Pack | Finding:
+    """Hold an evidence pack to a public key."""
+    return check_pack(path.read_bytes(), key, check_signature)
+
+
+def last_head(reader: LedgerReader, key: str) -> Head:
+    """The newest head of a ledger, if it is one that this key has signed."""
+    last: Head | None = None
+    for last in reader.heads():  # noqa: B007
+        pass
+    if last is None:
+        raise LedgerUnavailable(f"no head is signed in {reader.path} yet")
+    try:
+        signed = read_head(last.body).key == key and check_signature(key, last.body, last.signature)
+    except Unsound:
+        signed = False
+    if not signed:
+        raise LedgerUnavailable(f"the last head of {reader.path} is not signed with {key}: run `licet receipts verify`")
+    return last
+
+
+def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
+    """Entries of a ledger with proofs, signed with the key of the ledger; only if everything fits."""
+    rows = list(rows)
+    newest = max(row.number for row in rows)
+    # The oldest head that speaks for all of them: the pack stays the same while the ledger grows.
+    head = next((head for head in reader.heads() if head.size >= newest), None)
+    if head is None:
+        raise LedgerUnavailable(
+            f"no head speaks for entry {newest} yet: the next call, or its process ending, signs one"
+        )
+    key_file = os.path.splitext(reader.path)[0] + ".key"
+    if not os.path.lexists(key_file):  # never made here: another key would prove nothing
+        raise LedgerUnavailable(f"a pack is signed with the key of its ledger, and {key_file} is not there")
+    key = key_beside(key_file)
+    try:
+        proofs = inclusion_proofs(reader.hashes(), head.size, [row.number - 1 for row in rows])
+        payload = statement(rows, head, proofs)
+    except (RuntimeError, StopIteration, UnicodeDecodeError):  # fewer entries than were signed, or no text
+        raise LedgerUnavailable(f"{reader.path} does not fit its heads: run `licet receipts verify`") from None
+    text = envelope(payload, key.public, key.sign(to_sign(payload)))
+    checked = check_pack(text.encode(), key.public, check_signature)  # nothing that is wrong is handed out
+    if isinstance(checked, Finding):
+        raise LedgerUnavailable(f"{reader.path} does not fit its heads: run `licet receipts verify` ({checked})")
+    return Export(text, checked)

@@ -1,0 +1,138 @@
+"""Receipts as text and as plain data: a line in a list, everything about one call, and why it ended as it did."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from licet.core.scope import visible
+
+COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+_WIDTH = 14
+_LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
+
+Entry = dict[str, Any]
+
+
+def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Receipts one to a line, in columns, each with its verdict; the heading comes first, with none."""
+    cells = [[*_LISTED[:-1], "receipt"], *([_cell(row, name) for name in _LISTED] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    verdicts = ["", *(row["verdict"] for row in rows)]
+    for line, verdict in zip(cells, verdicts, strict=True):
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), verdict
+
+
+def _cell(row: Entry, name: str) -> str:
+    text = visible(str(row[name]))
+    return text[:19].replace("T", " ") + "Z" if name == "time" else text
+
+
+def listed(entry: Entry) -> Entry:
+    """What a list tells about a receipt, as plain data."""
+    names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
+    return {name: entry[name] for name in (*names, "number")}
+
+
+def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
+    """Everything that a ledger has about one call, a line for each thing; the first is what came of it."""
+    last = receipt or decision
+    if last is None:
+        return
+    yield f"{last['id']}: {_outcome(last, receipt)}"
+    for title, text in _facts(last, decision, receipt):
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _outcome(last: Entry, receipt: Entry | None) -> str:
+    if receipt is None:
+        return "allowed, and no receipt: the process ended before the call did"
+    word = WORDS[last["verdict"]]
+    return word if last["code"] == "ok" else f"{word}, {last['code']}" if last["code"] else word
+
+
+def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterator[tuple[str, str]]:
+    yield "tool", last["tool"]
+    yield "agent", f"{last['agent']}, session {last['session']}"
+    if last["parent"]:
+        yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
+    took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
+    yield "time", f"{last['time']}{took}"
+    yield "reason", last["reason"]
+    if last["error"]:
+        yield "said", last["error"]
+    yield from (("because", rule) for rule in last["rules"])
+    yield from (("approval", _approval(one)) for one in last["approvals"])
+    if last["budget"]:
+        yield "budget", _spending(last["budget"])
+    if last["cost_usd"] != "0":
+        yield "cost", f"{last['cost_usd']} USD"
+    yield from _walls(last["sandbox"])
+    for event in last["events"]:
+        yield "event", _event(event)
+    if last["truncated"]:
+        yield "truncated", "the value was longer than the limits allow"
+    for name in ("arguments", "result"):
+        yield name, _body(last, name)
+    yield "tool digest", last["tool_digest"] or "none"
+    yield "manifest", last["manifest"]
+    for kind, entry in (("decision", decision), ("receipt", receipt)):
+        if entry is not None:
+            yield "entry", f"{entry['number']} ({kind}), number {entry['sequence']} of its session, {entry['recorded']}"
+
+
+def _approval(one: Entry) -> str:
+    what = one["use"] or ("exactly these arguments" if one["arguments"] else "the call")
+    request = f" ({one['request']})" if one["request"] else ""
+    return f"{what}, by {', '.join(one['by']) or 'nobody'}{request}"
+
+
+def _spending(budget: Entry) -> str:
+    before, after = budget["before"], budget["after"]
+    names = {"calls": "calls", "calls_of_tool": "of this tool", "cost_usd": "USD", "cost_usd_today": "USD today"}
+    return ", ".join(f"{said} {before[name]} → {after[name]}" for name, said in names.items())
+
+
+def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
+    layers = ", ".join(sandbox["layers"]) or "none, it did not run"
+    yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
+    if programs := sandbox["programs"]:
+        missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
+        yield "programs", f"{', '.join(programs['layers'])}{missing}"
+
+
+def _event(event: Entry) -> str:
+    word = "granted" if event["kind"] == "CapabilityGranted" else "denied"
+    why = ": ".join(part for part in (event["reason"], event["rule"]) if part)
+    return f"{word} {event['capability']}{f'  {why}' if why else ''}"
+
+
+def _body(entry: Entry, name: str) -> str:
+    bodies = entry.get("bodies") or {}
+    digest = entry[name] or "none"
+    return digest if bodies.get(name) is None else f"{bodies[name]}  ({digest})"
+
+
+def explanation(entry: Entry) -> Iterator[str]:
+    """Why one call was allowed or refused, as its receipt has it."""
+    denied = [event for event in entry["events"] if event["kind"] != "CapabilityGranted"]
+    what = denied[-1]["capability"] if denied else f"tool:call:{entry['tool']}"
+    may = "be called" if what.startswith("tool:call:") else what
+    verb = {"allow": "may", "ask": "may", "deny": "may not"}[entry["verdict"]]
+    asked = " once a person agrees" if entry["verdict"] == "ask" else ""
+    yield visible(f"{WORDS[entry['verdict']]}: `{entry['tool']}` {verb} {may}{asked}")
+    lines = [("because", rule) for rule in entry["rules"]]
+    if entry["verdict"] == "allow":
+        lines += [("held", _event(event)) for event in entry["events"][1:]]
+        lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
+    lines += [("approval", _approval(one)) for one in entry["approvals"]]
+    if entry["verdict"] == "ask":
+        lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
+    if entry["verdict"] == "deny":
+        use = "" if may == "be called" else f" {what}"
+        lines.append(("to allow it", f"see `licet explain MANIFEST {entry['tool']}{use}`"))
+    lines += [
+        ("manifest", entry["manifest"]),
+        ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
+        ("receipt", entry["id"]),
+    ]
+    yield from (f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines)

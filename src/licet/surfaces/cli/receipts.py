@@ -1,0 +1,318 @@
+"""`licet receipts`: what happened, and whether the record of it is still what was written."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from licet.assemble.records import (
+    LedgerReader,
+    LedgerUnavailable,
+    NoKey,
+    evidence_pack,
+    is_ledger,
+    kept_in,
+    last_head,
+    ledger_in,
+    public_key,
+    verify_ledger,
+    verify_pack,
+)
+from licet.core.evidence import head_line, sound_entry
+from licet.core.receipt import VERDICTS, Row, Unsound
+from licet.surfaces.cli.options import FILE, Command, json_option
+from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
+from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
+from licet.surfaces.cli.writing import write_file
+
+_AGO = re.compile(r"(\d+)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def state_option(command: Command) -> Command:
+    """Add `--state` to a command."""
+    text = "Where the ledger is kept.  [default: for this directory, below $XDG_STATE_HOME]"
+    return click.option("--state", metavar="DIR", type=FILE, help=text)(command)
+
+
+def key_option(command: Command) -> Command:
+    """Add `--key` to a command."""
+    text = "The public key, or a file that holds it.  [default: the `ledger.pub` beside the ledger]"
+    return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
+
+
+class _Moment(click.ParamType):
+    """A date or time, in UTC unless it says otherwise, or how long ago."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The moment that a word stands for."""
+        try:
+            if ago := _AGO.fullmatch(value):
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            moment = datetime.fromisoformat(value)
+        except (ValueError, OverflowError):
+            self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+@click.group(name="receipts")
+def command() -> None:
+    """List, show, verify and export what happened: every call leaves a receipt.
+
+    Receipts are in a ledger, one for each directory of state. Each entry is linked to the one before it, and the whole
+    is signed now and then, so whoever changes a record afterwards is found out.
+
+    \b
+      licet receipts list
+      licet receipts list --tool http_get --verdict deny --since 7d
+      licet receipts show r-9e0f2b41-1
+      licet receipts verify
+      licet receipts verify backup/ledger.sqlite --key ed25519:… --head heads.txt
+      licet receipts head >> /mnt/elsewhere/heads.txt
+      licet receipts export r-9e0f2b41-1 -o evidence.json
+      licet receipts verify evidence.json
+      licet receipts list --json
+
+    \b
+    Exit codes:
+      0  done, and nothing is wrong
+      1  something is wrong with the record, or there is none
+      2  a command line that makes no sense
+    """
+
+
+@command.command(name="list")
+@click.option("--agent", metavar="NAME", help="Of this agent.")
+@click.option("--session", metavar="ID", help="Of this session.")
+@click.option("--tool", metavar="NAME", help="Of this tool.")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict.")
+@click.option("--since", metavar="TIME", type=_Moment(), help="Calls from then on: 2026-01-31, 2026-01-31T12:00, 2h.")
+@click.option("--until", metavar="TIME", type=_Moment(), help="Calls before then.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most so many.  [default: 50]")
+@state_option
+@json_option
+@click.pass_context
+def list_command(
+    ctx: click.Context,
+    agent: str | None,
+    session: str | None,
+    tool: str | None,
+    verdict: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """List receipts, the newest first. Times are UTC."""
+    wanted = {"agent": agent, "session": session, "tool": tool, "verdict": verdict, "since": since, "until": until}
+    with _reading(state, as_json) as reader:
+        rows = reader.list(**wanted, limit=limit + 1)  # type: ignore[arg-type]
+    found = [_entry(row, as_json) for row in rows[:limit]]
+    more = len(rows) > limit
+    if as_json:
+        show_json({"receipts": [listed(entry) for entry in found], "more": more})
+        return
+    for line, shown in table(found) if found else ():
+        show(line, colour=COLOURS.get(shown))
+    if not found:
+        show("no receipt fits" if any(wanted.values()) else "no call has left a receipt yet", err=True)
+    if more:
+        show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
+
+
+@command.command(name="show")
+@click.argument("receipt")
+@state_option
+@json_option
+def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
+    """Show everything that is kept about one call.
+
+    What came of it, the rules that decided with file and line, who agreed, the budget before and after, the walls
+    that stood, and each check in order.
+    """
+    decision, ended = call_of(receipt, state, as_json)
+    if as_json:
+        show_json({"decision": decision, "receipt": ended})
+        return
+    first, *rest = story(decision, ended)
+    show(first, colour=COLOURS[(ended or decision or {})["verdict"]])
+    for line in rest:
+        show(line)
+
+
+@command.command(name="verify")
+@click.argument("file", metavar="[LEDGER|PACK]", type=FILE, required=False)
+@key_option
+@click.option("--head", "kept", metavar="FILE", type=FILE, multiple=True, help="Heads that were kept elsewhere.")
+@state_option
+@json_option
+@click.pass_context
+def verify_command(
+    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None, as_json: bool
+) -> None:
+    """Recompute a ledger, or an evidence pack, and name the first entry that is wrong and how.
+
+    All that is needed is the file and the public key. Every hash, every chain and every signature is computed anew.
+
+    \b
+    What the key and the head tell:
+      --key   the record was not written by somebody else: keep `ledger.pub` elsewhere
+      --head  it was not set back as a whole to an older copy: keep what
+              `licet receipts head` prints elsewhere, now and then
+
+    Entries after the last signed head are linked but not signed yet; how many there are is said. A process that
+    writes signs again within a second, and at its end.
+    """
+    ledger = ledger_in(state)
+    if file is not None:
+        file = file / "ledger.sqlite" if file.is_dir() else file
+    path = ledger if file is None else file
+    try:
+        database = is_ledger(path)
+        held_to = public_key(key, path if database else ledger)
+        heads = [head for one in kept for head in kept_in(one)]
+        if not database:
+            if heads:
+                raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
+            tell_pack(path, verify_pack(path, held_to), held_to, as_json)
+        with _progress(path, as_json) as progress:
+            outcome = verify_ledger(path, held_to, heads, progress)
+    except NoKey as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
+    except Unsound as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
+    except LedgerUnavailable as wrong:
+        _fail(str(wrong), as_json)
+    tell_ledger(path, outcome, held_to, key, bool(heads), as_json)
+
+
+@command.command(name="head")
+@key_option
+@state_option
+@json_option
+def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
+    """Print the last signed head, one line to keep elsewhere.
+
+    Who has it can tell later that nothing before it was changed or taken away, whatever happened to the ledger:
+    `licet receipts verify --head FILE`. A file may hold many, one to a line.
+    """
+    with _reading(state, as_json) as reader:
+        try:
+            held_to = public_key(key, Path(reader.path))
+        except NoKey as wrong:
+            raise click.BadParameter(str(wrong), param_hint="--key") from None
+        head, size = last_head(reader, held_to), reader.size
+    click.echo(head_line(head))
+    if size > head.size:
+        show(f"not signed yet: {entries(size - head.size)} after it", err=True)
+
+
+@command.command(name="export")
+@click.argument("receipts", metavar="[RECEIPT]...", nargs=-1)
+@click.option("--session", metavar="ID", help="Everything of this session.")
+@click.option("--agent", metavar="NAME", help="The agent of the session, if several have one of that name.")
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the pack into this file.  [default: stdout]")
+@state_option
+@json_option
+@click.pass_context
+def export_command(
+    ctx: click.Context,
+    receipts: tuple[str, ...],
+    session: str | None,
+    agent: str | None,
+    output: Path | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Write an evidence pack: receipts that can be checked without the ledger.
+
+    It is an in-toto Statement in a DSSE envelope, signed with the key of the ledger. It holds the entries byte for
+    byte, a signed head, and for each entry the proof that it is in the tree of that head. The same receipts give the
+    same bytes. `licet receipts verify PACK --key ed25519:…` checks it anywhere.
+
+    A pack shows that its entries are in the ledger, not that there are no others; of a whole session the links show
+    that nothing between its entries was left out.
+    """
+    if bool(receipts) == (session is not None):
+        raise click.UsageError("name receipts, or a session with --session", ctx)
+    with _reading(state, as_json) as reader:
+        rows: list[Row] = []
+        for receipt in dict.fromkeys(receipts):
+            rows += reader.show(receipt) or _unknown(receipt, as_json)
+        if session is not None:
+            rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
+            agents = sorted({row.agent for row in rows})
+            if len(agents) > 1:
+                raise click.UsageError(f"several agents have a session `{session}`: add --agent {agents[0]}", ctx)
+            if not rows:
+                _fail(f"there is no session `{session}` in {reader.path}", as_json)
+        pack = evidence_pack(reader, rows)
+    if output is None:
+        click.echo(pack.text, nl=False)
+        return
+    write_file(output, pack.text, replace=True)
+    if as_json:
+        show_json({"file": str(output), **pack_document(pack.pack)})
+    else:
+        show(f"{output}: {entries(len(pack.pack.entries))}, checked with {pack.pack.key}")
+
+
+# What a ledger has, or why it cannot be told -------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
+    try:
+        with LedgerReader(ledger_in(state)) as reader:
+            yield reader
+    except LedgerUnavailable as wrong:
+        _fail(str(wrong), as_json)
+
+
+def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
+    """The decision and the receipt of one call; the command ends with 1 if there are none, or if they were changed."""
+    with _reading(state, as_json) as reader:
+        rows = reader.show(receipt)
+    found = {entry["kind"]: entry for entry in (_entry(row, as_json) for row in rows or _unknown(receipt, as_json))}
+    return found.get("decision"), found.get("receipt")
+
+
+def _entry(row: Row, as_json: bool) -> Entry:
+    """What an entry says; one that is not what was written is not shown as if it were."""
+    try:
+        return sound_entry(row)
+    except Unsound as wrong:
+        _fail(f"entry {row.number} ({row.id}) was changed: {wrong}; run `licet receipts verify`", as_json)
+
+
+def _unknown(receipt: str, as_json: bool) -> NoReturn:
+    _fail(f"there is no receipt `{receipt}` in this ledger; `--state DIR` names another", as_json)
+
+
+def _fail(text: str, as_json: bool) -> NoReturn:
+    if as_json:
+        show_json({"error": text})
+    else:
+        show(text, err=True, colour="red")
+    click.get_current_context().exit(1)
+
+
+@contextmanager
+def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], object] | None]:
+    """How far it is, on a terminal, for ledgers that take a while."""
+    if as_json or not sys.stderr.isatty():
+        yield None
+        return
+    with LedgerReader(path) as reader:
+        size = reader.size
+    yield lambda seen: seen % 10_000 or click.echo(f"\r{seen:,} of {entries(size)} … ", err=True, nl=False)
+    click.echo("\r\x1b[K", err=True, nl=False)  # the line belongs to the outcome again
