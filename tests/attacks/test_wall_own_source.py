@@ -26,3 +26,9 @@ def planted(path: Path) -> Any:
 def test_the_walls_stop_it(outside: Outside) -> None:
     path = Path(outside.place, "out", "planted.py")
     outside.shows(planted(path).attack, lambda _: path.read_text() != SOURCE)
+
+
+def test_a_write_grant_over_its_directory_does_not_cover_it(outside: Outside) -> None:
+    path = Path(outside.place, "out", "planted.py")
+    needs = [f"fs:write:{outside.place}"]
+    outside.shows(planted(path).attack, lambda _: path.read_text() != SOURCE, needs=needs)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from licet.core.capability import Capability
+from licet.core.capability import Capability, capability
+from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.reach import Reach, reach_of
@@ -21,9 +22,11 @@ from licet.declare.arguments import validator
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.ports import Ports, SandboxUnavailable
+from licet.guard.tool_code import code_files
 
 OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
+_CODE = "the code of a tool is never writable"
 _KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
 
 # What a domain of capabilities needs behind it, and what that is called in a refusal.
@@ -90,7 +93,7 @@ def register(
     unlike = [misfit for tool in tools for misfit in _unlike(tool, manifest)]
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
-    ceiling = replace(ceiling, layers=(*ceiling.layers, _state_layer(ceiling, ports)))
+    ceiling = replace(ceiling, layers=(*ceiling.layers, _own_layer(ceiling, tools, ports)))
     twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
     misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
     if narrow:  # a call holds the overlap in any case; two tools of one name never have one
@@ -141,10 +144,13 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     )
 
 
-def _state_layer(manifest: Manifest, ports: Ports) -> Layer:
-    """No grant reaches what the backends keep for themselves: ledger, storage, keys."""
-    rules = tuple(Rule(Capability(f"fs:*:{path}"), manifest.origin, _KEPT) for path in ports.state)
-    return Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
+def _own_layer(manifest: Manifest, tools: Sequence[Tool], ports: Ports) -> Layer:
+    """No grant reaches what the backends keep for themselves (ledger, storage, keys), and none writes a tool's code."""
+    rules = [Rule(Capability(f"fs:*:{path}"), manifest.origin, _KEPT) for path in ports.state]
+    changes = [DOMAINS["fs"].actions[action] for action in ("write", "delete")]
+    for path in dict.fromkeys(code_files(tools)):  # as it is: it need not be a path that a file could name
+        rules += [Rule(capability("fs", atoms, path, None), manifest.origin, _CODE) for atoms in changes]
+    return Layer("policy files", "licet itself", manifest.origin, denies=tuple(rules), silent=EVERY_DOMAIN)
 
 
 def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
