@@ -1,0 +1,317 @@
+"""`licet approvals`: what calls wait for a person is found, shown, answered and signed from a shell."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import stat
+import subprocess
+import sys
+import sysconfig
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.surfaces.cli.app import licet
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+ID = re.compile(r"a-[0-9a-f]{12}")
+MANIFEST: dict[str, Any] = {
+    "agent": "desk",
+    "tools": {"write_file": {"from": "licet.tools:write_file"}},
+    "capabilities": {
+        "tools": {"write_file": {"sandbox": "native"}},
+        "native": ["write_file"],
+        "max_side_effect_class": "write_limited",
+        "fs_reach": {"write": ["${workdir}/drafts"]},
+        "approvals": {"write": "call"},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "drafts").mkdir()
+    policy()
+    return tmp_path
+
+
+def policy(**approvals: Any) -> None:
+    capabilities = {**MANIFEST["capabilities"], "approvals": {"write": "call", **approvals}}
+    Path("m.yaml").write_text(json.dumps({**MANIFEST, "capabilities": capabilities}))
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(licet, words, prog_name="licet")
+
+
+def call(*more: str, text: str = "Rain.") -> Result:
+    return run("call", "m.yaml", "write_file", "path=drafts/a.md", f"text={text}", *more)
+
+
+def asked(*more: str, text: str = "Rain.") -> str:
+    """The request that a refused call leaves."""
+    found = ID.search(call(*more, text=text).stderr)
+    assert found is not None
+    return found[0]
+
+
+def test_a_refused_call_prints_the_line_that_settles_it_and_the_same_call_then_runs() -> None:
+    refused = call()
+    assert refused.exit_code == 1
+    [line] = re.findall(r"to settle it  run `(licet approvals approve a-[0-9a-f]{12})`", refused.stderr)
+    assert run(*line.split()[1:]).exit_code == 0
+    done = call("--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["approvals"] == [{"by": ["command"], "request": line.split()[-1], "use": None}]
+    assert Path("drafts/a.md").read_text() == "Rain."
+    assert call().exit_code == 1  # that was one call
+
+
+def test_the_line_names_a_state_that_the_command_would_not_find_by_itself(here: Path) -> None:
+    refused = call("--state", "other state")
+    [line] = re.findall(r"`licet approvals approve (a-\w+) (--state '.*other state')`", refused.stderr)
+    assert run("approvals", "approve", line[0]).exit_code == 1
+    assert run("approvals", "approve", line[0], "--state", str(here / "other state")).exit_code == 0
+    assert call("--state", "other state").exit_code == 0
+
+
+def test_a_no_is_told_and_holds(here: Path) -> None:
+    assert run("approvals", "deny", asked()).stdout.splitlines()[0].endswith(": denied")
+    for _ in range(2):
+        assert "APPROVAL_DENIED" in json.loads(call("--json").stdout)["error"]
+    assert not (here / "drafts" / "a.md").exists()
+
+
+def test_list_shows_what_is_open_and_all_of_it_if_asked() -> None:
+    first, second, third = (asked(text=text) for text in "abc")
+    run("approvals", "approve", first)
+    run("approvals", "deny", second)
+    assert ID.findall(run("approvals", "list").stdout) == [first, third]
+    states = json.loads(run("approvals", "list", "--all", "--json").stdout)["requests"]
+    assert [(one["id"], one["state"]) for one in states] == [
+        (first, "approved"),
+        (second, "denied"),
+        (third, "waiting"),
+    ]
+    call(text="a")
+    assert ID.findall(run("approvals", "list").stdout) == [third]
+
+
+def test_an_empty_list_says_so() -> None:
+    result = run("approvals", "list")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no call waits for an answer\n")
+    assert json.loads(run("approvals", "list", "--json").stdout) == {"requests": []}
+
+
+def test_show_has_the_exact_call_and_what_is_at_stake(here: Path) -> None:
+    shown = run("approvals", "show", asked(text="Rain.\u202e\nSun."))
+    for line in (
+        r'argument      "text": "Rain.\u202e\nSun."',
+        'argument      "path": "drafts/a.md"',
+        f"paths         fs:write:{here}/drafts",
+        f"directory     {here}",
+        "agent         desk, session main",
+        "effect        write_limited",
+        "tool          write_file",
+        "holds         once, with exactly these arguments",
+    ):
+        assert f"\n  {line}\n" in shown.stdout
+
+
+def test_show_as_json() -> None:
+    said = json.loads(run("approvals", "show", asked(), "--json").stdout)
+    assert (said["tool"], said["state"], said["holds_for"], said["session"]) == (
+        "write_file",
+        "waiting",
+        "call",
+        "main",
+    )
+    assert said["arguments"]["text"] == "Rain."
+    assert said["manifest"].startswith("sha256:")
+    assert said["expires"] > said["asked"]
+
+
+def expired() -> str:
+    policy(expires_seconds=1)
+    request = asked()
+    store = SqliteApprovals(next(Path("state").rglob("approvals.sqlite")))
+    while asyncio.run(store.find(request)).state(store.now()) != "expired":
+        time.sleep(0.05)
+    store.close()
+    return request
+
+
+def used() -> str:
+    request = asked()
+    run("approvals", "approve", request)
+    call()
+    return request
+
+
+def denied() -> str:
+    request = asked()
+    run("approvals", "deny", request)
+    return request
+
+
+OVER = {
+    "is denied": denied,
+    "is used": used,
+    "is expired": expired,
+    "there is no request `a-0`": lambda: "a-0",
+}
+
+
+@pytest.mark.parametrize("said", OVER)
+@pytest.mark.parametrize("word", ["approve", "deny"])
+def test_what_is_over_cannot_be_answered(said: str, word: str) -> None:
+    request = OVER[said]()
+    result = run("approvals", word, request)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert said in result.stderr
+    result = run("approvals", word, request, "--json")
+    assert (result.exit_code, list(json.loads(result.stdout))) == (1, ["error"])
+
+
+def test_a_session_can_be_agreed_to_with_these_arguments_alone() -> None:
+    policy(write="session")
+    request = asked(text="a")
+    shown = run("approvals", "approve", request, "--only-these-arguments")
+    assert "agreed        command, with exactly these arguments" in shown.stdout
+    assert [call(text=text).exit_code for text in "aab"] == [0, 0, 1]
+    policy(write="session", expires_seconds=200)
+    run("approvals", "approve", asked(text="a"))
+    assert [call(text=text).exit_code for text in "aab"] == [0, 0, 0]
+
+
+def test_a_quorum_of_keys(here: Path) -> None:
+    made = [run("approvals", "key", f"keys/{name}").stdout.strip() for name in ("one", "two", "other")]
+    assert all(re.fullmatch(r"ed25519:[A-Za-z0-9_-]{43}", key) for key in made)
+    assert stat.S_IMODE((here / "keys" / "one").stat().st_mode) == 0o600
+    policy(quorum=2, keys=made[:2])
+    request = asked()
+    assert "0 of 2 signatures are there" in call().stderr
+    for words, said in (([], "sign with `--key FILE`"), (["--key", "keys/other"], "is not among the manifest's")):
+        refused = run("approvals", "approve", request, *words)
+        assert refused.exit_code == 1
+        assert said in refused.stderr
+    for _ in range(2):  # the same key twice is one
+        assert "1 of 2 agree" in run("approvals", "approve", request, "--key", "keys/one").stdout
+        assert call().exit_code == 1
+    assert "1 of 2 agree" in run("approvals", "list").stdout
+    assert ": approved" in run("approvals", "approve", request, "--key", "keys/two").stdout
+    done = json.loads(call("--json").stdout)
+    assert done["approvals"] == [{"by": sorted(made[:2]), "request": request, "use": None}]
+
+
+def test_a_key_is_never_replaced_and_shows_its_public_half() -> None:
+    first = run("approvals", "key", "me.key")
+    again = run("approvals", "key", "me.key")
+    assert again.exit_code == 1
+    assert "is there already" in again.stderr
+    assert run("approvals", "key", "me.key", "--public").stdout == first.stdout
+    assert json.loads(run("approvals", "key", "me.key", "--public", "--json").stdout)["public"] == first.stdout.strip()
+
+
+def readable() -> None:
+    run("approvals", "key", "bad.key")
+    Path("bad.key").chmod(0o644)
+
+
+def text() -> None:
+    Path("bad.key").touch(0o600)
+    Path("bad.key").write_text("my key")
+
+
+def another_kind() -> None:
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    Path("bad.key").touch(0o600)
+    Path("bad.key").write_bytes(key)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(readable, "is open to others"), (text, "holds no Ed25519 key"), (another_kind, "holds no Ed25519 key")],
+)
+def test_what_is_no_key_of_ones_own_is_a_mistake_of_the_command_line(make: Any, said: str) -> None:
+    make()
+    result = run("approvals", "approve", asked(), "--key", "bad.key")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_broken_store_is_one_line(here: Path) -> None:
+    (here / "broken").mkdir()
+    (here / "broken" / "approvals.sqlite").touch(0o600)
+    (here / "broken" / "approvals.sqlite").write_text("no database, but long enough to be looked at" * 30)
+    result = run("approvals", "list", "--state", "broken")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "damaged or no database" in result.stderr
+    refused = call("--state", "broken")
+    assert refused.exit_code == 1
+    assert "Traceback" not in refused.stderr
+
+
+# At a terminal --------------------------------------------------------------------------------------------------------
+
+
+# The first terminal that the leader of a session opens becomes its own: what `/dev/tty` stands for.
+LEADER = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def at_terminal(words: list[str], prompt: bytes, typed: bytes) -> tuple[int, str]:
+    """Run a command at a terminal of its own, and type when it asks."""
+    ours, theirs = pty.openpty()
+    asked = [sys.executable, "-c", LEADER, str(SCRIPT), *words]
+    child = subprocess.Popen(asked, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown, answered = b"", False
+    with suppress(OSError):  # the other end is closed when the command ends
+        while piece := os.read(ours, 65536):
+            shown += piece
+            if not answered and prompt in shown:
+                answered = True
+                os.write(ours, typed)
+    os.close(ours)
+    return child.wait(), shown.decode()
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+def test_call_asks_at_the_terminal(here: Path, typed: bytes, code: int) -> None:
+    words = ["call", "m.yaml", "write_file", "path=drafts/a.md", "text=Rain.\u202e", "--ask"]
+    ended, shown = at_terminal(words, b"[y]es, [N]o ", typed)
+    assert ended == code
+    assert '"text": "Rain.\\u202e"' in shown
+    assert (here / "drafts" / "a.md").exists() is (code == 0)
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1)])
+def test_approve_shows_the_request_and_asks_again_at_a_terminal(typed: bytes, code: int) -> None:
+    request = asked()
+    ended, shown = at_terminal(["approvals", "approve", request], b"agree? [y/N]: ", typed)
+    assert ended == code
+    assert "tool          write_file" in shown
+    assert call().exit_code == code
+
+
+def test_without_a_terminal_call_leaves_a_request_although_it_should_ask() -> None:
+    words = [sys.executable, str(SCRIPT), "call", "m.yaml", "write_file", "path=drafts/a.md", "text=x", "--ask"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, start_new_session=True)
+    assert done.returncode == 1
+    assert ID.search(done.stderr) is not None
