@@ -1,0 +1,173 @@
+"""What a store of approvals adds to their contract: it survives, stays small, and can be trusted."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.questions import question
+from licet.backends import approvals_sqlite
+from licet.backends.approvals_sqlite import MOST_WAITING, CannotAnswer, SqliteApprovals
+from licet.guard.people import Answered
+from licet.guard.ports import Unavailable
+
+DAY = 24 * 3600
+
+
+class Store(SqliteApprovals):
+    """A store with a clock of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.time = 1_000_000.0
+        super().__init__(folder / "state" / "approvals.sqlite", lambda: self.time)
+
+    def get(self, *words: Any, **changes: Any) -> Answered:
+        return asyncio.run(self.ask(question(*words, **changes)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_the_file_is_for_its_owner_alone(store: Store, tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        store.get()
+    finally:
+        os.umask(old)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()} == {0o600}
+    store.close()
+
+
+def test_what_is_acknowledged_survives_a_power_cut(store: Store) -> None:
+    store.get()
+    level = asyncio.run(store._file.read(lambda db: db.execute("PRAGMA synchronous").fetchone()[0]))
+    assert level == 2  # FULL
+
+
+def test_calls_that_ask_the_same_share_one_request(store: Store) -> None:
+    assert len({store.get().request for _ in range(3)}) == 1
+    assert len({store.get("session", {"text": text}).request for text in "abc"}) == 1
+
+
+def test_an_expired_request_is_told_once_and_replaced(store: Store) -> None:
+    first = store.get()
+    store.time += 300
+    second = store.get()
+    assert (second.answer, second.request != first.request) == ("expired", True)
+    assert second.request in second.fix
+    third = store.get()
+    assert (third.answer, third.request) == ("absent", second.request)
+    asyncio.run(store.approve(second.request))
+    assert store.get().answer == "approved"
+
+
+def test_a_yes_that_came_and_was_not_used_in_time_is_expired(store: Store) -> None:
+    asyncio.run(store.approve(store.get().request))
+    store.time += 300
+    assert store.get().answer == "expired"
+
+
+def test_a_no_lapses_with_its_request_and_does_not_count_as_late(store: Store) -> None:
+    asyncio.run(store.deny(store.get().request))
+    store.time += 299
+    assert store.get().answer == "denied"
+    store.time += 1
+    assert store.get().answer == "absent"
+
+
+def test_a_yes_can_be_taken_back_before_it_is_used(store: Store) -> None:
+    for scope in ("call", "session"):
+        request = store.get(scope).request
+        asyncio.run(store.approve(request))
+        if scope == "session":
+            assert store.get(scope).answer == "approved"
+        asyncio.run(store.deny(request))
+        assert store.get(scope).answer == "denied"
+
+
+def test_a_model_cannot_fill_the_list(store: Store) -> None:
+    for number in range(MOST_WAITING):
+        assert store.get(arguments={"number": number}).request
+    refused = store.get(arguments={"number": -1})
+    assert (refused.answer, refused.request, refused.fix) == ("absent", "", "")
+    assert "answer those first" in refused.note
+    assert len(asyncio.run(store.list())) == MOST_WAITING
+    assert store.get(arguments={"number": -1}, session="s-2").request  # another session is not held up
+    assert store.get(arguments={"number": 0}).request  # and what waits can still be found
+    store.time += 300
+    assert store.get(arguments={"number": -1}).request
+
+
+def test_what_is_long_over_is_forgotten_with_its_answers(store: Store) -> None:
+    asyncio.run(store.approve(store.get().request))
+    store.time += 300 + 7 * DAY - 1
+    store.get(arguments={"later": 1})
+    assert len(asyncio.run(store.list())) == 2
+    store.time += 1
+    store.get(arguments={"later": 2})
+    assert len(asyncio.run(store.list())) == 2
+    counted = asyncio.run(store._file.read(lambda db: db.execute("SELECT count(*) FROM answers").fetchone()[0]))
+    assert counted == 0
+
+
+def test_a_request_that_changes_while_it_is_signed_is_not_answered(store: Store) -> None:
+    """What is read before signing is compared with what the answer is put to."""
+    request = store.get().request
+    read, changed = store.find, []
+
+    async def find(id: str) -> approvals_sqlite.Kept:  # noqa: A002
+        kept = await read(id)
+        if not changed:
+            changed.append(id)
+            body = kept.request.text().replace('"agent":"clerk"', '"agent":"thief"')
+            await store._file.write(lambda db: db.execute("UPDATE requests SET body = ?", (body,)).rowcount)
+        return kept
+
+    store.find = find  # type: ignore[method-assign]
+    with pytest.raises(CannotAnswer, match="no longer what it was"):
+        asyncio.run(store.approve(request))
+
+
+def test_of_two_answers_at_once_the_later_sees_the_earlier(store: Store, tmp_path: Path) -> None:
+    """Somebody says no after another has looked, and before they have agreed."""
+    request = store.get().request
+    read = store.find
+
+    async def find(id: str) -> approvals_sqlite.Kept:  # noqa: A002
+        kept = await read(id)
+        await store.deny(id)
+        return kept
+
+    store.find = find  # type: ignore[method-assign]
+    with pytest.raises(CannotAnswer, match="is denied"):
+        asyncio.run(store.approve(request))
+    assert store.get().answer == "denied"
+
+
+def newer(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 9")
+    db.close()
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize(("trouble", "said"), [(newer, "newer licet \\(format 9\\)"), (foreign, "another program")])
+def test_a_file_that_cannot_be_trusted_is_a_clear_error(store: Store, tmp_path: Path, trouble: Any, said: str) -> None:
+    store.get()
+    store.close()
+    trouble(tmp_path / "state" / "approvals.sqlite")
+    with pytest.raises(Unavailable, match=said):
+        store.get()
