@@ -15,7 +15,6 @@ from counted import work
 from guard.gates import call, gate
 from licet import Backends, tool
 from licet.backends.memory_records import WHOLE_ENTRIES, MemoryBudgets, MemoryLedger
-from licet.core.decision import Usage
 from licet.core.manifest import Budget
 from licet.guard.ports import Claim, Entry
 
@@ -34,31 +33,6 @@ def claim(
 
 
 # Budgets --------------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_spent_is_told_by_session_tool_and_day() -> None:
-    budgets = MemoryBudgets()
-    kept = [now(budgets.reserve(claim(tool))) for tool in ("t", "t", "u")]
-    now(budgets.settle(kept[0], Decimal("0.03")))
-    now(budgets.refund(kept[1]))
-    now(budgets.refund(kept[1]))  # twice gives back once
-    now(budgets.settle(kept[1], Decimal(9)))
-    now(budgets.reserve(claim(session="other")))
-    now(budgets.reserve(claim(day="2")))
-    now(budgets.reserve(claim(agent="b")))
-    tenth = Decimal("0.10")
-    assert now(budgets.usage("a", "s", "1")) == Usage(
-        3, {"t": 2, "u": 1}, tenth * 2 + Decimal("0.03"), tenth * 2 + Decimal("0.03")
-    )
-    assert now(budgets.usage("a", "s", "2")).cost_usd_today == tenth
-    assert now(budgets.usage("b", "s", "1")) == Usage(1, {"t": 1}, tenth, tenth)
-    assert now(budgets.usage("c", "s", "1")) == Usage(0, {}, Decimal(0), Decimal(0))
-
-
-def test_a_tool_whose_calls_were_given_back_has_none() -> None:
-    budgets = MemoryBudgets()
-    now(budgets.refund(now(budgets.reserve(claim()))))
-    assert now(budgets.usage("a", "s", "1")) == Usage(0, {}, Decimal(0), Decimal(0))
 
 
 def test_a_reservation_costs_the_same_after_many() -> None:

@@ -12,7 +12,7 @@ import pytest
 from guard.gates import gate
 from licet import Backends, CapabilitySet, Context, Gate, Result, load_manifest, tool
 from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock
+from licet.backends.memory_records import MemoryApprover, MemoryClock
 from licet.guard.people import Answer, Question
 
 
@@ -337,27 +337,6 @@ def test_a_delegate_needs_a_name(tmp_path: Path, agent: str) -> None:
 
     with pytest.raises(ValueError, match="agent"):
         asyncio.run(run())
-
-
-def test_budgets_settle_to_what_was_spent() -> None:
-    from licet.core.manifest import Budget
-    from licet.guard.ports import Claim
-
-    async def run() -> list[Any]:
-        budgets = MemoryBudgets()
-        claim = Claim("a", "s", "t", "2026-01-01", Decimal("0.40"), Budget(max_cost_usd=Decimal("0.50")), None)
-        first = await budgets.reserve(claim)
-        refused = await budgets.reserve(claim)
-        assert first is not None
-        await budgets.settle(first, Decimal("0.10"))
-        await budgets.settle(first, Decimal("0.10"))  # settling twice spends once
-        second = await budgets.reserve(claim)
-        assert second is not None
-        await budgets.refund(second)
-        usage = await budgets.usage("a", "s", "2026-01-01")
-        return [refused, usage.calls, usage.cost_usd]
-
-    assert asyncio.run(run()) == [None, 1, Decimal("0.10")]
 
 
 def test_a_plain_function_is_an_approver(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     registered, parent = call.registered, call.session.parent
     tool = visible(entry.tool[:_LONGEST_NAME]) + "…" * (len(entry.tool) > _LONGEST_NAME)
     reach = registered.reach if registered is not None else None
-    common = {
+    common: dict[str, Any] = {
         "agent": entry.agent,
         "session": entry.session,
         "tool": tool,
@@ -81,7 +81,7 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'
     idle = f'{{"layers":[],"level":{level},"programs":null}}'
     granted = f'[{{"capability":{quoted(f"tool:call:{tool}")},"kind":"CapabilityGranted","reason":"","rule":""}}]'
-    usual = {**common, "rules": rules, "sandbox": sandbox, "events": granted}
+    usual: dict[str, Any] = {**common, "rules": rules, "sandbox": sandbox, "events": granted}
     decision, receipt = frame("decision", **usual), frame("receipt", **usual, code="ok")
     return _Known(registered, common, rules, sandbox, idle, granted, decision, receipt)
 

@@ -4,13 +4,13 @@ import itertools
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from sys import maxsize
 from time import monotonic
 
+from licet.core.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision import Usage
 from licet.guard.people import Answer, Question
 from licet.guard.ports import Claim, Entry, LedgerUnavailable, Reservation
@@ -19,6 +19,7 @@ from licet.guard.result import Result, ResultParts
 MOST_ENTRIES = 50_000
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
+_UNSPENT = (0, NOTHING)
 
 
 class SystemClock:
@@ -79,70 +80,58 @@ def _without_value(result: ResultParts) -> Result:
     return parts.sealed(result._holding)
 
 
-@dataclass(slots=True)
-class _Spent:
-    """What a session has spent and reserved."""
-
-    cost_usd: Decimal = Decimal(0)
-    calls_of_tool: Counter[str] = field(default_factory=Counter)
-    calls: int = 0
-
-
 class MemoryBudgets:
     """What was spent, in this process. Looking and taking is one step for every thread: no limit can be passed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, Reservation] = {}
-        self._sessions: defaultdict[tuple[str, str], _Spent] = defaultdict(_Spent)
-        self._days: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+        self._held: dict[str, Claim] = {}
+        # What sessions have spent, by agent and session; calls of each tool; money of an agent and day.
+        self._sessions: dict[tuple[str, str], tuple[int, Decimal]] = {}
+        self._tools: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._days: dict[tuple[str, str], Decimal] = {}
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
         with self._lock:
-            spent = self._sessions.get((agent, session), _Spent())
-            today = self._days.get((agent, day), Decimal(0))
-            of_tool = {tool: calls for tool, calls in spent.calls_of_tool.items() if calls}
-            return Usage(spent.calls, of_tool, spent.cost_usd, today)
+            calls, cost = self._sessions.get((agent, session), _UNSPENT)
+            of_tool = {tool: calls for tool, calls in self._tools.get((agent, session), {}).items() if calls}
+            return Usage(calls, of_tool, cost, self._days.get((agent, day), NOTHING))
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        budget = claim.budget
+        account = claim.agent, claim.session
         with self._lock:
-            spent = self._sessions.get((claim.agent, claim.session), _Spent())
-            today = self._days.get((claim.agent, claim.day), Decimal(0))
-            wanted = (
-                (spent.calls + 1, budget.max_calls_per_session),
-                (spent.calls_of_tool[claim.tool] + 1, claim.max_calls),
-                (spent.cost_usd + claim.cost_usd, budget.max_cost_usd),
-                (today + claim.cost_usd, budget.max_cost_usd_per_day),
-            )
-            if any(limit is not None and amount > limit for amount, limit in wanted):
+            calls, cost = self._sessions.get(account, _UNSPENT)
+            today = self._days.get((claim.agent, claim.day), NOTHING)
+            before = Spent(calls, self._tools[account][claim.tool], cost, today)
+            if overspent(before, claim.cost_usd, claim.budget, claim.max_calls) is not None:
                 return None
-            reservation = Reservation(f"b-{next(self._ids)}", claim)
-            self._held[reservation.id] = reservation
+            reservation = Reservation(f"b-{next(self._ids)}", claim, before)
+            self._held[reservation.id] = claim
             self._spend(claim, 1, claim.cost_usd)
         return reservation
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
+        less = settlement(reservation.claim.cost_usd, cost_usd)
         with self._lock:
-            if (held := self._held.pop(reservation.id, None)) is not None:
-                self._spend(held.claim, 0, cost_usd - held.claim.cost_usd)
+            if (claim := self._held.pop(reservation.id, None)) is not None and less:
+                self._spend(claim, 0, less)
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
         with self._lock:
-            if (held := self._held.pop(reservation.id, None)) is not None:
-                self._spend(held.claim, -1, -held.claim.cost_usd)
+            if (claim := self._held.pop(reservation.id, None)) is not None:
+                self._spend(claim, -1, settlement(claim.cost_usd, NOTHING))
 
     def _spend(self, claim: Claim, calls: int, cost_usd: Decimal) -> None:
-        spent = self._sessions[claim.agent, claim.session]
-        spent.calls += calls
-        spent.calls_of_tool[claim.tool] += calls
-        spent.cost_usd += cost_usd
-        self._days[claim.agent, claim.day] += cost_usd
+        account, day = (claim.agent, claim.session), (claim.agent, claim.day)
+        before, cost = self._sessions.get(account, _UNSPENT)
+        self._sessions[account] = before + calls, plus(cost, cost_usd)
+        self._tools[account][claim.tool] += calls
+        self._days[day] = plus(self._days.get(day, NOTHING), cost_usd)
 
 
 class MemoryApprover:

@@ -1,6 +1,7 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
 from licet.core.advice import settle
+from licet.core.budget import NOTHING, overspent, spent_of
 from licet.core.decision import (
     UNUSED,
     Allow,
@@ -63,20 +64,14 @@ def _failed(tool: object, error: Exception) -> Deny:
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
-    budget, cost = manifest.budget, reach.spec.cost_usd or 0
-    limits = (
-        ("max_calls_per_session", budget.max_calls_per_session, usage.calls + 1),
-        ("max_calls", reach.max_calls, usage.calls_of_tool.get(request.tool, 0) + 1),
-        ("max_cost_usd", budget.max_cost_usd, usage.cost_usd + cost),
-        ("max_cost_usd_per_day", budget.max_cost_usd_per_day, usage.cost_usd_today + cost),
-    )
-    for key, limit, wanted in limits:
-        if limit is not None and wanted > limit:
-            tightest = [seat.origin for seat in reach.seats if seat.max_calls == limit]
-            origin = tightest[0] if key == "max_calls" else manifest.places.get(key, manifest.origin)
-            text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}` in {origin.file}"
-            return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
-    return None
+    found = overspent(spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING, manifest.budget, reach.max_calls)
+    if found is None:
+        return None
+    key, limit, wanted = found
+    tightest = [seat.origin for seat in reach.seats if seat.max_calls == limit]
+    origin = tightest[0] if key == "max_calls" else manifest.places.get(key, manifest.origin)
+    text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}` in {origin.file}"
+    return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
 
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:

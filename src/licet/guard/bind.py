@@ -2,9 +2,10 @@
 
 import inspect
 import threading
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from licet.core.budget import NOTHING, plus_up, reported, settled_amount
 from licet.core.use import InvalidUse, Use
 from licet.guard.env import ScopedEnv
 from licet.guard.fetch import ScopedFetch
@@ -32,7 +33,7 @@ class BoundContext:
 
     __slots__ = (
         *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets", "_session"),
-        "charged",
+        *("_total", "charged"),
     )
 
     _fetch: ScopedFetch | None
@@ -44,6 +45,7 @@ class BoundContext:
 
     def __init__(self, session: "Session", registered: Registered, ports: Ports, holding: Holding) -> None:
         self.charged: Decimal | None = None
+        self._total = NOTHING  # what was charged, as it was said: `charged` is rounded up
         self._session = session
         self._registered = registered
         self._ports: Any = ports
@@ -121,16 +123,16 @@ class BoundContext:
 
     def charge(self, amount: Decimal | str | int) -> None:
         """Report what this call has cost so far, in dollars; together at most what the tool declares."""
-        try:
-            cost = amount if isinstance(amount, Decimal) else Decimal(amount) if isinstance(amount, str | int) else None
-        except InvalidOperation:
-            cost = None
-        if cost is None or not cost.is_finite() or cost < 0:
+        cost = reported(amount)
+        if cost is None:
             raise ValueError(f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}")
-        total, most = (self.charged or Decimal(0)) + cost, self._registered.tool.spec.cost_usd or Decimal(0)
-        if total > most:
-            self._holding.refuse("BUDGET_EXCEEDED", f"{total} is more than the {most} that the tool declares")
-        self.charged = total
+        most = self._registered.cost_usd
+        with _MAKING:  # two threads of a tool could each add to the same sum, and one of them would be lost
+            fits = cost <= most and (total := plus_up(self._total, cost)) <= most
+            if fits:
+                self._total, self.charged = total, settled_amount(total)
+        if not fits:
+            self._holding.refuse("BUDGET_EXCEEDED", f"more than the {most} USD that the tool declares for a call")
 
 
 class Seen:

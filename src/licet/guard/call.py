@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import data_digest
 from licet.core.decide import decide
-from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
+from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import InvalidArguments, plain_data, plain_json
 from licet.declare.received import received
@@ -24,6 +24,7 @@ from licet.guard.endings import Stopped
 from licet.guard.holding import MOST_OF_A_GROUND, Holding
 from licet.guard.people import Agreement
 from licet.guard.ports import (
+    Budgets,
     Claim,
     Clock,
     Entry,
@@ -31,6 +32,7 @@ from licet.guard.ports import (
     Reservation,
     SandboxUnavailable,
     ToolCall,
+    Unavailable,
 )
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered, Rules
@@ -120,13 +122,13 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
             call.digest = data_digest(plain_data(plain_json(call.arguments)))
         if registered.weighed:
-            await weigh(call)
+            await weigh(call, registered)
         holding = hold(call, registered)
         while (objection := resolve(call)) is not None:  # call-time resolution
             await refuse_or_ask(call, holding, objection)
-        holding.begin()
         if registered.budgeted:
-            await reserve(call, registered)
+            await reserve(call, registered, holding)
+        holding.begin()
         await record(call, registered)
         if registered.tool.available is not None:
             await look_around(call, registered, holding)
@@ -214,13 +216,12 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
             raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
 
 
-async def weigh(call: Call) -> None:
+async def weigh(call: Call, registered: Registered) -> None:
     """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
     call.request = replace(call.request, arguments=call.digest)
     usage = UNUSED
-    if call.ports.budgets is not None:
-        agent, session = call.session.account
-        usage = await call.ports.budgets.usage(agent, session, _day(call))
+    if registered.budgeted and call.ports.budgets is not None:
+        usage = await _spent(call, call.ports.budgets)
     agreed = call.session.agreed(call.policy, call.clock.monotonic())
     call.usage = replace(usage, approved=frozenset(agreed))
     call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
@@ -255,18 +256,32 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     call.usage = replace(call.usage, approved=call.usage.approved | {decision.approval})
 
 
-async def reserve(call: Call, registered: Registered) -> None:
+async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     """Set calls and money aside before any effect."""
-    reach, manifest = registered.reach, call.policy.manifest
+    reach, manifest, budgets = registered.reach, call.policy.manifest, call.ports.budgets
     assert reach is not None  # noqa: S101
-    if call.ports.budgets is None:
+    if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     agent, session = call.session.account
-    cost = reach.spec.cost_usd or UNUSED.cost_usd
-    claim = Claim(agent, session, call.tool, _day(call), cost, manifest.budget, reach.max_calls)
-    call.reservation = await call.ports.budgets.reserve(claim)
+    claim = Claim(agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, reach.max_calls)
+    try:
+        call.reservation = await budgets.reserve(claim)
+    except Unavailable as broken:
+        call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
     if call.reservation is None:
-        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")
+        call.usage = replace(await _spent(call, budgets), approved=call.usage.approved)
+        decision = decide(call.request, manifest, call.usage)
+        if isinstance(decision, Deny):  # it says which limit, and where that is written
+            holding.deny(decision)
+        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
+
+
+async def _spent(call: Call, budgets: Budgets) -> Usage:
+    agent, session = call.session.account
+    try:
+        return await budgets.usage(agent, session, _day(call))
+    except Unavailable as broken:
+        call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
 
 
 async def record(call: Call, registered: Registered) -> None:

@@ -12,7 +12,7 @@ from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.endings import Raised
-from licet.guard.ports import LedgerUnavailable
+from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 
@@ -102,7 +102,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     else:
         parts.layers, parts.cost_usd = (), NOTHING
     if call.reservation is not None:
-        await _settle(call, parts.cost_usd)
+        await _settle(call, call.reservation, parts.cost_usd)
     if holding is not None:
         holding.end()
         parts.programs = holding.programs
@@ -138,18 +138,18 @@ def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
 def _cost(call: "Call", registered: Registered) -> Decimal:
     """What a call that ran has cost: what the tool reported, or what it declares."""
     charged = call.context.charged if call.context is not None else None
-    return charged if charged is not None else registered.tool.spec.cost_usd or NOTHING
+    return charged if charged is not None else registered.cost_usd
 
 
-async def _settle(call: "Call", cost: Decimal) -> None:
+async def _settle(call: "Call", reservation: Reservation, cost: Decimal) -> None:
     """Turn what was set aside into what was spent; for a call that never ran it goes back."""
-    if call.reservation is None or call.ports.budgets is None:
-        return
+    budgets = call.ports.budgets
+    assert budgets is not None  # noqa: S101 - it has made the reservation
     try:
         if call.running:
-            await call.ports.budgets.settle(call.reservation, cost)
+            await budgets.settle(reservation, cost)
         else:
-            await call.ports.budgets.refund(call.reservation)
+            await budgets.refund(reservation)
     except Exception:
         # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
         return

@@ -12,6 +12,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
+from licet.core.budget import Spent
 from licet.core.decision import Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
@@ -298,14 +299,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Money and calls set aside before anything happens."""
+    """Money and calls set aside before anything happens, and what had been spent until then."""
 
     id: str
     claim: Claim
+    before: Spent
 
 
 class Budgets(Protocol):
-    """What has been spent. Reserving is atomic: limits hold under any concurrency."""
+    """What has been spent. Reserving is atomic: limits hold under any concurrency.
+
+    A store that cannot be read or written raises `Unavailable`. What is never settled counts as it was reserved.
+    """
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
@@ -314,10 +319,10 @@ class Budgets(Protocol):
         """Set aside one call and its cost, or None if a limit would be passed."""
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
-        """Turn a reservation into what was really spent."""
+        """Turn a reservation into what was really spent, once; `ValueError` for more than was set aside."""
 
     async def refund(self, reservation: Reservation) -> None:
-        """Give a reservation back: nothing happened."""
+        """Give a reservation back, once: nothing happened."""
 
 
 class Clock(Protocol):

@@ -6,9 +6,11 @@ fail-closed guard, whose question (what does this tool need that nothing stands 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from licet.core.budget import NOTHING
 from licet.core.capability import Capability, capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
@@ -63,10 +65,11 @@ class Registered:
     seconds: float
     output_bytes: int
     limits: Mapping[str, int]  # as the manifest has them; engines have defaults of their own
+    cost_usd: Decimal  # the most that a call costs: what is set aside for it
     budgeted: bool  # a budget or a number of calls limits it
     asks: bool  # each delete inside a call asks a person
     bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
-    weighed: bool  # each call is decided by its arguments, by what was spent and by what was agreed to
+    weighed: bool  # people are asked: each call is decided by its arguments, what was spent and what was agreed to
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
 
     @property
@@ -159,6 +162,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
     for seat in reach.seats if reach is not None else ():
         limits = least_limits(limits, seat.limits)
     layers, unavailable = _layers(reach, ports)
+    asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
     return Registered(
         tool=tool,
         reach=reach,
@@ -171,10 +175,12 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
         limits=limits,
         rules=_rules(tool, reach, ports),
+        cost_usd=(reach.spec if reach is not None else tool.spec).cost_usd or NOTHING,
         budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
-        asks=reach is not None and reach.effect is not None and deletes_ask(reach.effect),
+        asks=asks,
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
-        weighed=reach is None or reach.answers is None,
+        # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.
+        weighed=asks or reach is None or reach.approval is not None,
     )
 
 

@@ -1,0 +1,206 @@
+"""Budgets in one SQLite file, shared by any number of processes: looking and taking is one transaction.
+
+What is set aside is counted as spent at once, and survives a power cut before anything happens. So a process that ends
+between setting aside and settling needs no repair: its calls count at their maximum, and are shown as never settled.
+"""
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple
+
+from licet.backends.process_identity import is_gone, this_process
+from licet.backends.sqlite_batches import SqliteBatches
+from licet.backends.sqlite_file import Format, SqliteFile
+from licet.core.budget import NOTHING, Spent, overspent, plus, settlement
+from licet.core.canonical import money_text
+from licet.core.decision import Usage
+from licet.guard.ports import Claim, Reservation
+
+# Money is text: SQLite knows numbers only as floats, or as integers that are too small for 15 decimals.
+_SCHEMA = """
+CREATE TABLE sessions (
+    agent TEXT NOT NULL, session TEXT NOT NULL, calls INTEGER NOT NULL, cost_usd TEXT NOT NULL,
+    PRIMARY KEY (agent, session)
+) WITHOUT ROWID;
+CREATE TABLE tools (
+    agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
+    PRIMARY KEY (agent, session, tool)
+) WITHOUT ROWID;
+CREATE TABLE days (
+    agent TEXT NOT NULL, day TEXT NOT NULL, cost_usd TEXT NOT NULL, PRIMARY KEY (agent, day)
+) WITHOUT ROWID;
+CREATE TABLE held (
+    id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, day TEXT NOT NULL,
+    cost_usd TEXT NOT NULL, since TEXT NOT NULL, process TEXT NOT NULL, lost TEXT
+) WITHOUT ROWID;
+"""
+_FORMAT = Format(0x6C696362, 1, _SCHEMA)  # `licb`: licet's budgets
+_OF_SESSION = "SELECT calls, cost_usd FROM sessions WHERE agent = ? AND session = ?"
+_OF_TOOL = "SELECT calls FROM tools WHERE agent = ? AND session = ? AND tool = ?"
+_OF_TOOLS = "SELECT tool, calls FROM tools WHERE agent = ? AND session = ? AND calls > 0"
+_OF_DAY = "SELECT cost_usd FROM days WHERE agent = ? AND day = ?"
+_SET_SESSION = "INSERT OR REPLACE INTO sessions (agent, session, calls, cost_usd) VALUES (?, ?, ?, ?)"
+_SET_TOOL = "INSERT OR REPLACE INTO tools (agent, session, tool, calls) VALUES (?, ?, ?, ?)"
+_SET_DAY = "INSERT OR REPLACE INTO days (agent, day, cost_usd) VALUES (?, ?, ?)"
+_HOLD = "INSERT INTO held (id, agent, session, tool, day, cost_usd, since, process) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_HELD = "SELECT agent, session, tool, day, cost_usd FROM held WHERE id = ?"
+_RELEASE = "DELETE FROM held WHERE id = ?"
+_PROCESSES = "SELECT DISTINCT process FROM held WHERE lost IS NULL"
+_LOSE = "UPDATE held SET lost = ? WHERE process = ? AND lost IS NULL"
+_UNSETTLED = "SELECT agent, session, tool, day, cost_usd, since, lost FROM held ORDER BY since, id"
+
+
+class Unsettled(NamedTuple):
+    """A call that was paid for and never settled: it counts at its maximum."""
+
+    agent: str
+    session: str
+    tool: str
+    day: str
+    cost_usd: Decimal
+    since: str
+    lost: str | None  # when its process was found to be gone; None while the call may still run
+
+
+class _Line(NamedTuple):
+    """Whose money it is."""
+
+    agent: str
+    session: str
+    tool: str
+    day: str
+
+
+class SqliteBudgets:
+    """What was spent, in a file that only its owner can read. Amounts are exact decimals, kept as text."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        # Only setting aside must be on the disk before anything happens. A settlement that a power cut takes back
+        # leaves the call at its maximum.
+        self._durable, self._quick = SqliteFile(path, _FORMAT, "FULL"), SqliteFile(path, _FORMAT)
+        self._batches = SqliteBatches(self._durable, self._quick)
+        self._looked = 0  # the process that has looked for what others left behind
+        self._refunds: set[asyncio.Task[None]] = set()
+
+    async def usage(self, agent: str, session: str, day: str) -> Usage:
+        """What a session, and its agent on a day, have spent and reserved."""
+
+        def read(db: sqlite3.Connection) -> Usage:
+            db.execute("BEGIN")  # all three as they were at one moment
+            try:
+                calls, cost = _of_session(db, agent, session)
+                of_tool = dict(db.execute(_OF_TOOLS, (agent, session)).fetchall())
+                return Usage(calls, of_tool, cost, _of_day(db, agent, day))
+            finally:
+                db.execute("ROLLBACK")
+
+        return await self._quick.read(read)
+
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        """Set aside one call and its cost, or None if a limit would be passed."""
+        name = f"b-{secrets.token_hex(8)}"
+        taking = asyncio.ensure_future(self._batches.write(partial(self._take, name, claim), durable=True))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._give_back)  # nobody will ever hear of it
+            raise
+
+    async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
+        """Turn a reservation into what was really spent."""
+        settlement(reservation.claim.cost_usd, cost_usd)
+        await self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
+
+    async def refund(self, reservation: Reservation) -> None:
+        """Give a reservation back."""
+        await self._batches.write(partial(_settle, reservation.id, None), durable=False)
+
+    async def unsettled(self) -> list[Unsettled]:
+        """Every call that was never settled, the oldest first; `lost` are those whose process is gone."""
+
+        def read(db: sqlite3.Connection) -> list[Unsettled]:
+            _find_lost(db)
+            rows = db.execute(_UNSETTLED).fetchall()
+            return [Unsettled(*row[:4], Decimal(row[4]), *row[5:]) for row in rows]
+
+        return await self._quick.write(read)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._durable.close()
+        self._quick.close()
+
+    def __repr__(self) -> str:
+        return f"SqliteBudgets({self.path!r})"
+
+    def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
+        if self._looked != os.getpid():
+            _find_lost(db)
+            self._looked = os.getpid()
+        line = _Line(claim.agent, claim.session, claim.tool, claim.day)
+        calls, cost = _of_session(db, claim.agent, claim.session)
+        before = Spent(calls, _of_tool(db, line), cost, _of_day(db, claim.agent, claim.day))
+        if overspent(before, claim.cost_usd, claim.budget, claim.max_calls) is not None:
+            return None
+        _spend(db, line, 1, claim.cost_usd)
+        db.execute(_HOLD, (name, *line, money_text(claim.cost_usd), _now(), this_process()))
+        return Reservation(name, claim, before)
+
+    def _give_back(self, taking: "asyncio.Future[Reservation | None]") -> None:
+        if taking.cancelled() or taking.exception() is not None or (taken := taking.result()) is None:
+            return
+        task = taking.get_loop().create_task(self.refund(taken))
+        self._refunds.add(task)
+        task.add_done_callback(self._refunds.discard)
+
+
+def _find_lost(db: sqlite3.Connection) -> None:
+    """Mark what processes have left behind that are gone. It is counted already: this is for whoever looks."""
+    for (process,) in db.execute(_PROCESSES).fetchall():
+        if is_gone(process):
+            db.execute(_LOSE, (_now(), process))
+
+
+def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None:
+    """End a reservation at its cost, or as if it had never been; one that has ended already stays as it is."""
+    found = db.execute(_HELD, (name,)).fetchone()
+    if found is None:
+        return
+    line, reserved = _Line(*found[:4]), Decimal(found[4])
+    _spend(db, line, -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING))
+    db.execute(_RELEASE, (name,))
+
+
+def _spend(db: sqlite3.Connection, line: _Line, calls: int, cost_usd: Decimal) -> None:
+    before, cost = _of_session(db, line.agent, line.session)
+    db.execute(_SET_SESSION, (line.agent, line.session, before + calls, money_text(plus(cost, cost_usd))))
+    if calls:
+        db.execute(_SET_TOOL, (line.agent, line.session, line.tool, _of_tool(db, line) + calls))
+    if cost_usd:
+        today = plus(_of_day(db, line.agent, line.day), cost_usd)
+        db.execute(_SET_DAY, (line.agent, line.day, money_text(today)))
+
+
+def _of_session(db: sqlite3.Connection, agent: str, session: str) -> tuple[int, Decimal]:
+    found = db.execute(_OF_SESSION, (agent, session)).fetchone()
+    return (found[0], Decimal(found[1])) if found else (0, NOTHING)
+
+
+def _of_tool(db: sqlite3.Connection, line: _Line) -> int:
+    found = db.execute(_OF_TOOL, line[:3]).fetchone()
+    return found[0] if found else 0
+
+
+def _of_day(db: sqlite3.Connection, agent: str, day: str) -> Decimal:
+    found = db.execute(_OF_DAY, (agent, day)).fetchone()
+    return Decimal(found[0]) if found else NOTHING
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

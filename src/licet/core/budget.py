@@ -1,0 +1,92 @@
+"""Budgets: the one rule about what may still be spent, and sums of money that are exact.
+
+Nothing here knows where spending is kept. Whoever keeps it asks `overspent` and writes in one step.
+"""
+
+import re
+from decimal import ROUND_CEILING, Context, Decimal, Inexact, InvalidOperation
+from typing import NamedTuple
+
+from licet.core.canonical import money_text
+from licet.core.decision import Usage
+from licet.core.manifest import Budget
+
+NOTHING = Decimal(0)
+_FINEST = Decimal("1e-15")
+# Never the context of the thread: a tool could have made that one coarse. Amounts have 15 decimals and are below a
+# billion, so no sum that a process lives to see needs 60 digits; one that does is an error, and never rounded.
+_EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
+_UP = Context(prec=60, rounding=ROUND_CEILING, traps=[InvalidOperation])
+# As Decimal writes an amount. It reads more than that: `1_0`, digits of other scripts, spaces around it.
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?")
+
+
+class Spent(NamedTuple):
+    """What an account has spent and set aside, as a call of one tool finds it."""
+
+    calls: int = 0
+    calls_of_tool: int = 0
+    cost_usd: Decimal = NOTHING
+    cost_usd_today: Decimal = NOTHING
+
+
+class Overspent(NamedTuple):
+    """The first limit that one more call would pass, by its key in the manifest."""
+
+    key: str
+    limit: int | Decimal
+    wanted: int | Decimal
+
+
+def spent_of(usage: Usage, tool: str) -> Spent:
+    """What is known of a session's spending, for one tool."""
+    return Spent(usage.calls, usage.calls_of_tool.get(tool, 0), usage.cost_usd, usage.cost_usd_today)
+
+
+def overspent(spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None) -> Overspent | None:
+    """The limit that one more call at this cost would pass, or None: up to a limit, and including it, is fine."""
+    calls, of_tool, cost, today = spent
+    limit: int | Decimal | None = budget.max_calls_per_session
+    if limit is not None and calls + 1 > limit:
+        return Overspent("max_calls_per_session", limit, calls + 1)
+    if max_calls is not None and of_tool + 1 > max_calls:
+        return Overspent("max_calls", max_calls, of_tool + 1)
+    limit = budget.max_cost_usd
+    if limit is not None and (wanted := plus(cost, cost_usd)) > limit:
+        return Overspent("max_cost_usd", limit, wanted)
+    limit = budget.max_cost_usd_per_day
+    if limit is not None and (wanted := plus(today, cost_usd)) > limit:
+        return Overspent("max_cost_usd_per_day", limit, wanted)
+    return None
+
+
+def plus(one: Decimal, other: Decimal) -> Decimal:
+    """The sum of two amounts, to the last digit."""
+    return _EXACT.add(one, other)
+
+
+def settlement(reserved: Decimal, cost_usd: Decimal) -> Decimal:
+    """What settling adds to what was set aside, which is never more than nothing; `ValueError` for any other."""
+    if not 0 <= cost_usd <= reserved:
+        raise ValueError(f"expected at most the {reserved} that was set aside, found {cost_usd}")
+    return _EXACT.subtract(cost_usd, reserved)
+
+
+def reported(amount: object) -> Decimal | None:
+    """An amount as a tool reports it, or None for what is no amount: a float is none, and neither is `True`."""
+    if isinstance(amount, str):
+        return Decimal(amount) if _AMOUNT.fullmatch(amount) else None
+    if isinstance(amount, bool) or not isinstance(amount, int | Decimal):
+        return None
+    number = Decimal(amount)
+    return number if number.is_finite() and number >= 0 else None
+
+
+def plus_up(one: Decimal, other: Decimal) -> Decimal:
+    """The sum of what a tool has reported so far and what it reports now, never less than it is."""
+    return _UP.add(one, other)
+
+
+def settled_amount(total: Decimal) -> Decimal:
+    """What was reported, as it is counted: rounded up to 15 decimals, so that nothing is spent uncounted."""
+    return Decimal(money_text(total.quantize(_FINEST, context=_UP)))

@@ -1,0 +1,151 @@
+"""The rule about limits, and sums of money: exact, whatever the thread's decimal context says."""
+
+import decimal
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from licet.core.budget import Overspent, Spent, overspent, plus, plus_up, reported, settled_amount, settlement, spent_of
+from licet.core.decision import Usage
+from licet.core.manifest import Budget
+
+D = Decimal
+CALLS, COST, DAY = "max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"
+
+LIMITS: dict[str, tuple[Spent, str, dict[str, Any], int | None, Overspent | None]] = {
+    "no limit": (Spent(9, 9, D(9), D(9)), "9", {}, None, None),
+    "the last call": (Spent(calls=4), "0", {CALLS: 5}, None, None),
+    "one call more": (Spent(calls=5), "0", {CALLS: 5}, None, Overspent(CALLS, 5, 6)),
+    "no calls at all": (Spent(), "0", {CALLS: 0}, None, Overspent(CALLS, 0, 1)),
+    "the last call of the tool": (Spent(9, 1), "0", {}, 2, None),
+    "one call of the tool more": (Spent(9, 2), "0", {}, 2, Overspent("max_calls", 2, 3)),
+    "no call of the tool": (Spent(), "0", {}, 0, Overspent("max_calls", 0, 1)),
+    "the last cent": (Spent(cost_usd=D("0.99")), "0.01", {COST: D(1)}, None, None),
+    "a cent more": (Spent(cost_usd=D(1)), "0.01", {COST: D(1)}, None, Overspent(COST, D(1), D("1.01"))),
+    "more than there ever was": (Spent(), "2", {COST: D(1)}, None, Overspent(COST, D(1), D(2))),
+    "nothing, from nothing": (Spent(), "0", {COST: D(0), DAY: D(0)}, None, None),
+    "the smallest amount": (Spent(), "1e-15", {COST: D(0)}, None, Overspent(COST, D(0), D("1e-15"))),
+    "the last cent of the day": (Spent(cost_usd_today=D("0.99")), "0.01", {DAY: D(1)}, None, None),
+    "a cent more a day": (Spent(cost_usd_today=D(1)), "0.01", {DAY: D(1)}, None, Overspent(DAY, D(1), D("1.01"))),
+    "the session before the day": (
+        Spent(cost_usd=D(1), cost_usd_today=D(1)),
+        "1",
+        {COST: D(1), DAY: D(1)},
+        None,
+        Overspent(COST, D(1), D(2)),
+    ),
+    "money of the day is not money of the session": (Spent(cost_usd_today=D(5)), "1", {COST: D(1)}, None, None),
+    "money of the session is not money of the day": (Spent(cost_usd=D(5)), "1", {DAY: D(1)}, None, None),
+    "calls before money": (Spent(1, 1, D(1)), "1", {CALLS: 1, COST: D(1)}, 1, Overspent(CALLS, 1, 2)),
+    "calls of the tool before money": (Spent(1, 1, D(1)), "1", {COST: D(1)}, 1, Overspent("max_calls", 1, 2)),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_a_limit_is_reached_and_never_passed(case: str) -> None:
+    spent, cost, limits, max_calls, expected = LIMITS[case]
+    assert overspent(spent, D(cost), Budget(**limits), max_calls) == expected
+
+
+def test_usage_is_told_for_one_tool() -> None:
+    usage = Usage(7, {"t": 3, "u": 4}, D("1.5"), D(2))
+    assert spent_of(usage, "t") == Spent(7, 3, D("1.5"), D(2))
+    assert spent_of(usage, "v") == Spent(7, 0, D("1.5"), D(2))
+    assert Spent() == Spent(0, 0, D(0), D(0))
+
+
+def test_sums_are_exact_in_whatever_context() -> None:
+    with decimal.localcontext() as coarse:
+        coarse.prec = 2
+        assert plus(D("123456789.000000000000001"), D("0.1")) == D("123456789.100000000000001")
+        assert plus_up(D("123.456"), D("0.1")) == D("123.556")
+        assert settled_amount(D("123.4567")) == D("123.4567")
+        limit = Budget(max_cost_usd=D("100.01"))
+        assert overspent(Spent(cost_usd=D("100.01")), D("0.01"), limit, None) is not None
+
+
+def test_a_sum_that_would_be_rounded_is_an_error_where_it_is_kept_and_rounded_up_where_it_is_reported() -> None:
+    fits, too_fine = D("1e-59"), D("1e-60")
+    assert plus(D(1), fits) == D("1." + "0" * 58 + "1")
+    with pytest.raises(decimal.Inexact):
+        plus(D(1), too_fine)
+    assert plus_up(D(1), fits) == D("1." + "0" * 58 + "1")
+    assert plus_up(D(1), too_fine) == D("1." + "0" * 58 + "1")
+    assert plus_up(D(1), D("2e-60")) == D("1." + "0" * 58 + "1")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "cost", "added"), [("0.4", "0.4", "0"), ("0.4", "0.1", "-0.3"), ("0.4", "0", "-0.4"), ("0", "0", "0")]
+)
+def test_settling_gives_back_what_was_not_spent(reserved: str, cost: str, added: str) -> None:
+    with decimal.localcontext() as coarse:
+        coarse.prec = 1
+        assert settlement(D(reserved), D(cost)) == D(added)
+        assert settlement(D("1234.5"), D("1.25")) == D("-1233.25")
+
+
+@pytest.mark.parametrize("cost", ["0.41", "-0.01"])
+def test_settling_for_more_or_for_less_than_nothing_is_an_error(cost: str) -> None:
+    with pytest.raises(ValueError, match=r"at most the 0\.40"):
+        settlement(D("0.40"), D(cost))
+
+
+AMOUNTS: dict[str, tuple[object, str | None]] = {
+    "a decimal": (D("0.25"), "0.25"),
+    "a whole number": (3, "3"),
+    "zero": (0, "0"),
+    "a text": ("0.25", "0.25"),
+    "a whole text": ("12", "12"),
+    "as Decimal writes small ones": (str(D("0.0000001")), "1E-7"),
+    "with six digits behind the e": ("1e-123456", "1E-123456"),
+    "with a plus": ("1E+2", "100"),
+    "with all its digits": ("9" * 80, "9" * 80),
+    "digits of nine and zero": ("90.09e09", "90090000000"),
+    "a float": (0.25, None),
+    "true": (True, None),
+    "nothing": (None, None),
+    "negative": (D("-0.01"), None),
+    "a negative whole number": (-1, None),
+    "a negative text": ("-1", None),
+    "no number": (D("NaN"), None),
+    "infinite": (D("Infinity"), None),
+    "no number as text": ("NaN", None),
+    "infinite as text": ("inf", None),
+    "with an underscore": ("1_0", None),
+    "with a space": (" 1", None),
+    "with a line after it": ("1\n", None),
+    "in other digits": ("١", None),
+    "empty": ("", None),
+    "a bare point": (".", None),
+    "nothing behind the point": ("1.", None),
+    "seven digits behind the e": ("1e-1234567", None),
+    "nothing behind the e": ("1e", None),
+    "in a list": (["1"], None),
+}
+
+
+@pytest.mark.parametrize("case", AMOUNTS)
+def test_an_amount_is_a_decimal_a_text_or_a_whole_number(case: str) -> None:
+    given, expected = AMOUNTS[case]
+    found = reported(given)
+    assert found == (None if expected is None else D(expected))
+    assert type(found) is (Decimal if expected is not None else type(None))
+
+
+SETTLED = {
+    "0.25": "0.25",
+    "0.250": "0.25",
+    "0": "0",
+    "1E+2": "100",
+    "0.000000000000001": "0.000000000000001",
+    "0.0000000000000001": "0.000000000000001",
+    "1E-400": "0.000000000000001",
+    "0.3333333333333333333333333333": "0.333333333333334",
+    "999999999.9999999999999999": "1000000000",
+}
+
+
+@pytest.mark.parametrize("total", SETTLED)
+def test_what_is_too_fine_is_counted_as_a_little_more(total: str) -> None:
+    assert f"{settled_amount(D(total)):f}" == SETTLED[total]
