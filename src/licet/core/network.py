@@ -69,7 +69,7 @@ def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
         rest = after
     if not atoms:
         raise Malformed(f"{action}:{scope}", "parts that agree", "no request is both at once")
-    host, port = _split_port(rest, scope)
+    host, port = _split_port(rest)
     if port is not None and not at and not origin and host.lower() in METHOD_ATOMS:
         raise Malformed(
             scope, "a method or a host", f"write `{host}@*:{port}` for the method, `*@{host}:{port}` for the host"
@@ -93,7 +93,7 @@ def scope_text(atoms: int, key: str, port: int | None) -> str:
 def parse_target(action: str, scope: str) -> tuple[str, str, int]:
     """The method, host and port of a concrete use: `get@api.example.com`, or `db.internal:5432` for `tcp`."""
     if action == "tcp":
-        host, port = _split_port(scope, scope)
+        host, port = _split_port(scope)
         if port is None:
             raise Malformed(scope, "a host and a port such as `db.internal:5432`")
         return "", canonical_host(host), port
@@ -102,7 +102,7 @@ def parse_target(action: str, scope: str) -> tuple[str, str, int]:
     method, at, rest = scope.partition("@")
     if not at:
         raise Malformed(scope, "a method and a host such as `get@api.example.com`")
-    host, port = _split_port(rest, scope)
+    host, port = _split_port(rest)
     return method_word(method), canonical_host(host), DEFAULT_PORTS[action] if port is None else port
 
 
@@ -137,7 +137,7 @@ def _method_atoms(method: str, scope: str) -> int:
     raise Malformed(method, f"one of {', '.join(METHODS)}", hint)
 
 
-def _split_port(text: str, scope: str) -> tuple[str, int | None]:
+def _split_port(text: str) -> tuple[str, int | None]:
     host, bracket, rest = text.partition("]")
     if bracket and text[0] == "[":
         host += bracket

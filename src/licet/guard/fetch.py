@@ -149,7 +149,7 @@ class ScopedFetch:
                                 yield answer
                                 answer.closed = True
                             return
-                        await self._drain(reply, use)
+                        await self._drain(reply)
                     there, message = self._follow(there, message, reply.status, known.all("location")[0])
                 self._holding.refuse("LIMIT_REDIRECTS", f"more than {self._limits.redirects} redirects", use)
         except TimeoutError:
@@ -244,7 +244,7 @@ class ScopedFetch:
         # Any header may be a credential: the caller meant them for the first origin.
         return following, Outgoing()
 
-    async def _drain(self, reply: Reply, use: Use) -> None:
+    async def _drain(self, reply: Reply) -> None:
         read = 0
         try:
             async for piece in reply.body:
