@@ -10,8 +10,9 @@ from guard.gates import policy
 from licet import Backends, Context, Gate, Manifest, Result, tool
 from licet.backends.approvals_sqlite import CannotAnswer, SqliteApprovals
 from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_records import MemoryApprover
+from licet.backends.memory_records import MemoryApprover, MemoryClock, SystemClock
 from licet.guard.people import Answer, Answered, Question
+from licet.guard.ports import Clock
 
 
 @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
@@ -102,8 +103,9 @@ def made(at: Gate, session: str, text: str = "x", name: str = "note") -> Result:
     return asyncio.run(run())
 
 
-def asking(folder: Path, person: Person, write: str, **more: Any) -> Gate:
-    backends = Backends.memory(approver=person.approver, files=MemoryFiles({f"{folder}/keep": ""}))
+def asking(folder: Path, person: Person, write: str, clock: Clock | None = None, **more: Any) -> Gate:
+    files, clock = MemoryFiles({f"{folder}/keep": ""}), clock or SystemClock()
+    backends = Backends.memory(approver=person.approver, files=files, clock=clock)
     return Gate(ruled(folder, write, **more), [note, letter], backends, workdir=folder)
 
 
@@ -177,3 +179,21 @@ def test_where_signatures_are_wanted_a_mere_yes_is_none(tmp_path: Path, person: 
         assert made(at, "s").reason == "APPROVAL_REQUIRED"
     else:
         assert person.settle(at, "s", "approved").reason == "APPROVAL_REQUIRED"
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, person: Person, used: bool) -> None:
+    clock = MemoryClock()
+    at = asking(tmp_path, person, "session", clock=clock)
+    if isinstance(person, Later):
+        person.time = clock.now().timestamp()
+    if used:
+        assert person.settle(at, "s", "approved").ok
+    elif isinstance(person, Later):
+        person.agree(at)
+    clock.advance(1)
+    at.reload(at.manifest)
+    if isinstance(person, Later):
+        person.time += 2
+    assert made(at, "s").reason == "APPROVAL_REQUIRED"
+    assert person.settle(at, "s", "approved").ok

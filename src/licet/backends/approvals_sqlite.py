@@ -246,7 +246,7 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
 def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> Kept | None:
     """A stored request, if it is for what is asked now; who must agree is told by the manifest, not by the file."""
     kept = _sound(db, row)
-    if kept is None or kept.request.subject != asked.subject:
+    if kept is None or kept.request.subject != asked.subject or kept.request.asked < int(question.since * 1000):
         return None
     return replace(kept, quorum=question.quorum, keys=question.keys)
 

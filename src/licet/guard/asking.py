@@ -58,6 +58,7 @@ def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
         agent=call.session.agent,
         effect=reach.effect or "",
         workdir=call.session.gate.workdir,
+        since=call.session.gate.reloaded,
         quorum=approvals.quorum,
         keys=approvals.keys,
     )

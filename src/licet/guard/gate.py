@@ -57,6 +57,7 @@ class Gate:
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         # By session: what was agreed to in it, under which policy, and until when.
         self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float, Agreement]]] = {}
+        self.reloaded = 0.0  # when, if ever; what was asked before that is void here
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 
@@ -73,6 +74,8 @@ class Gate:
         policy = register(
             manifest, self.tools, self.ports, workdir=self.workdir, home=self.home, on_misfit=self.on_misfit
         )
+        if hasattr(self, "_policy"):
+            self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
 
     @property

@@ -22,6 +22,7 @@ class Question:
     agent: str = ""
     effect: str = ""  # the class that the call runs as
     workdir: str = ""
+    since: float = 0.0  # what was asked before this time of day does not answer it
     quorum: int = 1
     keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none
 
