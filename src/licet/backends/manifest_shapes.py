@@ -9,7 +9,7 @@ from licet.core.connector import ConnectorRef, version_range
 from licet.core.domain import STORAGE_KINDS
 from licet.core.effects import CLASSES, LEVELS
 from licet.core.manifest import WRITE_APPROVALS
-from licet.core.scope import Malformed, binary, path_key, secret_key, secret_reference, variable
+from licet.core.scope import NAME_PATTERN, Malformed, binary, path_key, secret_key, secret_reference, variable
 from licet.core.use import Use
 
 
@@ -25,7 +25,7 @@ def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "*" if text == "*" else parse(text)
 
 
-NAME = Text(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=r"[A-Za-z0-9_./-]{1,128}")
+NAME = Text(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
 HOST = Text(
     expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
     parse=destination,

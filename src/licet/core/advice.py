@@ -7,12 +7,12 @@ Steps that belong together are joined by `; `.
 from collections.abc import Mapping, Sequence
 
 from licet.core.capability import Capability, capability
-from licet.core.domain import DOMAINS
+from licet.core.domain import DOMAINS, PATH_DOMAINS
 from licet.core.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
 from licet.core.keys import EXACT_KEY_OF, KEY_OF
 from licet.core.manifest import Layer, Manifest, MaxEffect, Rule, Seat
-from licet.core.network import EVERYTHING
-from licet.core.scope import TOP, Malformed, host_text
+from licet.core.network import EVERYTHING, place_text
+from licet.core.scope import TOP, Malformed
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Use
@@ -46,9 +46,9 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
-        item, note = _place(rule), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
+        item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif everything and layer.kind == "manifest":
-        key, item = "capabilities.destinations.allow", _place(rule)
+        key, item = "capabilities.destinations.allow", place_text(rule.key, rule.port)
     elif spec.by_keys and kind in ("fs:write", "fs:delete"):
         key, item, note = _own(layer, KEY_OF[kind]), _target(rule, roots), note or _also(kind)
     elif kind in EXACT_KEY_OF:
@@ -185,10 +185,6 @@ def _also(kind: str) -> str:
     return f" (this key cannot say it without {_ALSO[kind]})" if kind in _ALSO else ""
 
 
-def _place(rule: Capability) -> str:
-    return host_text(rule.key) + ("" if rule.port is None else f":{rule.port}")
-
-
 def _wider(rule: Capability, use: Use) -> str:
     exact = narrowest(use)
     return _ALL_BELOW if use.domain == "fs" and rule == exact and rule.key != use.keys[0] else ""
@@ -208,7 +204,7 @@ def _text(rule: Capability, roots: Roots) -> str:
 def _target(rule: Capability, roots: Roots) -> str:
     """What a rule is about, with a path from `${workdir}` or `~` where the files write paths so."""
     for root, directory in sorted(roots.items(), key=lambda item: -len(item[1])):
-        if rule.domain not in ("fs", "process"):
+        if rule.domain not in PATH_DOMAINS:
             break
         if rule.key == directory or rule.key.startswith(f"{directory}/"):
             return root + rule.key.removeprefix(directory)

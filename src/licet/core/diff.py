@@ -11,6 +11,7 @@ from decimal import Decimal
 from licet.core.capability import Capability
 from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
 from licet.core.diff_servers import server_changes
+from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import CLASSES, LEVELS, WRITES
 from licet.core.entries import Written, piece_text, target_of
 from licet.core.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
@@ -251,7 +252,7 @@ def _denies(side: Side, mine: _Version, other: _Version) -> Found:
 
 def _may_meet(deny: Capability, allow: Capability) -> bool:
     """Whether two rules that are written from different roots could be about the same file on some machine."""
-    if deny.domain != allow.domain or deny.domain not in ("fs", "process") or not deny.atoms & allow.atoms:
+    if deny.domain != allow.domain or deny.domain not in PATH_DOMAINS or not deny.atoms & allow.atoms:
         return False
     roots = {target_of(rule).partition("/")[0] for rule in (deny, allow)}
     return len(roots) == 2 and "*" not in roots and bool(roots & {"~", "${workdir}"})

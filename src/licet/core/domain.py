@@ -28,6 +28,7 @@ from licet.core.scope import (
     variable,
 )
 
+PATH_DOMAINS = frozenset({"fs", "process"})  # whose scopes may be paths, and begin with `~` or `${workdir}`
 STORAGE_KINDS = ("tool-private", "session", "personality")
 
 

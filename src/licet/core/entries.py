@@ -14,7 +14,6 @@ from licet.core.folding import CEILINGS
 from licet.core.manifest import Layer, Rule
 from licet.core.origin import Origin
 from licet.core.reach import rule_covers
-from licet.core.scope import host_text
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import Use
 
@@ -114,7 +113,7 @@ class Written:
 def target_of(rule: Capability) -> str:
     """What a rule is about, without the action: a host and its port, a path, a name."""
     if rule.domain == "network":
-        return host_text(rule.key) + ("" if rule.port is None else f":{rule.port}")
+        return network.place_text(rule.key, rule.port)
     return rule.scope
 
 

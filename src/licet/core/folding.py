@@ -12,6 +12,7 @@ from licet.core import network
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef, Connectors
 from licet.core.decision import Ground
+from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import WRITES, EffectClass, permits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
 from licet.core.set import CapabilitySet
@@ -126,7 +127,7 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
     """A deny below `${workdir}` or `~` stops nothing until those are real directories: before that, all is denied."""
     for layer in layers:
         for rule in layer.denies:
-            if rule.capability.domain in ("fs", "process") and rule.capability.key[:1] in ("$", "~"):
+            if rule.capability.domain in PATH_DOMAINS and rule.capability.key[:1] in ("$", "~"):
                 text = f"{rule.capability} names no real directory yet"
                 fix = "call `manifest.expand(workdir, home)` first"
                 return (Ground("DECISION_FAILED", text, rule.origin, fix),)

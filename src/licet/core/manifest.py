@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from licet.core.capability import Capability
 from licet.core.connector import Connectors
-from licet.core.domain import DOMAINS
+from licet.core.domain import DOMAINS, PATH_DOMAINS
 from licet.core.effects import CLASSES, EffectClass, Level
 from licet.core.origin import Origin
 from licet.core.scope import directory_key
@@ -249,7 +249,7 @@ class Manifest:
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
         rules += [need for spec in self.tools.values() for need in spec.needs.allow]
-        return {rule.key.partition("/")[0] for rule in rules if rule.domain in ("fs", "process")}
+        return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":
         """What both allow; the other is a personality, this one gives the agent its name."""

@@ -77,10 +77,15 @@ def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
     return atoms, host_key(host), port
 
 
+def place_text(key: str, port: int | None) -> str:
+    """A host and its port, or the host alone where that means any port."""
+    return host_text(key) if port is None else f"{host_text(key)}:{port}"
+
+
 def scope_text(atoms: int, key: str, port: int | None) -> str:
     """The canonical `action:scope` of one phrase on a host."""
     action, method, protocol = PHRASES[atoms]
-    host = host_text(key) + ("" if port is None else f":{port}")
+    host = place_text(key, port)
     if method:
         return f"{action}:{method}" if host == "*" else f"{action}:{method}@{host}"
     if protocol:

@@ -28,7 +28,8 @@ _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
 UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff"
 _IGNORED = re.compile(f"[{UNSEEN}]")
 _DECEPTIVE = re.compile(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+NAME_PATTERN = r"[A-Za-z0-9_./-]{1,128}"
+_NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
 _BINARY = re.compile(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
 _SEGMENT = re.compile(r"[!-)+-.0-~]{1,255}")
