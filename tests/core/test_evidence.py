@@ -1,0 +1,198 @@
+"""Evidence packs: proofs for several entries at once, and every way in which a signed pack can still be wrong."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.ledgers import KEY, OTHER_KEY, check, heads, rows, sample_stem, sign
+from licet.core.evidence import (
+    Pack,
+    check_pack,
+    envelope,
+    head_line,
+    inclusion_proofs,
+    kept_heads,
+    sound_entry,
+    statement,
+    to_sign,
+)
+from licet.core.merkle import inclusion_proof
+from licet.core.receipt import Row, Unsound
+from licet.core.verify import Finding
+
+ROWS = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3), sample_stem(4), sample_stem(5, "other")])
+HEAD = heads(ROWS, [5])[0]
+ALL = {1, 2, 3, 4, 5}
+
+
+def payload(numbers: set[int] = ALL, of: list[Row] = ROWS) -> bytes:
+    proofs = inclusion_proofs([row.hash for row in of], len(of), [number - 1 for number in numbers])
+    return statement([row for row in of if row.number in numbers], HEAD, proofs)
+
+
+def checked(body: bytes, key: str = KEY) -> Pack | Finding:
+    return check_pack(envelope(body, key, sign(key, to_sign(body))).encode(), KEY, check)
+
+
+def changed(change: Callable[[dict[str, Any]], object], numbers: set[int] = ALL) -> Pack | Finding:
+    """What comes of a pack that somebody with the right key has signed, and that says something else."""
+    said = json.loads(payload(numbers))
+    change(said)
+    return checked(json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+@given(st.data(), st.integers(1, 70))
+def test_the_proofs_of_several_entries_are_those_of_each(data: st.DataObject, size: int) -> None:
+    leaves = [sha256(bytes([number])).digest() for number in range(size)]
+    wanted = data.draw(st.sets(st.integers(0, size - 1)))
+    expected = {index: inclusion_proof(leaves, index) for index in wanted}
+    assert inclusion_proofs(iter(leaves), size, wanted) == expected
+
+
+@pytest.mark.parametrize("numbers", [{1}, {3}, {5}, {1, 4}, ALL], ids=str)
+def test_a_pack_holds_its_entries_and_their_head(numbers: set[int]) -> None:
+    pack = checked(payload(numbers))
+    assert isinstance(pack, Pack)
+    assert {entry["number"] for entry in pack.entries} == numbers
+    assert (pack.key, pack.head.size) == (KEY, 5)
+
+
+def test_the_statement_is_in_toto_and_the_envelope_dsse() -> None:
+    said = json.loads(payload({3}))
+    assert said["_type"] == "https://in-toto.io/Statement/v1"
+    assert said["subject"] == [{"name": "r-3/receipt", "digest": {"sha256": sha256(ROWS[2].body).hexdigest()}}]
+    assert json.loads(envelope(b"x", "k", b"s")) == {
+        "payload": "eA==",
+        "payloadType": "application/vnd.in-toto+json",
+        "signatures": [{"keyid": "k", "sig": "cw=="}],
+    }
+    # The example of the DSSE specification, with the type of a statement.
+    assert to_sign(b"hello world") == b"DSSEv1 28 application/vnd.in-toto+json 11 hello world"
+
+
+def put(place: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    """A change: another value at a place."""
+    *way, last = (int(step) if step.isdigit() else step for step in place.split("."))
+
+    def change(said: Any) -> None:
+        for step in way:
+            said = said[step]
+        said[last] = value(said[last]) if callable(value) else value
+
+    return change
+
+
+def swap(said: dict[str, Any]) -> None:
+    """A change: the first two in the other order, with their names."""
+    for each in (said["predicate"]["entries"], said["subject"]):
+        each[:2] = each[1], each[0]
+
+
+OTHERS = rows([sample_stem(number) for number in range(6, 11)], ledger="another")
+
+
+@pytest.mark.parametrize(
+    ("change", "number", "text"),
+    [
+        (put("_type", "x"), 0, "no statement of type"),
+        (put("predicateType", "x"), 0, "no statement of type"),
+        (put("predicate", None), 0, "not written as packs are"),
+        (put("predicate.entries", []), 0, "about 5 things, and holds 0 entries"),
+        (put("subject", lambda all_of_them: all_of_them[:4]), 0, "about 4 things, and holds 5 entries"),
+        (put("predicate.head.signature", "AA=="), 0, "its head bears no signature"),
+        (put("predicate.head.signature", 7), 0, "a signature is text"),
+        (put("predicate.head.signature", "é"), 0, "a signature is no base64"),
+        (put("predicate.head.body", "{}"), 0, "it is no head"),
+        (put("predicate.head.body", lambda text: text.replace('"size":5', '"size":6')), 0, "its head bears no"),
+        (put("predicate.entries.2.body", "{}"), 3, "it cannot be read"),
+        (put("predicate.entries.2", "x"), 3, "it cannot be read"),
+        (put("predicate.entries.2.body", lambda text: text.replace("NOT", "NOW")), 3, "not what the head of "),
+        (put("predicate.entries.2.proof", []), 3, "not what the head of "),
+        (put("predicate.entries.2.proof.0", "00" * 32), 3, "not what the head of "),
+        (put("predicate.entries.2.proof.0", "x"), 3, "it cannot be read"),
+        (put("predicate.entries.2.body", OTHERS[2].body.decode()), 3, "was written to the ledger another"),
+        (swap, 1, "it stands after entry 2"),
+        (put("predicate.entries", lambda each: [each[0], each[0], *each[2:]]), 1, "it stands after entry 1"),
+        (put("subject.2.name", "r-9/receipt"), 3, "it is named `r-9/receipt`"),
+        (put("subject.2.digest.sha256", "00"), 3, "with another digest"),
+        (put("subject.2", 7), 3, "it cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_signed_pack_is_told(
+    change: Callable[[dict[str, Any]], object], number: int, text: str
+) -> None:
+    found = changed(change)
+    assert isinstance(found, Finding)
+    assert found.number == number
+    assert text in found.text
+
+
+def test_entries_that_do_not_follow_each_other_are_told_though_a_head_speaks_for_them() -> None:
+    """Only the ledger's own writer could make one; a pack is still held to its chain."""
+    another = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3, kind="decision")])[2]
+    broken = [*ROWS[:2], another, *ROWS[3:]]
+    head = heads(broken, [5])[0]
+    proofs = inclusion_proofs([row.hash for row in broken], 5, range(5))
+    found = checked(statement(broken, head, proofs))
+    assert isinstance(found, Finding)
+    assert (found.number, found.text) == (4, "it does not follow the one before it")
+
+
+def test_a_pack_with_a_gap_is_not_held_to_links_that_are_not_there() -> None:
+    assert isinstance(checked(payload({1, 4})), Pack)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"payload":1}'])
+def test_what_is_no_pack_is_told(data: bytes) -> None:
+    found = check_pack(data, KEY, check)
+    assert isinstance(found, Finding)
+    assert found.number == 0
+
+
+def test_the_key_is_the_one_that_is_asked_for() -> None:
+    found = checked(payload(), OTHER_KEY)
+    assert isinstance(found, Finding)
+    assert found.text == f"the pack: it bears no signature of {KEY}"
+
+
+def test_one_of_several_signatures_is_enough() -> None:
+    body = payload()
+    said = json.loads(envelope(body, KEY, sign(KEY, to_sign(body))))
+    said["signatures"].insert(0, {"keyid": OTHER_KEY, "sig": "AA=="})
+    data = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    assert isinstance(check_pack(data, KEY, check), Pack)
+
+
+# Heads that are kept elsewhere ---------------------------------------------------------------------------------------
+
+
+def test_a_head_comes_back_from_its_line() -> None:
+    assert kept_heads(f"{head_line(HEAD)}\n\n  {head_line(HEAD)}\n") == [HEAD, HEAD]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "x", "{}", "[]", "\ud800", head_line(HEAD)[:-1], head_line(HEAD).replace('"size":5', '"size":-5'),
+     head_line(HEAD).replace('"signature":"', '"signature":"é'), f"{head_line(HEAD)}\n7"],
+)  # fmt: skip
+def test_what_is_no_line_of_heads_is_refused(text: str) -> None:
+    with pytest.raises(Unsound):
+        kept_heads(text)
+
+
+# Entries, one by one -------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_sound_or_says_why_not() -> None:
+    row = ROWS[2]
+    assert sound_entry(row)["id"] == "r-3"
+    with pytest.raises(Unsound, match="its bytes are not those"):
+        sound_entry(row._replace(body=row.body + b" "))
+    for name in ("number", "id", "kind", "agent", "session", "sequence", "tool", "verdict", "time"):
+        with pytest.raises(Unsound, match=f"searched for by {name} `x`"):
+            sound_entry(row._replace(**{name: "x"}))
