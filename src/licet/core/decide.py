@@ -25,12 +25,12 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
     try:
         if not request.sound:
             return _failed(request.tool, TypeError())
-        reach: Reach | None = manifest.folded.get(request.tool)
+        reach: Reach | None = manifest._folded.get(request.tool)
         if reach is None:
             reach = reach_of(manifest, request.tool) if request.tool in manifest.seats else None
             if reach is None:
                 return _new(Deny, (request, manifest, None))
-        known = reach.answers
+        known = reach._answers
         if known is not None:  # as below, but with `lacks` written out: most calls end here, and this is what they cost
             for use in request.uses:
                 try:

@@ -89,7 +89,7 @@ def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef
     bundles = tuple(seat.layer for seat in seats if seat.layer)
     # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
     key = tuple(map(id, bundles)), connector
-    known: dict[tuple[tuple[int, ...], ConnectorRef | None], Common] = manifest.known.setdefault("common", {})
+    known: dict[tuple[tuple[int, ...], ConnectorRef | None], Common] = manifest._known.setdefault("common", {})
     if key not in known:
         known[key] = _common(manifest, bundles, connector)
     return known[key]
@@ -104,7 +104,7 @@ def _common(manifest: Manifest, bundles: tuple[Layer, ...], connector: Connector
 def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
     ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
     key = tuple(map(id, ceilings))
-    known: dict[tuple[int, ...], _Above] = manifest.known.setdefault("above", {})
+    known: dict[tuple[int, ...], _Above] = manifest._known.setdefault("above", {})
     if key not in known:
         known[key] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
     return known[key]
@@ -154,9 +154,9 @@ class _Line(NamedTuple):
 
 
 def _lines(manifest: Manifest) -> dict[str, _Line]:
-    if "connectors" not in manifest.known:
+    if "connectors" not in manifest._known:
         places = {rule.name: rule.origin for profile in manifest.connectors.profiles for rule in profile}
-        manifest.known["connectors"] = {
+        manifest._known["connectors"] = {
             name: _Line(
                 Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
                 about,
@@ -164,5 +164,5 @@ def _lines(manifest: Manifest) -> dict[str, _Line]:
             )
             for name, about in manifest.connectors.by_name().items()
         }
-    found: dict[str, _Line] = manifest.known["connectors"]
+    found: dict[str, _Line] = manifest._known["connectors"]
     return found

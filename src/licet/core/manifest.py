@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from licet.core.capability import Capability
+from licet.core.carried import Carried
 from licet.core.connector import Connectors
 from licet.core.domain import DOMAINS, PATH_DOMAINS
 from licet.core.effects import CLASSES, EffectClass, Level
@@ -41,7 +42,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Carried):
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
     kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files", "delegation"]
@@ -50,21 +51,21 @@ class Layer:
     allows: tuple[Rule, ...] = ()
     denies: tuple[Rule, ...] = ()
     silent: frozenset[str] = frozenset()
-    known: dict[str, CapabilitySet] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _known: dict[str, CapabilitySet] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def allowed(self) -> CapabilitySet:
         """What a use must be in to pass; made when it is first asked about."""
-        if "allowed" not in self.known:
-            self.known["allowed"] = CapabilitySet(self._allows(), [rule.capability for rule in self.denies])
-        return self.known["allowed"]
+        if "allowed" not in self._known:
+            self._known["allowed"] = CapabilitySet(self._allows(), [rule.capability for rule in self.denies])
+        return self._known["allowed"]
 
     @property
     def without_denies(self) -> CapabilitySet:
         """What the layer would allow if it denied nothing."""
-        if "without_denies" not in self.known:
-            self.known["without_denies"] = CapabilitySet(self._allows())
-        return self.known["without_denies"]
+        if "without_denies" not in self._known:
+            self._known["without_denies"] = CapabilitySet(self._allows())
+        return self._known["without_denies"]
 
     def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
@@ -91,7 +92,7 @@ OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:sessi
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(Carried):
     """How a manifest admits one tool: through a bundle, by name, or both; and what it states about it."""
 
     origin: Origin
@@ -159,7 +160,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Carried):
     """What one agent may touch. Absent means no: an empty manifest reaches nothing."""
 
     agent: str
@@ -188,8 +189,8 @@ class Manifest:
     roots: Mapping[str, str] = field(default_factory=_nothing, compare=False)
     loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
     files: tuple[str, ...] = ()
-    folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
-    known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
+    _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def digest(self) -> str:
@@ -197,17 +198,17 @@ class Manifest:
         from licet.core.document import manifest_digest
 
         loaded = self.loaded or self
-        if "digest" not in loaded.known:
-            loaded.known["digest"] = manifest_digest(loaded)
-        digest: str = loaded.known["digest"]
+        if "digest" not in loaded._known:
+            loaded._known["digest"] = manifest_digest(loaded)
+        digest: str = loaded._known["digest"]
         return digest
 
     @property
     def ceiling(self) -> CapabilitySet:
         """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
-        if "ceiling" not in self.known:
-            self.known["ceiling"] = meet_layers(self.layers)
-        ceiling: CapabilitySet = self.known["ceiling"]
+        if "ceiling" not in self._known:
+            self._known["ceiling"] = meet_layers(self.layers)
+        ceiling: CapabilitySet = self._known["ceiling"]
         return ceiling
 
     @property

@@ -70,7 +70,7 @@ class Reach:
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
     # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at; otherwise None.
-    answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
+    _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
@@ -150,10 +150,10 @@ class Reach:
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest, or None if the manifest does not know or does not admit it."""
-    found: Reach | None = manifest.folded.get(tool)
+    found: Reach | None = manifest._folded.get(tool)
     if found is None and tool in manifest.seats and tool in manifest.tools:
         # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
-        found = manifest.folded[tool] = fold(manifest, manifest.tools[tool])
+        found = manifest._folded[tool] = fold(manifest, manifest.tools[tool])
     return found
 
 
@@ -229,7 +229,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
-        answers=None if more else {},
+        _answers=None if more else {},
     )
 
 
