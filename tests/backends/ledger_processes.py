@@ -17,6 +17,8 @@ import resource
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,12 @@ async def add(a: int) -> int:
     return a + 1
 
 
+MANIFEST = {"agent": "writer", "capabilities": {"tools": ["add"], "native": ["add"]}}
+
+
 def gate(folder: Path) -> Gate:
-    manifest = folder / "agent.yaml"
-    if not manifest.exists():
-        manifest.write_text(json.dumps({"agent": "writer", "capabilities": {"tools": ["add"], "native": ["add"]}}))
-    return Gate(load_manifest(manifest), [add], Backends.memory(ledger=SqliteLedger(ledger_path(folder))))
+    manifest = load_manifest(folder / "agent.yaml")
+    return Gate(manifest, [add], Backends.memory(ledger=SqliteLedger(ledger_path(folder))))
 
 
 def ledger_path(folder: Path) -> Path:
@@ -77,6 +80,8 @@ def started(folder: Path, sessions: int, calls: int | None) -> tuple[int, int]:
     try:
         write_on(folder, writing, sessions, calls)
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 
@@ -208,5 +213,7 @@ def call(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     what, place, *numbers = sys.argv[1:]
-    done = {"kill": kill, "many": many, "full": full, "fork": fork, "call": call}[what](Path(place), *map(int, numbers))
-    print(json.dumps(done))
+    (Path(place) / "agent.yaml").write_text(json.dumps(MANIFEST), encoding="utf-8")  # before anybody reads it
+    ways: dict[str, Callable[..., dict[str, Any]]]
+    ways = {"kill": kill, "many": many, "full": full, "fork": fork, "call": call}
+    print(json.dumps(ways[what](Path(place), *map(int, numbers))))

@@ -207,7 +207,7 @@ def test_with_bodies_what_was_said_is_kept_and_secrets_are_not(tmp_path: Path, k
 
 
 def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
-    rules = {"fs_reach": {"write": ["/w"]}, "budget": {"max_cost_usd": 1, "max_calls_per_session": 9}}
+    rules: dict[str, Any] = {"fs_reach": {"write": ["/w"]}, "budget": {"max_cost_usd": 1, "max_calls_per_session": 9}}
     here = at(tmp_path, kept, store, **rules)
     for _ in range(2):
         assert call(here, "store", {"text": "x"}).cost_usd == Decimal("0.25")
@@ -222,7 +222,7 @@ def test_who_agreed_is_told(tmp_path: Path, kept: Kept) -> None:
     async def agree(question: Any) -> Answered:
         return Answered("approved", ("ada",))
 
-    rules = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
+    rules: dict[str, Any] = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
     call(at(tmp_path, kept, store, parts={"approver": agree}, **rules), "store", {"text": "x"})
     decision, receipt = kept.entries()
     agreed = {"arguments": data_digest({"text": "x"}), "by": ["ada"], "request": None, "use": None}
@@ -230,7 +230,7 @@ def test_who_agreed_is_told(tmp_path: Path, kept: Kept) -> None:
 
 
 def test_a_call_that_waits_for_a_person_says_so(tmp_path: Path, kept: Kept) -> None:
-    rules = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
+    rules: dict[str, Any] = {"fs_reach": {"write": ["/w"]}, "approvals": {"write": "call"}}
     call(at(tmp_path, kept, store, **rules), "store", {"text": "x"})
     assert (kept.receipt()["verdict"], kept.receipt()["reason"]) == ("ask", "APPROVAL_REQUIRED")
 

@@ -69,8 +69,7 @@ def in_processes(what: str, folder: Path, *numbers: int) -> dict[str, Any]:
     words = [sys.executable, str(PROGRAM), what, str(folder), *map(str, numbers)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return {**json.loads(done.stdout), "errors": done.stderr}
 
 
 # Kills, crowds, full disks, restarts ----------------------------------------------------------------------------------
@@ -86,7 +85,7 @@ def test_whoever_is_killed_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 def test_many_processes_write_one_ledger(tmp_path: Path) -> None:
     writers, number = (64, 50) if LONG else (5, 10)
     seen = in_processes("many", tmp_path, writers, number)
-    assert seen["codes"] == [0] * writers
+    assert seen["codes"] == [0] * writers, seen["errors"]
     assert (seen["lost"], seen["finding"], seen["acknowledged"]) == ([], "", writers * 2 * number)
     assert seen["entries"] == 2 * seen["acknowledged"]
 
@@ -102,7 +101,7 @@ def test_a_full_disk_refuses_calls_and_leaves_the_ledger_valid(tmp_path: Path, s
 
 def test_a_process_that_ends_signs_what_it_has_written(tmp_path: Path, path: Path) -> None:
     for _ in range(2):
-        assert in_processes("call", tmp_path) == {"ok": True}
+        assert in_processes("call", tmp_path)["ok"]
     outcome = verified(path)
     assert (outcome.ok, outcome.entries, outcome.signed) == (True, 4, 4)
     with LedgerReader(path) as reader:
@@ -318,6 +317,24 @@ def test_where_nothing_can_be_written_calls_are_refused(tmp_path: Path) -> None:
     assert "cannot be made" in result.explain()
 
 
+def test_a_local_gate_keeps_its_receipts_in_its_state_directory(tmp_path: Path) -> None:
+    here = gate(tmp_path, add, backends=Backends.local(tmp_path / "state"))
+    result = call(here, "add", {"a": 1})
+    assert (result.ok, here.ports.ledger.__class__) == (True, SqliteLedger)
+    here.ports.ledger.close()  # type: ignore[union-attr]
+    with LedgerReader(tmp_path / "state" / "ledger.sqlite") as reader:
+        assert [row.kind for row in reader.show(result.receipt)] == ["decision", "receipt"]
+
+
+def test_a_local_gate_without_a_directory_for_its_state_refuses_every_call(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a directory should be", encoding="utf-8")
+    result = call(gate(tmp_path, add, backends=Backends.local(tmp_path / "state")), "add", {"a": 1})
+    assert (result.code, result.reason, result.value) == ("not_available", "LEDGER_UNAVAILABLE", None)
+    told = result.explain()
+    assert f"{tmp_path}/state/ledger.sqlite cannot be made" in told
+    assert "choose another directory for the state" in told
+
+
 def test_once_it_is_mended_a_ledger_goes_on(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
     calls(tmp_path, ledger, 1)
     ledger.close()
@@ -424,14 +441,15 @@ def test_a_copy_that_nobody_may_write_is_read(tmp_path: Path, filled: Path) -> N
 
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "nothing there": (lambda path: None, "there is no ledger at"),
-    "a directory": (lambda path: path.mkdir(parents=True), "there is no ledger at"),
-    "no database": (lambda path: (path.parent.mkdir(), path.write_bytes(b"x" * 5000)), "cannot be read"),
-    "an empty file": (lambda path: (path.parent.mkdir(), path.touch()), "is no ledger"),
+    "a directory": (lambda path: path.mkdir(), "there is no ledger at"),
+    "no database": (lambda path: path.write_bytes(b"x" * 5000), "cannot be read"),
+    "an empty file": (lambda path: path.write_bytes(b""), "is no ledger"),
 }
 
 
 @pytest.mark.parametrize(("make", "why"), UNREADABLE.values(), ids=UNREADABLE)
 def test_what_is_no_ledger_is_not_read(path: Path, make: Callable[[Path], object], why: str) -> None:
+    path.parent.mkdir()
     make(path)
     with pytest.raises(LedgerUnavailable, match=why):
         LedgerReader(path)

@@ -16,8 +16,8 @@ from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entr
 from licet.core.verify import Head, read_head, verify
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.
-NAMES = ["sa", "sa", "za", "sb", "sa", "za", "sb", "sa", "za", "sa"]
-STEMS = [sample_stem(number + 1, session, agent) for number, (session, agent) in enumerate(NAMES)]
+NAMES = ["s a", "s a", "z a", "s b", "s a", "z a", "s b", "s a", "z a", "s a"]
+STEMS = [sample_stem(number, *names.split()) for number, names in enumerate(NAMES, 1)]
 ROWS = rows(STEMS)
 HEADS = heads(ROWS, [4, 8])
 

@@ -203,7 +203,8 @@ def _make_private(path: str) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         found = os.lstat(path)
     except OSError as error:
-        raise Unavailable(f"{path} cannot be made: {error.strerror}") from None
+        mend = f"make {folder} a directory that you can write to, or choose another directory for the state"
+        raise Unavailable(f"{path} cannot be made ({error.strerror}): {mend}") from None
     if not stat.S_ISREG(found.st_mode):
         raise Unavailable(f"{path} is not a regular file: choose another path")
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
