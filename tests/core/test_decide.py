@@ -311,7 +311,7 @@ def test_what_went_wrong_is_named_and_not_shown() -> None:
             raise Told("the password is swordfish")
 
     policy = manifest(tool("t"))
-    object.__setattr__(policy, "folded", Telling())
+    object.__setattr__(policy, "_folded", Telling())
     decision = decide(Request("t"), policy)
     assert told(decision)[:2] == ("deny", "DECISION_FAILED")
     assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
