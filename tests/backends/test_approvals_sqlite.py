@@ -119,7 +119,8 @@ def test_what_is_long_over_is_forgotten_with_its_answers(store: Store) -> None:
 def test_a_request_that_changes_while_it_is_signed_is_not_answered(store: Store) -> None:
     """What is read before signing is compared with what the answer is put to."""
     request = store.get().request
-    read, changed = store.find, []
+    read = store.find
+    changed: list[str] = []
 
     async def find(id: str) -> approvals_sqlite.Kept:  # noqa: A002
         kept = await read(id)

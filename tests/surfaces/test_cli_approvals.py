@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def denied() -> str:
     return request
 
 
-OVER = {
+OVER: dict[str, Callable[[], str]] = {
     "is denied": denied,
     "is used": used,
     "is expired": expired,
