@@ -335,20 +335,19 @@ async def run(call: Call, registered: Registered, context: BoundContext | None) 
     assert sandbox is not None  # noqa: S101
     assert reach is not None  # noqa: S101
     assert reach.level is not None  # noqa: S101
-    call.deadline = Deadline(registered.seconds)
+    deadline = call.deadline = Deadline(registered.seconds)
+    deadline.start()
     call.running = True
     try:
-        with call.deadline:
-            return await sandbox.run(reach.level, work_of(call, registered), context)
+        return await sandbox.run(reach.level, work_of(call, registered), context)
     except SandboxUnavailable as missing:
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
     except Stopped as stopped:
         call.refuse(stopped.reason, str(stopped))
-    except TimeoutError:
-        if call.deadline.expired and call.holding is not None:
-            call.holding.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
-        raise
+    finally:
+        if deadline.stop():  # whatever the tool made of it
+            call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
 
 
 def _day(call: Call) -> str:

@@ -44,6 +44,16 @@ class _Here(threading.local):
 
 
 _here = _Here()
+_last: _Watch | None = None  # the one that was used last in any thread: to look here first costs least
+
+
+def _watch_of(loop: AbstractEventLoop) -> _Watch:
+    global _last
+    watch = _here.watch
+    if watch is None or watch.loop is not loop:
+        watch = _here.watch = _Watch(loop)
+    _last = watch
+    return watch
 
 
 class Deadline:
@@ -69,13 +79,24 @@ class Deadline:
             return False
 
     def __enter__(self) -> "Deadline":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.stop():
+            raise TimeoutError from error
+
+    def start(self) -> None:
+        """Let the clock run, for what the current task does from now on."""
         loop = get_running_loop()
         task = current_task(loop)
         if task is None:
             raise RuntimeError("a deadline needs a running task")
-        watch = _here.watch
+        watch = _last
         if watch is None or watch.loop is not loop:
-            watch = _here.watch = _Watch(loop)
+            watch = _watch_of(loop)
         self._task = task
         self._before = task.cancelling()
         self._watch = watch
@@ -83,7 +104,18 @@ class Deadline:
         watch.running.add(self)
         if not watch.waiting:
             watch.wait()
-        return self
+
+    def stop(self) -> bool:
+        """Leave it, and say whether time was up; somebody else's cancel in between stays a cancel."""
+        try:
+            self._watch.running.remove(self)
+        except KeyError:  # somebody is still being asked; their answer starts no clock
+            self._watch.paused.pop(self, None)
+        if not self._cancels:
+            return False
+        for _ in range(self._cancels):
+            self._task.uncancel()
+        return self._task.cancelling() <= self._before
 
     def pause(self) -> None:
         """Stop the clock, while a person is asked; nothing happens once the deadline is left."""
@@ -111,18 +143,3 @@ class Deadline:
         """Cancel the task; at the next look once more, for one that swallowed it and went on."""
         self._cancels += 1
         self._task.cancel()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._watch.running.remove(self)
-        except KeyError:  # somebody is still being asked; their answer starts no clock
-            self._watch.paused.pop(self, None)
-        if not self._cancels:
-            return
-        for _ in range(self._cancels):
-            self._task.uncancel()
-        # Somebody else's cancel in between stays a cancel.
-        if self._task.cancelling() <= self._before:
-            raise TimeoutError from error
