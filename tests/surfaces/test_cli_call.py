@@ -66,6 +66,13 @@ async def sleep() -> None:
     print("asleep", flush=True)
     await asyncio.sleep(60)
 
+@tool(needs=[], effect="read_only")
+async def interrupted() -> None:
+    """Be interrupted while it computes."""
+    import asyncio, signal
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(60)
+
 @tool(needs=["secret:read:KEY"], effect="read_only")
 async def secret(ctx: Context) -> int:
     """How long a secret is."""
@@ -83,7 +90,7 @@ async def where(ctx: Context) -> str:
     """The working directory."""
     return ctx.workdir
 '''
-NAMES = ("echo", "say", "data", "nothing", "fail", "sleep", "secret", "count", "where")
+NAMES = ("echo", "say", "data", "nothing", "fail", "sleep", "interrupted", "secret", "count", "where")
 MANIFEST: dict[str, Any] = {
     "agent": "a",
     "tools": {name: {"from": f"own_tools:{name}"} for name in NAMES},
@@ -416,6 +423,11 @@ def test_ctrl_c_ends_a_call_cleanly() -> None:
         rest, complaints = done.communicate(timeout=20)
     assert (done.returncode, rest, complaints) == (130, "", "")
     assert time.monotonic() - started < 20
+
+
+def test_ctrl_c_while_a_tool_computes_ends_the_command_and_not_only_the_tool() -> None:
+    done = subprocess.run([SCRIPT, "call", "m.yaml", "interrupted"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 # The examples ---------------------------------------------------------------------------------------------------------

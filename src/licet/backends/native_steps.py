@@ -6,6 +6,7 @@ more than the call.
 """
 
 import asyncio
+import signal
 import types
 from collections.abc import Coroutine, Generator
 from typing import Any
@@ -38,7 +39,7 @@ def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
             raise
         except BaseException as error:
             given, thrown = error, True
-    if own > 0:
+    if own > 0 and not _interrupted(task):
         for _ in range(own):
             task.uncancel()
         try:
@@ -52,3 +53,11 @@ def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
         raise failure
     finally:
         del failure, given  # an error that is held by its own frame would wait for the garbage collector
+
+
+def _interrupted(task: "asyncio.Task[Any]") -> bool:
+    """Whether the cancel came by Ctrl-C: `asyncio.run` asks for it in the midst of whatever step runs just then."""
+    handler = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    meant = getattr(handler, "keywords", {}).get("main_task")
+    return isinstance(runner, asyncio.Runner) and meant is task and getattr(runner, "_interrupt_count", 0) > 0
