@@ -44,8 +44,15 @@ FORMS: dict[str, Callable[[str], str]] = {
     "JSON, slashes escaped": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
     "JSON in JSON": lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
     "repr": lambda text: repr(text)[1:-1],
+    "repr of bytes": lambda text: repr(text.encode())[2:-1],
+    "repr of bytes in JSON": lambda text: json.dumps(repr(text.encode())[2:-1])[1:-1],
+    "every byte by backslash": lambda text: "".join(f"\\x{byte:02X}" for byte in text.encode()),
+    "hex with colons": lambda text: text.encode().hex(":"),
+    "upper hex with spaces": lambda text: text.encode().hex(" ").upper(),
     "HTML": html.escape,
     "HTML by numbers": lambda text: "".join(f"&#{ord(sign)};" for sign in text),
+    "HTML by numbers with zeros": lambda text: "".join(f"&#{ord(sign):010};" for sign in text),
+    "HTML by hex with zeros": lambda text: "".join(f"&#x{ord(sign):016x};" for sign in text),
     "base64 in a URL": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
     "percent in JSON": lambda text: json.dumps(quote(text, safe="/"))[1:-1],
 }
@@ -87,6 +94,33 @@ def test_an_encoding_that_is_broken_into_lines_is_found(before: int, columns: in
     assert len(clean(in_lines(around, columns, end)).replace(end, "")) < 110
 
 
+PEM = f"-----BEGIN KEY-----\n{in_lines(LONG.encode().hex(), 64, chr(10))}\n-----END KEY-----\n"
+TRIMMED = {
+    "a space at its end": ("tok-12345 ", "tok-12345"),
+    "a tab before it": ("\ttok-12345", "tok-12345"),
+    "the last newline of a key": (PEM, PEM.rstrip()),
+    "lines that end otherwise": (PEM, PEM.replace("\n", "\r\n")),
+    "lines that end otherwise, and not the last": (PEM, PEM.replace("\n", "\r\n").rstrip()),
+    "lines that ended otherwise": (PEM.replace("\n", "\r\n"), PEM),
+    "lines that ended in both ways": (PEM.replace("\n", "\r\n", 1), PEM),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("what", TRIMMED)
+def test_what_is_lost_around_a_value_and_between_its_lines_does_not_hide_it(what: str, form: str) -> None:
+    value, shown = TRIMMED[what]
+    clean = redactor(value).text(f"({FORMS[form](shown)})")
+    # What is left is the white space around it, in its own encoding.
+    assert clean.startswith("([redacted KEY0]")
+    assert len(clean) < len("([redacted KEY0])") + 45
+
+
+def test_only_white_space_around_a_value_is_not_the_value() -> None:
+    assert redactor(" \n").text("some words") == "some words"
+    assert redactor("ab  ").text("YWI= 6162 ab") == "YWI= 6162 [redacted KEY0]"
+
+
 def test_lines_that_are_not_one_encoding_are_left_as_they_are() -> None:
     text = "some words\nand others\r\n    still more\n\n" * 50
     assert redactor("correct horse battery", LONG).text(text) == text
@@ -120,7 +154,8 @@ def test_no_more_is_looked_at_than_a_beginning_needs() -> None:
     assert work(lambda: made.beginning(large, 1000)) < 1.1 * work(lambda: made.beginning(small, 1000))
 
 
-ONCE = sorted(FORMS.keys() - {"JSON in JSON"})  # what stands before can spoil the reading of escaped escapes
+# What stands before can spoil the reading of escaped escapes.
+ONCE = sorted(FORMS.keys() - {"JSON in JSON", "repr of bytes in JSON"})
 _secrets = st.text(st.characters(codec="utf-8"), min_size=8, max_size=40).filter(
     lambda text: text not in "[redacted KEY0]" and text.strip()
 )

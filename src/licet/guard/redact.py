@@ -1,8 +1,9 @@
 """Redaction: whatever leaves a call, without the secrets that the call has seen, in the forms they usually take.
 
-Each value is looked for as it is, in base64 at every alignment, and in hex, these two also broken into lines; in the
-text itself, and in what the text says once percent, backslash and HTML escapes are read, twice over. Limits: code that
-means to smuggle a value out can always find another form (reversed, split, encrypted); only walls and grants stop that.
+Each value is looked for as it is, trimmed and with other ends of lines, in base64 at every alignment, and in hex, these
+two also broken into lines; in the text itself, and in what the text says once percent, backslash and HTML escapes are
+read, twice over. Limits: code that means to smuggle a value out can always find another form (reversed, split,
+encrypted); only walls and grants stop that.
 """
 
 import base64
@@ -42,18 +43,21 @@ class Redactor:
         if not value or value in self._names:
             return
         self._names[value] = name
-        for raw in _spellings(value):
+        for raw, spelled in _spellings(value).items():
             label = _label(name, raw)
-            self._forms[raw] = label
+            if spelled == value or raw not in self._forms:  # its own name, where it is also another's beginning
+                self._forms[raw] = label
             self._longest = max(self._longest, len(raw))
-            if len(value) < SHORT:
+            if len(spelled) < SHORT:
                 continue
             for form in _base64_forms(raw):
                 self._encoded.setdefault(form, label)
             # Hosts are written in small letters, so a value that was made part of one is too.
             for form in (*_base64_forms(raw), *_escaped_forms(raw), raw.replace(b" ", b"+"), raw.lower()):
                 self._forms.setdefault(form, label)
-            self._hex[raw.hex().encode()] = label
+            for between in ("", ":", " "):
+                written = raw.hex(between) if between else raw.hex()
+                self._hex.setdefault(written.encode(), label)
 
     def text(self, text: str) -> str:
         """The text, with every secret replaced by its name."""
@@ -240,6 +244,10 @@ def _backslash(escape: bytes) -> bytes:
     return _SIMPLE.get(kind, kind)
 
 
+def _backslash_byte(escape: bytes) -> bytes:
+    return bytes.fromhex(escape[2:].decode()) if len(escape) > 2 else _backslash(escape)
+
+
 _NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
 
 
@@ -261,7 +269,10 @@ _ESCAPES: tuple[tuple[bytes, re.Pattern[bytes], Callable[[bytes], bytes]], ...] 
         ),
         _backslash,
     ),
-    (b"&", re.compile(rb"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);"), _html),
+    # The same once more, as it is in the `repr` of bytes.
+    (b"\\x", re.compile(rb"\\x[0-9A-Fa-f]{2}|\\[\"'\\nrt]"), _backslash_byte),
+    # Zeros mean nothing, but no more of them than `_STRETCH` has room for.
+    (b"&", re.compile(rb"&(?:#0{0,60}[0-9]{1,7}|#[xX]0{0,60}[0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);"), _html),
 )
 
 
@@ -283,6 +294,7 @@ def _escaped_forms(raw: bytes) -> Iterator[bytes]:
         for form in (quote(written, "", errors=_ANY), quote(written, errors=_ANY), quote_plus(written, errors=_ANY)):
             yield form.encode()
             yield re.sub(rb"%..", lambda found: found[0].lower(), form.encode())
+    yield repr(raw)[2:-1].encode()
     for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]):
         yield _bytes(form)
         yield _bytes(form.replace("/", "\\/"))
@@ -303,12 +315,16 @@ def _label(name: str, raw: bytes) -> bytes:
     return "[…]".encode()
 
 
-def _spellings(value: str) -> set[bytes]:
-    """The bytes of a value; variables of the system may hold some that are not UTF-8."""
-    spelled = {_bytes(value)}
-    with suppress(UnicodeEncodeError):
-        spelled.add(value.encode("utf-8", "surrogateescape"))
-    return spelled
+def _spellings(value: str) -> dict[bytes, str]:
+    """A value and its bytes, as it is and as it arrives: without white space around it, with other ends of lines."""
+    found: dict[bytes, str] = {}
+    trimmed = value.strip()  # as headers are, and files that are read line by line
+    flat = trimmed.replace("\r\n", "\n")
+    for spelled in filter(None, (value, trimmed, flat, flat.replace("\n", "\r\n"))):
+        found.setdefault(_bytes(spelled), spelled)
+        with suppress(UnicodeEncodeError):  # variables of the system may hold bytes that are not UTF-8
+            found.setdefault(spelled.encode("utf-8", "surrogateescape"), spelled)
+    return found
 
 
 def _bytes(text: str) -> bytes:
