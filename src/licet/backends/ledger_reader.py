@@ -18,8 +18,8 @@ from licet.core.verify import Head
 from licet.guard.ports import LedgerUnavailable
 
 # The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
-# `chains` has the end of each session, `ledger` what the next entry follows. People look for receipts: only those are
-# in an index.
+# `chains` has the end of each session, `ledger` what the next entry follows. People look for receipts, by one thing and
+# the time: only those are in an index.
 SCHEMA = """
 CREATE TABLE entries (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
@@ -27,9 +27,9 @@ CREATE TABLE entries (
     body BLOB NOT NULL
 );
 CREATE INDEX by_id ON entries (id);
-CREATE INDEX by_agent ON entries (agent) WHERE kind = 'receipt';
-CREATE INDEX by_tool ON entries (tool) WHERE kind = 'receipt';
-CREATE INDEX by_verdict ON entries (verdict) WHERE kind = 'receipt';
+CREATE INDEX by_agent ON entries (agent, time) WHERE kind = 'receipt';
+CREATE INDEX by_tool ON entries (tool, time) WHERE kind = 'receipt';
+CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt';
 CREATE INDEX by_time ON entries (time) WHERE kind = 'receipt';
 CREATE TABLE chains (
     agent TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL, hash BLOB NOT NULL, number INTEGER NOT NULL,
@@ -102,7 +102,8 @@ class LedgerReader:
         wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
         wanted += [("number < ?", before)] if before is not None else []
         where = " AND ".join(text for text, _ in wanted) or "1"
-        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608 - our words
+        order = "time DESC, number DESC" if kind == "receipt" else "number DESC"  # as the index has it, if there is one
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608 - our words
         return list(self._rows(query, *(value for _, value in wanted), limit))
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
