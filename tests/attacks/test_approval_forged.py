@@ -188,6 +188,21 @@ def test_a_yes_in_the_file_holds_no_longer_than_the_manifest_says(tmp_path: Path
     assert scene.ask(arguments={"to": "bob"}, **plain) == "absent"
 
 
+# Of the nonce there is no second place, and where nobody signs it binds nothing.
+CHANGED = {name: fields for name, fields in WIDENED.items() if "nonce" not in fields}
+
+
+@pytest.mark.parametrize("fields", CHANGED.values(), ids=CHANGED)
+def test_a_stored_request_that_was_changed_answers_nothing(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Also where nobody signs: the file says what was asked in one place, and all the others must agree."""
+    scene = Scene(tmp_path, "call")
+    plain: dict[str, Any] = {"quorum": 1, "keys": None, "arguments": {"to": "bob"}}
+    scene.id = asyncio.run(scene.store.ask(scene.question(**plain))).request
+    scene.approve(None)
+    scene.change(**fields)
+    assert scene.ask(**plain) == "absent"
+
+
 def test_arguments_that_are_shown_are_those_that_are_signed(scene: Scene) -> None:
     scene.write("UPDATE requests SET arguments = ?", json.dumps({"to": "alice", "amount": 1}))
     with pytest.raises(CannotAnswer, match="was changed after it was asked"):

@@ -197,3 +197,13 @@ def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, pe
         person.time += 2
     assert made(at, "s").reason == "APPROVAL_REQUIRED"
     assert person.settle(at, "s", "approved").ok
+
+
+def test_what_is_kept_is_asked_again_at_each_call_and_not_remembered_for_more(tmp_path: Path) -> None:
+    person = Later(tmp_path)
+    at = asking(tmp_path, person, "session")
+    request = person.asked(at, "s", "x")
+    asyncio.run(person.approver.approve(request, only_these_arguments=True))
+    assert [made(at, "s", text).ok for text in ("x", "x", "y")] == [True, True, False]
+    asyncio.run(person.approver.deny(request))
+    assert made(at, "s", "x").reason == "APPROVAL_DENIED"

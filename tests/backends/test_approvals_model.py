@@ -157,5 +157,5 @@ class Approvals(RuleBasedStateMachine):
         assert all(one.used <= 1 for one in self.known.values() if one.subject[0] != "session")
 
 
-Approvals.TestCase.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=30)
+Approvals.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
 TestApprovals = Approvals.TestCase

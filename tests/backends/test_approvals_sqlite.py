@@ -65,6 +65,7 @@ def test_an_expired_request_is_told_once_and_replaced(store: Store) -> None:
     assert (third.answer, third.request) == ("absent", second.request)
     asyncio.run(store.approve(second.request))
     assert store.get().answer == "approved"
+    assert store.get().answer == "absent"  # the one that expired has been told
 
 
 def test_a_yes_that_came_and_was_not_used_in_time_is_expired(store: Store) -> None:
