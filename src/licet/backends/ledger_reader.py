@@ -136,12 +136,24 @@ class LedgerReader:
         return map(Row._make, self._fetched(query, values))
 
     def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        told = 0
         try:
-            cursor = self._db.execute(query, values)
-            while some := cursor.fetchmany(_AT_ONCE):
-                yield from some
+            for row in self._some(query, values):
+                yield row
+                told += 1
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith("Could not decode"):
+                raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+            self._db.text_factory = _text  # somebody has written what is no text: slower, and to be seen as it is
+            rest = f"SELECT * FROM ({query}) LIMIT -1 OFFSET ?"  # noqa: S608
+            yield from self._some(rest, (*values, told))
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+
+    def _some(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+        cursor = self._db.execute(query, values)
+        while some := cursor.fetchmany(_AT_ONCE):
+            yield from some
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.isfile(self.path):
@@ -153,11 +165,9 @@ class LedgerReader:
             if not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(log), os.W_OK):
                 address += "&immutable=1"
         try:
-            db = sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+            return sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
-        db.text_factory = _text
-        return db
 
     def _check(self) -> None:
         db = self._db

@@ -6,10 +6,11 @@ verified. What was changed with all hashes behind it, but without the key, no lo
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import quoted
-from licet.core.merkle import Frontier, leaf_hash
+from licet.core.merkle import Frontier
 from licet.core.receipt import FORMAT, START, Row, Tail, Unsound, canonical_object, check_entry
 
 Kind = Literal[
@@ -27,6 +28,9 @@ Kind = Literal[
     "unsigned",  # not a single entry is signed
     "clock",  # the time went back
 ]
+_MOST_PIECES, _NEVER = 4096, 1 << 63
+_HASH = Row._fields.index("hash")
+_new = tuple.__new__
 CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
 
 
@@ -136,12 +140,14 @@ class _Walk:
         self._key, self._check, self._heads = key, check, heads
         self._frontier = Frontier()
         self._tails: dict[tuple[str, str], Tail] = {}
-        self._ledger, self._ledger_json = "", b""
+        self._ledger = ""
+        self._pieces: dict[tuple[str, str, str, str, str], tuple[bytes, ...]] = {}
         self._signed = self._head_count = 0
         self._recorded = b""
         self._doubt: Finding | None = None  # a range that a head does not fit; a chain may still say which entry it is
         self._clock: Finding | None = None
         self._next: HeadFacts | None = None
+        self._until = 0  # the size at which a head has something to say
         self._wrong_head = self._advance()
         self._heads_so_far()
 
@@ -153,13 +159,14 @@ class _Walk:
     def take(self, row: Row) -> Finding | None:
         """One more entry; what is wrong with it, or with a head up to it."""
         try:
-            finding = self._standing(row) or self._linked(row)
-        except (TypeError, UnicodeEncodeError):  # a column that holds something else than it should
+            finding = self._standing(row)
+        except (AttributeError, TypeError, ValueError):  # a column that holds something else than it should
             finding = self._misfit(row)
         if finding is not None:
             return finding if self._doubt is None else _both(self._doubt, finding)
-        self._frontier.add(row.hash)
-        return self._heads_so_far()
+        frontier = self._frontier
+        frontier.add(row[_HASH])
+        return self._heads_so_far() if frontier.size >= self._until else None
 
     def end(self) -> Finding | None:
         """What only shows when there are no more entries."""
@@ -174,40 +181,58 @@ class _Walk:
         return self._clock
 
     def _standing(self, row: Row) -> Finding | None:
-        """Whether a row stands in its place, is what was hashed, and is searched for by what it says."""
-        number, body = row.number, row.body
+        """Whether a row stands in its place, is what was hashed, and follows the last one of its session."""
+        number, name, kind, agent, session, sequence, tool, verdict, time, hashed, body = row
         expected = self._frontier.size + 1
         if number > expected:
             text = f"after entry {expected - 1} comes entry {number}"
             return Finding("missing", expected, text, until=number - 1)
         if number < expected:
-            return Finding("moved", number, f"it stands where entry {expected} should", row.id)
-        if leaf_hash(body) != row.hash:
-            return Finding("edited", number, "its bytes are not those that were hashed", row.id)
-        ledger = self._ledger_json or self._learn(row)
+            return Finding("moved", number, f"it stands where entry {expected} should", name)
+        if sha256(b"\x00" + body).digest() != hashed:  # `leaf_hash`, a million times
+            return Finding("edited", number, "its bytes are not those that were hashed", name)
+        key = kind, agent, session, tool, verdict
+        opening, kept, within, called, closing = self._pieces.get(key) or self._learn(row, key)
         # Strings in JSON have their quotes escaped: a piece with bare quotes can only stand where the keys are.
-        fits = (
-            body.startswith(f'{{"agent":{quoted(row.agent)},"approvals":'.encode())
-            and f',"format":1,"id":{quoted(row.id)},"kind":"{row.kind}","ledger":'.encode() + ledger in body
+        if not (
+            body.startswith(opening)
+            and b',"format":1,"id":%b%b' % (quoted(name).encode(), kept) in body
             and b',"number":%d,"parent":' % number in body
-            and (
-                f',"sequence":{row.sequence},"session":{quoted(row.session)},"time":"{row.time}",'
-                f'"tool":{quoted(row.tool)},"tool_digest":'
-            ).encode()
-            in body
-            and body.endswith(f',"verdict":"{row.verdict}"}}'.encode())
-        )
-        return None if fits else self._misfit(row)
+            and b',"sequence":%d%b%b%b' % (sequence, within, time.encode(), called) in body
+            and body.endswith(closing)
+        ):
+            return self._misfit(row)
+        chain = agent, session
+        tail = self._tails.get(chain, START)
+        before, previous, _ = tail
+        known = b'"sha256:%b"' % previous.hex().encode() if previous else b"null"
+        if sequence != before + 1 or b',"previous":%b,"reason":' % known not in body:
+            return self._broken(row, tail)
+        self._tails[chain] = _new(Tail, (sequence, hashed, number))
+        at = body.find(b',"recorded":"') + 13
+        recorded = body[at : at + 27]
+        if recorded < self._recorded and self._clock is None:
+            text = f"the time went back from {self._recorded.decode()} to {recorded.decode(errors='replace')}"
+            self._clock = Finding("clock", number, text, name)
+        self._recorded = recorded
+        return None
 
-    def _learn(self, row: Row) -> bytes:
-        """The ledger that the first head, or without one the first entry, belongs to."""
-        if not self._ledger:
-            try:
-                self._ledger = check_entry(row.body)["ledger"]
-            except Unsound:
-                return b"?"
-        self._ledger_json = f'{quoted(self._ledger)},"manifest":'.encode()
-        return self._ledger_json
+    def _learn(self, row: Row, key: tuple[str, str, str, str, str]) -> tuple[bytes, ...]:
+        """The pieces that entries of one tool, session and outcome have in common."""
+        if not self._ledger:  # no head has told it yet
+            self._ledger = check_entry(row.body)["ledger"]
+        kind, agent, session, tool, verdict = key
+        pieces = (
+            f'{{"agent":{quoted(agent)},"approvals":',
+            f',"kind":{quoted(kind)},"ledger":{quoted(self._ledger)},"manifest":',
+            f',"session":{quoted(session)},"time":"',
+            f'","tool":{quoted(tool)},"tool_digest":',
+            f',"verdict":{quoted(verdict)}}}',
+        )
+        if len(self._pieces) >= _MOST_PIECES:
+            self._pieces.clear()
+        made = self._pieces[key] = tuple(piece.encode() for piece in pieces)
+        return made
 
     def _misfit(self, row: Row) -> Finding:
         """Say what of a row does not fit its body."""
@@ -226,23 +251,6 @@ class _Walk:
                 text = f"it is searched for by {name} `{column}`, and says `{entry[name]}`"
                 return Finding("column", row.number, text, row.id)
         return Finding("edited", row.number, "it is not written as entries are", row.id)
-
-    def _linked(self, row: Row) -> Finding | None:
-        """Whether a row follows the last one of its session."""
-        session = row.agent, row.session
-        tail = self._tails.get(session, START)
-        body = row.body
-        previous = f'"sha256:{tail.hash.hex()}"' if tail.hash else "null"
-        if row.sequence != tail.sequence + 1 or f',"previous":{previous},"reason":'.encode() not in body:
-            return self._broken(row, tail)
-        self._tails[session] = Tail(row.sequence, row.hash, row.number)
-        at = body.find(b',"recorded":"') + 13
-        recorded = body[at : at + 27]
-        if recorded < self._recorded and self._clock is None:
-            text = f"the time went back from {self._recorded.decode()} to {recorded.decode(errors='replace')}"
-            self._clock = Finding("clock", row.number, text, row.id)
-        self._recorded = recorded
-        return None
 
     def _broken(self, row: Row, tail: Tail) -> Finding:
         """Where a chain broke: at one entry, or in the range that nothing vouches for."""
@@ -269,6 +277,8 @@ class _Walk:
                     self._doubt = Finding("root", self._signed + 1, text, until=head.size)
             self._wrong_head = self._advance()
         wrong = self._wrong_head
+        following = self._next.size if self._next is not None else wrong.number if wrong is not None else None
+        self._until = _NEVER if following is None else following
         return wrong if wrong is not None and wrong.number <= frontier.size and self._doubt is None else None
 
     def _advance(self) -> Finding | None:
