@@ -195,4 +195,4 @@ def test_an_entry_is_sound_or_says_why_not() -> None:
         sound_entry(row._replace(body=row.body + b" "))
     for name in ("number", "id", "kind", "agent", "session", "sequence", "tool", "verdict", "time"):
         with pytest.raises(Unsound, match=f"searched for by {name} `x`"):
-            sound_entry(row._replace(**{name: "x"}))
+            sound_entry(row._replace(**{name: "x"}))  # type: ignore[arg-type]

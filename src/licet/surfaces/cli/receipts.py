@@ -47,7 +47,7 @@ def key_option(command: Command) -> Command:
     return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
 
 
-class _Moment(click.ParamType):
+class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
     """A date or time, in UTC unless it says otherwise, or how long ago."""
 
     name = "time"
@@ -307,12 +307,19 @@ def _fail(text: str, as_json: bool) -> NoReturn:
 
 
 @contextmanager
-def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], object] | None]:
+def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | None]:
     """How far it is, on a terminal, for ledgers that take a while."""
     if as_json or not sys.stderr.isatty():
         yield None
         return
     with LedgerReader(path) as reader:
         size = reader.size
-    yield lambda seen: seen % 10_000 or click.echo(f"\r{seen:,} of {entries(size)} … ", err=True, nl=False)
-    click.echo("\r\x1b[K", err=True, nl=False)  # the line belongs to the outcome again
+
+    def progress(seen: int) -> None:
+        if not seen % 10_000:
+            click.echo(f"\r{seen:,} of {entries(size)} … ", err=True, nl=False)
+
+    try:
+        yield progress
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)  # the line belongs to the outcome again
