@@ -266,12 +266,17 @@ def canonical_object(data: bytes) -> dict[str, Any]:
     """The object that canonical JSON without fractions says; any other spelling of it is `Unsound`."""
     try:
         found = json.loads(data, object_pairs_hook=_pairs, parse_float=_fraction, parse_constant=_fraction)
-        again = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        again = canonical_text(found)
     except (ValueError, RecursionError) as wrong:
         raise Unsound(f"it is no canonical JSON: {wrong}") from None
     if again != data or not isinstance(found, dict):
         raise Unsound("it is no canonical JSON object")
     return found
+
+
+def canonical_text(value: Any) -> bytes:
+    """Data without fractions and with plain keys, as RFC 8785 writes it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import quoted
 from licet.core.merkle import Frontier
-from licet.core.receipt import FORMAT, START, Row, Tail, Unsound, canonical_object, check_entry
+from licet.core.receipt import FORMAT, START, Row, Tail, Unsound, canonical_object, canonical_text, check_entry
 
 Kind = Literal[
     "edited",  # the bytes of an entry are not those that were hashed, or are no entry
@@ -28,8 +28,10 @@ Kind = Literal[
     "unsigned",  # not a single entry is signed
     "clock",  # the time went back
 ]
-_MOST_PIECES, _NEVER = 4096, 1 << 63
-_HASH = Row._fields.index("hash")
+_MOST_KINDS, _NEVER = 4096, 1 << 63
+_AT_ID, _TIME = b',"format":1,"id":', len("2026-01-01T00:00:00.000000Z")
+_SEARCHED = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
+_LAST = ("tool", "tool_digest", "truncated", "verdict")
 _new = tuple.__new__
 CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
 
@@ -141,7 +143,8 @@ class _Walk:
         self._frontier = Frontier()
         self._tails: dict[tuple[str, str], Tail] = {}
         self._ledger = ""
-        self._pieces: dict[tuple[str, str, str, str, str], tuple[bytes, ...]] = {}
+        # What entries of one tool, session and outcome had in common the last time: most are like the one before.
+        self._like: dict[tuple[str, str, str, str, str], tuple[bytes, bytes, bytes, bytes, bytes, bytes]] = {}
         self._signed = self._head_count = 0
         self._recorded = b""
         self._doubt: Finding | None = None  # a range that a head does not fit; a chain may still say which entry it is
@@ -160,12 +163,12 @@ class _Walk:
         """One more entry; what is wrong with it, or with a head up to it."""
         try:
             finding = self._standing(row)
-        except (AttributeError, TypeError, ValueError):  # a column that holds something else than it should
-            finding = self._misfit(row)
+        except (AttributeError, TypeError, ValueError) as wrong:  # no entry, or a column that holds anything else
+            finding = self._misfit(row) or Finding("edited", row.number, str(wrong), row.id)
         if finding is not None:
             return finding if self._doubt is None else _both(self._doubt, finding)
         frontier = self._frontier
-        frontier.add(row[_HASH])
+        frontier.add(row.hash)
         return self._heads_so_far() if frontier.size >= self._until else None
 
     def end(self) -> Finding | None:
@@ -191,50 +194,60 @@ class _Walk:
             return Finding("moved", number, f"it stands where entry {expected} should", name)
         if sha256(b"\x00" + body).digest() != hashed:  # `leaf_hash`, a million times
             return Finding("edited", number, "its bytes are not those that were hashed", name)
-        key = kind, agent, session, tool, verdict
-        opening, kept, within, called, closing = self._pieces.get(key) or self._learn(row, key)
-        # Strings in JSON have their quotes escaped: a piece with bare quotes can only stand where the keys are.
-        if not (
-            body.startswith(opening)
-            and b',"format":1,"id":%b%b' % (quoted(name).encode(), kept) in body
-            and b',"number":%d,"parent":' % number in body
-            and b',"sequence":%d%b%b%b' % (sequence, within, time.encode(), called) in body
-            and body.endswith(closing)
-        ):
-            return self._misfit(row)
-        chain = agent, session
-        tail = self._tails.get(chain, START)
-        before, previous, _ = tail
-        known = b'"sha256:%b"' % previous.hex().encode() if previous else b"null"
-        if sequence != before + 1 or b',"previous":%b,"reason":' % known not in body:
-            return self._broken(row, tail)
-        self._tails[chain] = _new(Tail, (sequence, hashed, number))
-        at = body.find(b',"recorded":"') + 13
-        recorded = body[at : at + 27]
+        tail = self._tails.get((agent, session), START)
+        before, last, _ = tail
+        previous = b'"sha256:%b"' % last.hex().encode() if last else b"null"
+        like = self._like.get((kind, agent, session, tool, verdict))
+        if like is not None:
+            # Strings in JSON have their quotes escaped: a piece with bare quotes can only stand where the keys are.
+            opening, kept, parent, reason, within, closing = like
+            at = body.find(_AT_ID)
+            middle = b"%b%b%b%d%b%b%b" % (_AT_ID, quoted(name).encode(), kept, number, parent, previous, reason)
+            end = b',"sequence":%d%b%b%b' % (before + 1, within, time.encode(), closing)
+            if (
+                sequence == before + 1
+                and body.startswith(middle, at)
+                and body.endswith(end)
+                and body.startswith(opening)
+            ):
+                at += len(middle)
+                self._follows(row, body[at : at + _TIME])
+                return None
+        return self._read(row, tail, previous)
+
+    def _follows(self, row: Row, recorded: bytes) -> None:
+        """Take an entry into its chain, and note it if the clock went back."""
         if recorded < self._recorded and self._clock is None:
             text = f"the time went back from {self._recorded.decode()} to {recorded.decode(errors='replace')}"
-            self._clock = Finding("clock", number, text, name)
+            self._clock = Finding("clock", row.number, text, row.id)
         self._recorded = recorded
+        self._tails[row.agent, row.session] = _new(Tail, (row.sequence, row.hash, row.number))
+
+    def _read(self, row: Row, tail: Tail, previous: bytes) -> Finding | None:
+        """Read an entry word by word, and remember what others of its kind will have in common with it."""
+        entry = check_entry(row.body)
+        self._ledger = self._ledger or entry["ledger"]  # no head has told it yet
+        if (finding := self._misfit(row)) is not None:
+            return finding
+        if row.sequence != tail.sequence + 1 or canonical_text(entry["previous"]) != previous:
+            return self._broken(row, tail)
+        if len(self._like) >= _MOST_KINDS:
+            self._like.clear()
+        names = "kind", "ledger", "manifest"
+        kept = "".join(f',"{name}":{quoted(entry[name])}' for name in names)
+        rest = b"".join(b',"%b":%b' % (name.encode(), canonical_text(entry[name])) for name in _LAST)
+        self._like[row.kind, row.agent, row.session, row.tool, row.verdict] = (
+            b'{"agent":%b,"approvals":' % canonical_text(entry["agent"]),
+            kept.encode() + b',"number":',
+            b',"parent":%b,"previous":' % canonical_text(entry["parent"]),
+            b',"reason":%b,"recorded":"' % canonical_text(entry["reason"]),
+            b',"session":%b,"time":"' % canonical_text(entry["session"]),
+            b'"%b}' % rest,
+        )
+        self._follows(row, entry["recorded"].encode())
         return None
 
-    def _learn(self, row: Row, key: tuple[str, str, str, str, str]) -> tuple[bytes, ...]:
-        """The pieces that entries of one tool, session and outcome have in common."""
-        if not self._ledger:  # no head has told it yet
-            self._ledger = check_entry(row.body)["ledger"]
-        kind, agent, session, tool, verdict = key
-        pieces = (
-            f'{{"agent":{quoted(agent)},"approvals":',
-            f',"kind":{quoted(kind)},"ledger":{quoted(self._ledger)},"manifest":',
-            f',"session":{quoted(session)},"time":"',
-            f'","tool":{quoted(tool)},"tool_digest":',
-            f',"verdict":{quoted(verdict)}}}',
-        )
-        if len(self._pieces) >= _MOST_PIECES:
-            self._pieces.clear()
-        made = self._pieces[key] = tuple(piece.encode() for piece in pieces)
-        return made
-
-    def _misfit(self, row: Row) -> Finding:
+    def _misfit(self, row: Row) -> Finding | None:
         """Say what of a row does not fit its body."""
         try:
             entry: dict[str, Any] = check_entry(bytes(row.body))
@@ -245,12 +258,11 @@ class _Walk:
             return Finding("foreign", row.number, text, row.id)
         if entry["number"] != row.number:
             return Finding("moved", row.number, f"it was written as entry {entry['number']}", row.id)
-        names = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
-        for name in names:
+        for name in _SEARCHED:
             if (column := getattr(row, name)) != entry[name]:
                 text = f"it is searched for by {name} `{column}`, and says `{entry[name]}`"
                 return Finding("column", row.number, text, row.id)
-        return Finding("edited", row.number, "it is not written as entries are", row.id)
+        return None
 
     def _broken(self, row: Row, tail: Tail) -> Finding:
         """Where a chain broke: at one entry, or in the range that nothing vouches for."""
