@@ -42,6 +42,14 @@ seccomp.install(seccomp.program(own_pid=os.getpid()))
 
 LIBRARIES = {
     "socket": "s = socket.create_connection(('good.test', port), 5); s.sendall(b'PING\\r\\n'); print(s.recv(100))",
+    "socket that asks to wait when it is closed": """
+s = socket.socket(); wait = b"\\1\\0\\0\\0\\5\\0\\0\\0"
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, wait); s.connect(("good.test", port))
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, wait); s.settimeout(30)
+s.sendall(b'GET / HTTP/1.1\\r\\nhost: good.test\\r\\n\\r\\n')
+said = b""
+while b"a page" not in said: said += s.recv(100)
+print(said)""",
     "urllib": "import urllib.request as u; print(u.urlopen(f'http://good.test:{port}/', timeout=5).read())",
     "http.client": """
 import http.client

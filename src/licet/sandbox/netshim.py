@@ -125,6 +125,8 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
             return 0
 
         def setsockopt(self, *option: Any) -> None:
+            if option[:2] == (socket.SOL_SOCKET, socket.SO_LINGER):
+                return  # the filter takes it for an attempt to hold up the host; it matters to nobody but the peer
             if self._other_end is None:
                 super().setsockopt(*option)
             else:

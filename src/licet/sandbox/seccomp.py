@@ -113,6 +113,10 @@ def _way(tests: tuple[Test, ...]) -> Code:
     code: Code = ((_RETURN, 0, 0, _ALLOW),)
     for test in reversed(tests):
         count = len(test.values)
+        if test.none:  # a value that fits jumps over the values that are left and over the rest
+            compared = ((_IF_EQUAL, count - 1 - index + len(code), 0, value) for index, value in enumerate(test.values))
+            code = (*_loaded(test), *compared, *code)
+            continue
         # A value that fits jumps over the values that are left and over the jump for what did not fit.
         compared = ((_IF_EQUAL, count - index, 0, value) for index, value in enumerate(test.values))
         code = (*_loaded(test), *compared, (_JUMP, 0, 0, len(code)), *code)

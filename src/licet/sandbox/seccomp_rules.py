@@ -42,12 +42,16 @@ _SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
 
 
 class Test(NamedTuple):
-    """One argument of a call, under a mask, is one of these values. Only the lower half, unless `high`."""
+    """One argument of a call, under a mask, is one of these values; with `none`, it is none of them.
+
+    Only the lower half is looked at, unless `high`.
+    """
 
     argument: int
     values: tuple[int, ...]
     mask: int = 0xFFFFFFFF
     high: bool = False
+    none: bool = False
 
 
 class Answer(NamedTuple):
@@ -74,6 +78,7 @@ _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
 _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, past every check on connecting
+_SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
 _SET_IDS = 0o6000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
@@ -111,6 +116,8 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
     else:
         found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
         found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
+        # It makes the last one who closes a connection wait: that may be the host, whom a tool can send what it holds.
+        found["setsockopt"] = Answer(((Test(1, (_SOCKETS,), none=True),), (Test(2, (_LINGER,), none=True),)))
     if metadata:
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # The file may lie where others can run it, outside of these walls.
