@@ -102,6 +102,27 @@ def test_without_a_ledger_every_command_says_where_none_is(tmp_path: Path, words
     assert "ledger.sqlite" in told["error"]
 
 
+def test_where_no_call_was_made_it_is_said_where_one_may_have_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for words in ["list"], ["verify", "--key", generated_key().public]:
+        result = CliRunner().invoke(licet, ["receipts", *words])
+        assert result.exit_code == 1
+        assert "go to the directory of the manifest, or name one with --state" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list", "--tool", "x\x1b[2J"], ["show", "\x1b[2J\u202e"], ["verify", "\x1b[2J"], ["export", "\x1b[2J\u202e"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_no_word_acts_on_the_terminal(made: Path, words: list[str]) -> None:
+    result = run(made, "receipts", *words)
+    assert re.findall(r"[^ -~\n]", result.output) == []
+
+
 # show and explain ----------------------------------------------------------------------------------------------------
 
 

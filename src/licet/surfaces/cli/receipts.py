@@ -191,7 +191,7 @@ def verify_command(
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
-        _fail(str(wrong), as_json)
+        _fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
     tell_ledger(path, outcome, held_to, key, bool(heads), as_json)
 
 
@@ -271,11 +271,19 @@ def export_command(
 
 @contextmanager
 def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
+    path = ledger_in(state)
     try:
-        with LedgerReader(ledger_in(state)) as reader:
+        with LedgerReader(path) as reader:
             yield reader
     except LedgerUnavailable as wrong:
-        _fail(str(wrong), as_json)
+        _fail(f"{wrong}{_elsewhere(path, state)}", as_json)
+
+
+def _elsewhere(path: Path, state: Path | None) -> str:
+    """Where else a ledger may be, if nobody has said where."""
+    return (
+        "" if state is not None or path.exists() else "; go to the directory of the manifest, or name one with --state"
+    )
 
 
 def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
