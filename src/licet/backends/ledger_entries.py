@@ -4,6 +4,7 @@ Nothing here is secret: arguments and results are digests, and texts are those t
 With `record: full` the redacted bodies come along.
 """
 
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,10 +49,11 @@ class Stems:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str, str], _Known] = {}
+        self._last: tuple[datetime | None, str] = (None, "")  # of a call comes its decision, and soon its receipt
 
     def of(self, entry: Entry) -> Stem:
         """The stem of an entry, with what its call knows."""
-        kind, _, agent, session, tool, manifest, _, content, call = entry
+        kind, name, agent, session, tool, manifest, moment, content, call = entry
         if call is None:
             raise TypeError("this ledger writes down what a call knows: its entry must come with the call")
         key = agent, session, tool, manifest
@@ -60,7 +62,11 @@ class Stems:
             if len(self._known) >= _MOST_PLACES:
                 self._known.clear()
             known = self._known[key] = _learn(entry, call)
-        return _decision(entry, call, known) if kind == "decision" else _receipt(entry, call, known, content)
+        last = self._last
+        if last[0] is not moment:
+            last = self._last = moment, time_text(moment)
+        time = last[1]
+        return _decision(name, time, call, known) if kind == "decision" else _receipt(name, time, call, known, content)
 
 
 def _learn(entry: Entry, call: "Call") -> _Known:
@@ -86,7 +92,7 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     return _Known(registered, common, rules, sandbox, idle, granted, decision, receipt)
 
 
-def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
+def _decision(name: str, time: str, call: "Call", known: _Known) -> Stem:
     within, cost = known.decision, _NOTHING
     if call.reservation is not None:
         cost = call.reservation.claim.cost_usd
@@ -100,10 +106,10 @@ def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
             rules=known.rules,
             sandbox=known.sandbox,
         )
-    return stem(within, entry.id, time_text(entry.time), f'"{call.digest}"', budget=_budget(call, cost, True))
+    return stem(within, name, time, f'"{call.digest}"', budget=_budget(call, cost, True))
 
 
-def _receipt(entry: Entry, call: "Call", known: _Known, parts: ResultParts) -> Stem:
+def _receipt(name: str, time: str, call: "Call", known: _Known, parts: ResultParts) -> Stem:
     refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
     full = call.policy.manifest.record == "full"
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
@@ -115,8 +121,8 @@ def _receipt(entry: Entry, call: "Call", known: _Known, parts: ResultParts) -> S
         result = _digest(parts.error)
     return stem(
         within,
-        entry.id,
-        time_text(entry.time),
+        name,
+        time,
         f'"{call.digest}"' if call.digest else "null",
         result,
         f'"{parts.duration_ms:.3f}"',
