@@ -19,6 +19,9 @@ help: ## this list
 demo: .venv ## check, explain, surface and diff on a small agent
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
+transcripts: .venv ## play the example agents, and write what happened
+	@$(BIN)/python examples/transcripts.py
+
 test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
 	@echo "· tests"
 	@$(BIN)/pytest
@@ -74,4 +77,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all lint format mutants mutants-sample bench docs wheel lock clean .venv
+.PHONY: help demo transcripts test test-all lint format mutants mutants-sample bench docs wheel lock clean .venv

@@ -1,0 +1,64 @@
+"""Play the examples, and write what happened: `python examples/transcripts.py [--check] [EXAMPLE]...`
+
+Each plays in a process of its own, in its own directory. With `--check` nothing is written: it ends with 1, and shows
+the difference, if a transcript is not what happens.
+"""
+
+import argparse
+import asyncio
+import difflib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = ("research", "coding", "payments")
+
+
+def played(example: str) -> str:
+    """The transcript of an example, made anew."""
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, __file__, "--play"], cwd=HERE / example, stdout=subprocess.PIPE, check=True
+    )
+    return ran.stdout.decode()
+
+
+def play() -> None:
+    """Play the example in this directory, and print its transcript."""
+    sys.path.insert(0, str(Path.cwd()))
+    from scenario import play as scenario
+    from stage import Stage
+
+    with tempfile.TemporaryDirectory(prefix="licet-example-") as root:
+        stage = Stage(Path(root).resolve())
+        try:
+            asyncio.run(scenario(stage))
+        finally:
+            sys.stdout.buffer.write(stage.transcript.encode())
+
+
+def main() -> int:
+    """Play examples; write or compare their transcripts."""
+    parser = argparse.ArgumentParser(description="Play the examples, and write what happened.")
+    parser.add_argument("example", nargs="*", choices=[*EXAMPLES, []], help="all of them, if none is named")
+    parser.add_argument("--check", action="store_true", help="compare with what is written, and write nothing")
+    parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.play:
+        play()
+        return 0
+    wrong = 0
+    for example in asked.example or EXAMPLES:
+        file, new = HERE / example / "transcript.md", played(example)
+        old = file.read_text("utf-8") if file.exists() else ""
+        if not asked.check:
+            file.write_text(new, "utf-8")
+        elif old != new:
+            wrong = 1
+            sys.stdout.writelines(difflib.unified_diff(*(text.splitlines(True) for text in (old, new)), file.name))
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
