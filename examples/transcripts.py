@@ -41,13 +41,15 @@ def play() -> None:
 def main() -> int:
     """Play examples; write or compare their transcripts."""
     parser = argparse.ArgumentParser(description="Play the examples, and write what happened.")
-    parser.add_argument("example", nargs="*", choices=[*EXAMPLES, []], help="all of them, if none is named")
+    parser.add_argument("example", nargs="*", help=f"{', '.join(EXAMPLES)}; all of them, if none is named")
     parser.add_argument("--check", action="store_true", help="compare with what is written, and write nothing")
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.play:
         play()
         return 0
+    if unknown := set(asked.example).difference(EXAMPLES):
+        parser.error(f"there is no example `{min(unknown)}`")
     wrong = 0
     for example in asked.example or EXAMPLES:
         file, new = HERE / example / "transcript.md", played(example)
