@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -207,18 +208,16 @@ def _reading(way: Callable[[LedgerReader], int]) -> Callable[[Path], int]:
 def _appended(small: Path, large: Path, many: int, sample: Sequence[Entry], effort: Effort, few: str) -> Row:
     """Appending a thousand receipts as one step: to a fresh copy of the small ledger, and to the large one."""
     times: dict[str, list[float]] = {"small": [], "large": []}
-    large_ledger = SqliteLedger(large)
-    for number in range(max(6, effort.rounds // 3)):
+    for number in range(max(12, effort.rounds // 2)):
         copy = small.parent.parent / f"copy-{number}"
         shutil.copytree(small.parent, copy)
-        small_ledger = SqliteLedger(copy / small.name)
-        for name, ledger in (("small", small_ledger), ("large", large_ledger)):
-            asyncio.run(_append(ledger, [sample[0]._replace(id=f"r-first-{number}")]))  # it is open now
-            entries = [sample[at % 2]._replace(id=f"r-{name}-{number}-{at}") for at in range(BATCH)]
+        for name, path in (("small", copy / small.name), ("large", large)):
+            ledger = SqliteLedger(path)
+            asyncio.run(_append(ledger, _entries(sample, f"first-{number}", range(1))))  # it is open now
+            entries = _entries(sample, f"{name}-{number}", range(BATCH))
             times[name].append(_clocked(lambda ledger=ledger, entries=entries: _append(ledger, entries)) / BATCH)
-        small_ledger.close()
+            ledger.close()
         shutil.rmtree(copy)
-    large_ledger.close()
     what = f"appending to {many:,} receipts"
     return versus_floor(what, few, _timing(times["large"]), _timing(times["small"]), APPENDED)
 
@@ -248,11 +247,19 @@ def _sample(place: Path) -> list[Entry]:
     return [entry for entry in kept.entries if entry.kind == "receipt"]
 
 
+def _entries(sample: Sequence[Entry], name: str, numbers: range) -> list[Entry]:
+    """Receipts like those of the sample, each with its own id and time."""
+    each = ((sample[number % 2], number) for number in numbers)
+    return [
+        entry._replace(id=f"r-{name}-{number}", time=entry.time + timedelta(milliseconds=number))
+        for entry, number in each
+    ]
+
+
 def _fill(path: Path, size: int, sample: Sequence[Entry]) -> None:
     ledger = SqliteLedger(path)
     for start in range(0, size, BATCH):
-        entries = [sample[at % 2]._replace(id=f"r-bench-{at}") for at in range(start, min(start + BATCH, size))]
-        asyncio.run(_append(ledger, entries))
+        asyncio.run(_append(ledger, _entries(sample, "bench", range(start, min(start + BATCH, size)))))
     ledger.close()
     with LedgerReader(path) as reader:
         _right(reader.size, size)
