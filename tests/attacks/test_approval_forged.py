@@ -85,6 +85,27 @@ def test_who_signed_is_told(scene: Scene) -> None:
     assert asyncio.run(scene.store.ask(scene.question())).by == tuple(sorted((scene.one.name, scene.two.name)))
 
 
+def test_signatures_for_these_arguments_alone_count_for_them_alone(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "session")
+    scene.approve(scene.one)
+    scene.approve(scene.two, only_these_arguments=True)
+    assert scene.ask() == "approved"
+    assert scene.ask(arguments={"to": "mallory"}) == "absent"
+    scene.answer(scene.two.name, scene.two.sign(scene.request.statement(only_these_arguments=True)))  # made wide again
+    assert scene.ask(arguments={"to": "mallory"}) == "absent"
+
+
+def test_a_quorum_without_keys_is_met_by_nobody(scene: Scene) -> None:
+    other: dict[str, Any] = {"keys": None, "manifest": "sha256:" + "2" * 64}
+    scene.id = asyncio.run(scene.store.ask(scene.question(**other))).request
+    for key in (scene.one, scene.two):
+        with pytest.raises(CannotAnswer, match="lists no keys"):
+            scene.approve(key)
+        scene.answer(key.name, key.sign(scene.request.statement()))
+    scene.answer("command", b"")
+    assert scene.ask(**other) == "absent"
+
+
 def other_spelling(name: str) -> str:
     key = key_bytes(name)
     assert key is not None
