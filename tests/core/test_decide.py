@@ -498,6 +498,25 @@ def test_a_call_may_spend_all_of_a_budget_and_no_more(usage: Usage, expected: st
     assert rule.fix.startswith(f"raise `{expected.split()[3]}`")
 
 
+FROM_THE_START: list[tuple[Budget, int | None, str]] = [
+    # a budget, the calls of the tool, and what its very first call at 0.5 would exceed
+    (Budget(1, Decimal("0.5"), Decimal("0.5")), 1, ""),
+    (Budget(0), None, "1 would exceed max_calls_per_session 0"),
+    (Budget(), 0, "1 would exceed max_calls 0"),
+    (Budget(None, Decimal("0.4")), None, "0.5 would exceed max_cost_usd 0.4"),
+    (Budget(None, None, Decimal("0.4")), None, "0.5 would exceed max_cost_usd_per_day 0.4"),
+]
+
+
+@pytest.mark.parametrize(("budget", "max_calls", "expected"), FROM_THE_START)
+def test_what_nothing_was_spent_of_can_be_too_little_too(budget: Budget, max_calls: int | None, expected: str) -> None:
+    policy = manifest(PRICED.tools["t"], seats={"t": (seat(max_calls=max_calls),)}, budget=budget)
+    decisions = [decide(Request("t"), policy), decide(Request("t"), policy, Usage())]
+    assert [decision.verdict for decision in decisions] == ["deny" if expected else "allow"] * 2
+    if expected:
+        assert [decision.rules[0].text for decision in decisions] == [expected] * 2
+
+
 def test_what_was_exceeded_is_told_where_it_stands() -> None:
     places = {
         key: Origin("agent.yaml", line, 1) for line, key in enumerate(("max_calls_per_session", "max_cost_usd"), 20)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from licet.assemble.review import Places
+from licet.assemble.review import Places, home_directory
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
 from licet.backends.approver_terminal import TerminalApprover
 from licet.backends.argument_rules import argument_check
+from licet.backends.budgets_sqlite import SqliteBudgets
 from licet.backends.files import LocalFiles
 from licet.backends.http import HttpClient
 from licet.backends.kv_sqlite import SqliteKv
@@ -28,6 +29,7 @@ from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
 from licet.core.manifest import Manifest
 from licet.declare import Tool
+from licet.errors import LicetError
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
@@ -75,6 +77,7 @@ class Backends(Ports):
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
             "ledger": SqliteLedger(state / "ledger.sqlite"),
+            "budgets": SqliteBudgets(state / "budgets.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
             "approver": stored_approvals(state),
@@ -143,17 +146,31 @@ def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
 
 
+class NoHome(LicetError):
+    """Where state would be kept, nobody can say."""
+
+    def __init__(self) -> None:
+        super().__init__("this user has no home directory to keep state in: say where, or set XDG_STATE_HOME")
+
+
 def state_directory(workspace: Path) -> Path:
     """Where the embedded backends keep what they must remember about a workspace."""
     base = os.environ.get("XDG_STATE_HOME") or ""
-    home = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return home / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
+    home = home_directory()
+    if not base.startswith("/") and not home:
+        raise NoHome
+    kept = Path(base) if base.startswith("/") else Path(home, ".local", "state")
+    return kept / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
 
 
 def stored_approvals(state: Path) -> SqliteApprovals:
     """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
-    place, own = state.absolute(), state_directory(Path.cwd())
-    options = "" if place == own else f" --state {shlex.quote(str(place))}"
+    place = state.absolute()
+    try:
+        found = place == state_directory(Path.cwd())
+    except NoHome:
+        found = False
+    options = "" if found else f" --state {shlex.quote(str(place))}"
     return SqliteApprovals(place / "approvals.sqlite", options=options)
 
 

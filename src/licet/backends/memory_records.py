@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections import Counter, defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,6 @@ from licet.guard.result import Result, ResultParts
 MOST_ENTRIES = 50_000
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
-_UNSPENT = (0, NOTHING)
 
 
 class SystemClock:
@@ -80,58 +79,77 @@ def _without_value(result: ResultParts) -> Result:
     return parts.sealed(result._holding)
 
 
+class _Account:
+    """What a session has spent and set aside."""
+
+    __slots__ = ("calls", "calls_of_tool", "cost_usd")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.calls_of_tool: dict[str, int] = {}
+        self.cost_usd = NOTHING
+
+
 class MemoryBudgets:
     """What was spent, in this process. Looking and taking is one step for every thread: no limit can be passed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, Claim] = {}
-        # What sessions have spent, by agent and session; calls of each tool; money of an agent and day.
-        self._sessions: dict[tuple[str, str], tuple[int, Decimal]] = {}
-        self._tools: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self._days: dict[tuple[str, str], Decimal] = {}
+        self._accounts: dict[tuple[str, str], _Account] = {}  # by agent and session
+        self._days: dict[tuple[str, str], Decimal] = {}  # by agent and day
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
         with self._lock:
-            calls, cost = self._sessions.get((agent, session), _UNSPENT)
-            of_tool = {tool: calls for tool, calls in self._tools.get((agent, session), {}).items() if calls}
-            return Usage(calls, of_tool, cost, self._days.get((agent, day), NOTHING))
+            account = self._accounts.get((agent, session)) or _Account()
+            of_tool = {tool: calls for tool, calls in account.calls_of_tool.items() if calls}
+            return Usage(account.calls, of_tool, account.cost_usd, self._days.get((agent, day), NOTHING))
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        account = claim.agent, claim.session
+        agent, session, tool, day, cost, budget, max_calls = claim
         with self._lock:
-            calls, cost = self._sessions.get(account, _UNSPENT)
-            today = self._days.get((claim.agent, claim.day), NOTHING)
-            before = Spent(calls, self._tools[account][claim.tool], cost, today)
-            if overspent(before, claim.cost_usd, claim.budget, claim.max_calls) is not None:
+            account = self._accounts.get((agent, session))
+            if account is None:
+                account = self._accounts[agent, session] = _Account()
+            today, of_tool = self._days.get((agent, day), NOTHING), account.calls_of_tool.get(tool, 0)
+            before = Spent(account.calls, of_tool, account.cost_usd, today)
+            if overspent(before, cost, budget, max_calls) is not None:
                 return None
-            reservation = Reservation(f"b-{next(self._ids)}", claim, before)
-            self._held[reservation.id] = claim
-            self._spend(claim, 1, claim.cost_usd)
-        return reservation
+            account.calls += 1
+            account.calls_of_tool[tool] = of_tool + 1
+            if cost:
+                account.cost_usd = plus(account.cost_usd, cost)
+                self._days[agent, day] = plus(today, cost)
+            name = f"b-{next(self._ids)}"
+            self._held[name] = claim
+        return Reservation(name, claim, before)
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
-        less = settlement(reservation.claim.cost_usd, cost_usd)
+        reserved = reservation.claim.cost_usd
+        less = settlement(reserved, cost_usd) if cost_usd is not reserved else NOTHING
         with self._lock:
-            if (claim := self._held.pop(reservation.id, None)) is not None and less:
-                self._spend(claim, 0, less)
+            claim = self._held.pop(reservation.id, None)
+            if claim is not None and less:
+                self._give_back(claim, less)
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
         with self._lock:
-            if (claim := self._held.pop(reservation.id, None)) is not None:
-                self._spend(claim, -1, settlement(claim.cost_usd, NOTHING))
+            claim = self._held.pop(reservation.id, None)
+            if claim is not None:
+                account = self._give_back(claim, settlement(claim.cost_usd, NOTHING))
+                account.calls -= 1
+                account.calls_of_tool[claim.tool] -= 1
 
-    def _spend(self, claim: Claim, calls: int, cost_usd: Decimal) -> None:
-        account, day = (claim.agent, claim.session), (claim.agent, claim.day)
-        before, cost = self._sessions.get(account, _UNSPENT)
-        self._sessions[account] = before + calls, plus(cost, cost_usd)
-        self._tools[account][claim.tool] += calls
-        self._days[day] = plus(self._days.get(day, NOTHING), cost_usd)
+    def _give_back(self, claim: Claim, less: Decimal) -> _Account:
+        account, day = self._accounts[claim.agent, claim.session], (claim.agent, claim.day)
+        account.cost_usd = plus(account.cost_usd, less)
+        self._days[day] = plus(self._days.get(day, NOTHING), less)
+        return account
 
 
 class MemoryApprover:

@@ -31,7 +31,8 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
             if reach is None:
                 return _new(Deny, (request, manifest, None))
         known = reach._answers
-        if known is not None:  # as below, but with `lacks` written out: most calls end here, and this is what they cost
+        if known is not None and usage is UNUSED:
+            # As below, but with `lacks` written out: most calls end here, and this is what they cost.
             for use in request.uses:
                 try:
                     answers = known[use.kind]

@@ -21,6 +21,7 @@ from licet.core.advice import (
     state_level,
     wall,
 )
+from licet.core.budget import NOTHING, Spent, overspent
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
 from licet.core.decision import REASON_OF_DOMAIN, Ground
@@ -69,7 +70,8 @@ class Reach:
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
-    # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at; otherwise None.
+    # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
+    # otherwise None.
     _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
@@ -216,7 +218,8 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     max_calls = None
     for seat in seats:
         max_calls = least(max_calls, seat.max_calls)
-    more = grounds or manifest.budget or max_calls is not None or asks or effect in ELEVATED or grant.names_ports
+    spent = overspent(Spent(), spec.cost_usd or NOTHING, manifest.budget, max_calls) is not None
+    more = grounds or spent or asks or effect in ELEVATED or grant.names_ports
     return Reach(
         spec=spec,
         seats=seats,

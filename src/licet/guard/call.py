@@ -263,9 +263,9 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     agent, session = call.session.account
-    claim = Claim(agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, reach.max_calls)
+    claim = (agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, reach.max_calls)
     try:
-        call.reservation = await budgets.reserve(claim)
+        call.reservation = await budgets.reserve(_new(Claim, claim))
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
     if call.reservation is None:

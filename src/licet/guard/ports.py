@@ -284,8 +284,7 @@ class Ledger(Protocol):
         """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What a call wants to spend, and the limits that hold for it."""
 
     agent: str
@@ -297,8 +296,7 @@ class Claim:
     max_calls: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """Money and calls set aside before anything happens, and what had been spent until then."""
 
     id: str

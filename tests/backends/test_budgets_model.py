@@ -1,0 +1,209 @@
+"""Budgets under every order of setting aside, settling, giving back, crashing and restarting: held to a naive sum."""
+
+import asyncio
+import sqlite3
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from licet.backends.budgets_sqlite import SqliteBudgets
+from licet.backends.memory_records import MemoryBudgets
+from licet.backends.process_identity import this_process
+from licet.core.decision import Usage
+from licet.core.manifest import Budget
+from licet.guard.ports import Budgets, Claim, Reservation
+
+AGENTS, SESSIONS, TOOLS, DAYS = ("a", "b"), ("s", "u"), ("t", "v"), ("2026-01-31", "2026-02-01")
+COSTS = ("0", "0.01", "0.1", "0.25", "0.000000000000001")
+LIMITS = st.builds(
+    Budget,
+    st.sampled_from((None, 3, 6)),
+    st.sampled_from((None, Decimal("0.3"), Decimal("0.500000000000001"))),
+    st.sampled_from((None, Decimal("0.4"), Decimal(1))),
+)
+GONE = "/".join((*this_process().split("/")[:2], "4194305", "1"))  # a number that no process can have
+
+
+@dataclass
+class Modelled:
+    """One call that was let through: what it counts, and whether it is still to be settled."""
+
+    store: int
+    reservation: Reservation
+    counts: Fraction
+    calls: int = 1
+    open: bool = True
+    lost: bool = False
+
+
+class MemoryModel(RuleBasedStateMachine):
+    """Two users of one account book, and a list of everything that was let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stores: list[Any] = self.opened()
+        self.made: list[Modelled] = []
+        self.limits, self.max_calls = Budget(), None
+
+    def opened(self) -> list[Budgets]:
+        return [MemoryBudgets()] * 2
+
+    @initialize(limits=LIMITS, max_calls=st.sampled_from((None, 2)))
+    def limited(self, limits: Budget, max_calls: Any) -> None:
+        self.limits, self.max_calls = limits, max_calls
+
+    # The model: everything is added up again each time, as fractions.
+
+    def counted(self, **where: str) -> tuple[int, Fraction]:
+        fitting = [
+            one
+            for one in self.made
+            if all(getattr(one.reservation.claim, key) == value for key, value in where.items())
+        ]
+        return sum(one.calls for one in fitting), sum((one.counts for one in fitting), Fraction(0))
+
+    def fits(self, claim: Claim) -> bool:
+        calls, cost = self.counted(agent=claim.agent, session=claim.session)
+        of_tool, _ = self.counted(agent=claim.agent, session=claim.session, tool=claim.tool)
+        _, today = self.counted(agent=claim.agent, day=claim.day)
+        more = Fraction(claim.cost_usd)
+        limits = (
+            (calls + 1, self.limits.max_calls_per_session),
+            (of_tool + 1, self.max_calls),
+            (cost + more, self.limits.max_cost_usd),
+            (today + more, self.limits.max_cost_usd_per_day),
+        )
+        return all(limit is None or wanted <= Fraction(limit) for wanted, limit in limits)
+
+    def let_through(self, store: int, reservation: Reservation) -> None:
+        self.made.append(Modelled(store, reservation, Fraction(reservation.claim.cost_usd)))
+
+    # What may happen
+
+    @rule(
+        stores=st.lists(st.integers(0, 1), min_size=1, max_size=5),
+        agent=st.sampled_from(AGENTS),
+        session=st.sampled_from(SESSIONS),
+        tool=st.sampled_from(TOOLS),
+        day=st.sampled_from(DAYS),
+        cost=st.sampled_from(COSTS),
+    )
+    def reserve_at_once(self, stores: list[int], agent: str, session: str, tool: str, day: str, cost: str) -> None:
+        """Some calls of one kind at the same time, here and there: as many get through as fit."""
+        claim = Claim(agent, session, tool, day, Decimal(cost), self.limits, self.max_calls)
+
+        async def all_of_them() -> list[Reservation | None]:
+            return await asyncio.gather(*(self.stores[store].reserve(claim) for store in stores))
+
+        answers = asyncio.run(all_of_them())
+        granted = [(store, kept) for store, kept in zip(stores, answers, strict=True) if kept is not None]
+        for store, kept in sorted(granted, key=lambda one: one[1].before.calls):  # in the order in which they were
+            assert self.fits(claim)
+            calls, spent = self.counted(agent=agent, session=session)
+            assert (kept.before.calls, Fraction(kept.before.cost_usd)) == (calls, spent)
+            assert kept.before.calls_of_tool == self.counted(agent=agent, session=session, tool=tool)[0]
+            assert Fraction(kept.before.cost_usd_today) == self.counted(agent=agent, day=day)[1]
+            self.let_through(store, kept)
+        if len(granted) < len(stores):
+            assert not self.fits(claim)
+
+    @precondition(lambda self: self.made)
+    @rule(
+        data=st.data(),
+        store=st.integers(0, 1),
+        part=st.sampled_from((Fraction(0), Fraction(1, 5), Fraction(1))),
+        refund=st.booleans(),
+    )
+    def end(self, data: st.DataObject, store: int, part: Fraction, refund: bool) -> None:
+        """Settle or give back any call, by whoever: also one that has ended, or that was taken for lost."""
+        one = data.draw(st.sampled_from(self.made))
+        reserved = one.reservation.claim.cost_usd
+        cost = min(reserved, (reserved * part.numerator / part.denominator).quantize(Decimal("1e-15")))
+        used = self.stores[store]
+        asyncio.run(used.refund(one.reservation) if refund else used.settle(one.reservation, cost))
+        if one.open:
+            one.open, one.lost = False, False
+            one.counts, one.calls = (Fraction(0), 0) if refund else (Fraction(cost), 1)
+
+    # What always holds
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        async def look() -> dict[tuple[str, str, str], Usage]:
+            return {
+                (agent, session, day): await self.stores[0].usage(agent, session, day)
+                for agent in AGENTS
+                for session in SESSIONS
+                for day in DAYS
+            }
+
+        for (agent, session, day), usage in asyncio.run(look()).items():
+            calls, cost = self.counted(agent=agent, session=session)
+            assert (usage.calls, Fraction(usage.cost_usd)) == (calls, cost)
+            assert Fraction(usage.cost_usd_today) == self.counted(agent=agent, day=day)[1]
+            of_tools = {tool: self.counted(agent=agent, session=session, tool=tool)[0] for tool in TOOLS}
+            assert usage.calls_of_tool == {tool: calls for tool, calls in of_tools.items() if calls}
+
+    @invariant()
+    def no_limit_is_passed(self) -> None:
+        for agent in AGENTS:
+            for session in SESSIONS:
+                calls, cost = self.counted(agent=agent, session=session)
+                assert calls <= (self.limits.max_calls_per_session or calls)
+                assert cost <= Fraction(self.limits.max_cost_usd or cost)
+            for day in DAYS:
+                spent = self.counted(agent=agent, day=day)[1]
+                assert spent <= Fraction(self.limits.max_cost_usd_per_day or spent)
+
+
+class SqliteModel(MemoryModel):
+    """Two processes at one file, which may end in the middle of a call."""
+
+    def opened(self) -> list[Budgets]:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "budgets.sqlite"
+        return [SqliteBudgets(self.path), SqliteBudgets(self.path)]
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.folder.cleanup()
+
+    @rule(store=st.integers(0, 1), killed=st.booleans())
+    def restart(self, store: int, killed: bool) -> None:
+        """Begin anew; what a process that was killed had not settled counts at its maximum, and is shown as lost."""
+        self.stores[store].close()
+        self.stores[store] = SqliteBudgets(self.path)
+        if not killed:
+            return
+        left = [one for one in self.made if one.open and one.store == store]
+        names = [(GONE, one.reservation.id) for one in left]
+        if names:
+            db = sqlite3.connect(self.path)
+            with db:
+                db.executemany("UPDATE held SET process = ? WHERE id = ?", names)
+            db.close()
+        for one in left:
+            one.lost = True
+
+    @invariant()
+    def what_was_never_settled_is_shown(self) -> None:
+        shown = Counter(
+            (one.agent, one.session, one.tool, one.day, one.cost_usd, one.lost is not None)
+            for one in asyncio.run(self.stores[1].unsettled())
+        )
+        claims = [(one.reservation.claim, one.lost) for one in self.made if one.open]
+        assert shown == Counter((*claim[:5], lost) for claim, lost in claims)
+
+
+MemoryModel.TestCase.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)
+SqliteModel.TestCase.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=25)
+TestMemoryBudgets, TestSqliteBudgets = MemoryModel.TestCase, SqliteModel.TestCase
