@@ -1,5 +1,6 @@
 """Policies as a reviewer sees them: read from files, declarations from source, nothing imported and nothing run."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from licet.backends.source import find_tool
 from licet.backends.yaml_nodes import read_nodes
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
+from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
 
 
@@ -21,12 +23,21 @@ class Places:
     """The directories that `${workdir}` and `~` stand for."""
 
     workdir: str
-    home: str
+    home: str  # empty if this user has none, as in some containers: then no rule can speak of it
 
     @classmethod
     def here(cls, workdir: str | Path | None = None) -> "Places":
         """The current directory, or another one, and the home of this user."""
-        return cls(str(Path(workdir or Path.cwd()).absolute()), str(Path.home()))
+        return cls(str(Path(workdir or Path.cwd()).absolute()), home_directory())
+
+
+def home_directory() -> str:
+    """The home of this user, or the empty text."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # nothing is said, and no list of users has this one
+        return ""
+    return home if home.startswith("/") and os.environ.get("HOME") != "" else ""
 
 
 def review(
@@ -43,7 +54,12 @@ def review(
         return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
     places = places or Places.here()
-    return Policy(policy.kind, manifest.expand(places.workdir, places.home), (*policy.problems, *problems))
+    try:
+        expanded = manifest.expand(places.workdir, places.home)
+    except Malformed as wrong:
+        told = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
+        return Policy(policy.kind, None, (*policy.problems, *problems, told))
+    return Policy(policy.kind, expanded, (*policy.problems, *problems))
 
 
 def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:

@@ -234,10 +234,13 @@ class Manifest(Carried):
         return replace(self, tools=tools, narrow=narrow or self.narrow, loaded=self.loaded or self)
 
     def expand(self, workdir: str, home: str) -> "Manifest":
-        """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays."""
+        """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays.
+
+        An empty `home` is none: `Malformed` if the manifest speaks of it.
+        """
         tools = {name: replace(spec, needs=spec.needs.expand(workdir, home)) for name, spec in self.tools.items()}
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
-        places = {"${workdir}": directory_key(workdir), "~": directory_key(home)}
+        places = {"${workdir}": directory_key(workdir), "~": directory_key(home) if home else ""}
         roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
         return replace(
             self,

@@ -13,7 +13,7 @@ from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, parse_rule, said
 from licet.core.grid import Grids, Tables
-from licet.core.scope import directory_key
+from licet.core.scope import Malformed, directory_key
 from licet.core.sealed import Sealed
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
 
@@ -249,6 +249,8 @@ def expand_rule(rule: Capability, workdir: str, home: str) -> Capability:
     root, slash, rest = rule.key.partition("/")
     if rule.domain not in ("fs", "process") or root not in ("${workdir}", "~"):
         return rule
+    if root == "~" and not home:
+        raise Malformed("~", "a user with a home directory", "set HOME, or write the whole path")
     place = directory_key(workdir if root == "${workdir}" else home)
     # The root directory's key is empty: `~` itself then means every path, and `~/x` is `/x`.
     return capability(rule.domain, rule.atoms, place + slash + rest, None)

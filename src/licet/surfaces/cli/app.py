@@ -16,6 +16,7 @@ import click
 
 from licet import __version__
 
+USAGE = 2  # what click reports for words that it does not understand
 INTERRUPTED = 130  # what shells report for Ctrl-C
 CLOSED_PIPE = 141  # what shells report for a reader that went away
 INTERNAL_ERROR = 70  # EX_SOFTWARE
@@ -142,8 +143,11 @@ def _told() -> Iterator[None]:
         if os.environ.get("LICET_DEBUG") == "1":
             raise
         from licet.core.scope import visible
+        from licet.errors import LicetError
 
         text = visible(" ".join(str(error).split()))[:500]
+        if isinstance(error, LicetError):  # it says itself what is wrong, and nothing is wrong with licet
+            _end(USAGE, text)
         _end(INTERNAL_ERROR, f"unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)")
 
 

@@ -41,7 +41,7 @@ def _filled(spoken: str, places: Places) -> str:
     if "*" in spoken:
         raise InvalidUse(spoken, "one concrete path, without a wildcard")
     root, slash, rest = spoken.partition("/")
-    root = {"~": places.home, "${workdir}": places.workdir}.get(root, root)
+    root = {"~": places.home or "~", "${workdir}": places.workdir}.get(root, root)
     if root.startswith(("~", "$")) or "${" in rest:
         raise InvalidUse(spoken, "a path; only `~` and `${workdir}`, at its start, stand for a directory")
     return root + slash + rest

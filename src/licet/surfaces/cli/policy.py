@@ -29,7 +29,7 @@ def read(path: Path, setting: Setting) -> Policy:
         return Policy("manifest", None, tuple(map(_directory, folders)))
     places = Places.here(setting.workdir)
     for title, place in (("working", places.workdir), ("home", places.home)):
-        if why := _unnameable(place):
+        if place and (why := _unnameable(place)):
             raise click.UsageError(f"no rule can name the {title} directory: {why}")
     return review(path, setting.workspace, setting.personality, places)
 

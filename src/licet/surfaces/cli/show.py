@@ -24,7 +24,8 @@ def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
 def shortened(workdir: Path | None) -> Callable[[str], str]:
     """A function that writes `${workdir}` and `~` again where their directories stand, for people; JSON keeps both."""
     places = Places.here(workdir)
-    named = [(name, place) for name, place in (("${workdir}", places.workdir), ("~", places.home)) if place != "/"]
+    both = (("${workdir}", places.workdir), ("~", places.home))
+    named = [(name, place) for name, place in both if place not in ("/", "")]
 
     def short(text: str) -> str:
         for name, place in named:
