@@ -337,8 +337,8 @@ def test_a_file_that_cannot_be_used_is_a_clear_error_and_nobody_waits_for_ever(t
             kept_in(path, act)
 
 
-NAMES = {
-    "this one": (lambda: this_process(), False),
+NAMES: dict[str, tuple[Callable[[], str], bool]] = {
+    "this one": (this_process, False),
     "one of another boot": (lambda: "1-2-3/pid:[1]/1/1", True),
     "one that is counted elsewhere": (lambda: this_process().replace("pid:[", "pid:[9"), False),
     "an earlier one with this number": (lambda: this_process().rpartition("/")[0] + "/1", True),

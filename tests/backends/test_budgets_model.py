@@ -101,7 +101,7 @@ class MemoryModel(RuleBasedStateMachine):
         claim = Claim(agent, session, tool, day, Decimal(cost), self.limits, self.max_calls)
 
         async def all_of_them() -> list[Reservation | None]:
-            return await asyncio.gather(*(self.stores[store].reserve(claim) for store in stores))
+            return list(await asyncio.gather(*(self.stores[store].reserve(claim) for store in stores)))
 
         answers = asyncio.run(all_of_them())
         granted = [(store, kept) for store, kept in zip(stores, answers, strict=True) if kept is not None]

@@ -127,7 +127,7 @@ class SqliteBudgets:
         def read(db: sqlite3.Connection) -> list[Unsettled]:
             _find_lost(db)
             rows = db.execute(_UNSETTLED).fetchall()
-            return [Unsettled(*row[:4], Decimal(row[4]), *row[5:]) for row in rows]
+            return [Unsettled._make((*row[:4], Decimal(row[4]), *row[5:])) for row in rows]
 
         return await self._quick.write(read)
 
