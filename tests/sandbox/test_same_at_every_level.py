@@ -12,6 +12,7 @@ from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_http import Answer, MemoryHttp
 from licet.backends.memory_secrets import MemorySecrets
 from licet.guard.ports import Exchange
+from sandbox import argument_tools as given
 from sandbox import same_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
 
@@ -36,6 +37,31 @@ def backends() -> Backends:
     )
 
 
+NAMED = {"Name": "a", "amount": "2.50", "password": "pä\n55", "more": [1, {"a": None}]}
+ARGUMENTS: dict[str, tuple[Tool, dict[str, Any]]] = {
+    "aliased": (given.aliased, {"order": NAMED, "from": "here"}),
+    "several names": (given.several_names, {"choice": {"val": 3}, "b": "1.10"}),
+    "secrets": (given.secrets, {"password": "hunter2", "key": "hünter3"}),
+    "moments": (
+        given.moments,
+        {"day": "2024-02-29", "at": "2024-05-01T12:00:00.123456+02:00", "span": "P1DT0.5S", "zone": "10:00:00Z"},
+    ),
+    "numbers": (
+        given.numbers,
+        {"amount": "1.10", "many": ["1E+3", 0.1, 7], "either": "0.30", "whole": 1 << 70, "half": -0.0},
+    ),
+    "numbers as numbers": (given.numbers, {"amount": 0.1, "many": [], "either": 5, "whole": -1, "half": 5e-324}),
+    "words": (given.words, {"color": "red", "size": 3, "letter": 1, "either": "red"}),
+    "many": (given.many, {"sizes": [3, 1, 1], "fixed": ["1.0", "1.00"], "pair": [1, "a"], "named": {"7": "red"}}),
+    "octets": (
+        given.octets,
+        {"raw": "aüb", "encoded": "aGVsbG8=", "inner": "[1, 2]", "it": "00000000-0000-4000-8000-000000000000"},
+    ),
+    "turned": (given.turned, {"once": 1, "before": "a", "trimmed": "  Ab ", "made": 2}),
+    "shapes": (given.shapes, {"animal": {"kind": "dog"}, "point": {"x": 1}, "orders": [NAMED, {"Name": "b"}]}),
+    "left out": (given.left_out, {"day": "2024-02-29"}),
+}
+
 ORDER = {"name": "a", "amount": "1.5", "when": "2024-05-01"}
 CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
     "typed": (tools.typed, {"order": ORDER, "color": "red", "sizes": [1]}),
@@ -45,6 +71,7 @@ CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
     "fetch_blocking": (tools.fetch_blocking, {}),
     "the_rest": (tools.the_rest, {}),
     "lets_through": (tools.lets_through, {}),
+    **ARGUMENTS,
     **{f"fails: {kind}": (tools.fails, {"kind": kind}) for kind in ("error", "exit", "object", "generator", "own")},
 }  # fmt: skip
 
@@ -75,3 +102,8 @@ def test_what_crosses_at_native_is_what_the_cases_are_about(tmp_path: Path) -> N
     assert at_native("typed", tmp_path)[1][0] == "Order"
     assert at_native("files_async", tmp_path)[1] == [1515, "333", "65555", 4]
     assert at_native("fetches", tmp_path)[1][6] == ["one", "two", "three"]
+    assert at_native("aliased", tmp_path)[1][1] == ["str", "'here'"]
+    assert at_native("secrets", tmp_path)[1][0] == ["SecretStr", "hunter2"]
+    assert at_native("numbers", tmp_path)[1][0] == ["Decimal", "Decimal('1.10')"]
+    assert at_native("octets", tmp_path)[1][1] == ["bytes", "b'hello'"]
+    assert at_native("turned", tmp_path)[1][0] == ["int", "2"]

@@ -27,6 +27,7 @@ _LONGEST_NAME = 80
 _N, _I = b"NI"  # how NaN and Infinity begin; one byte is looked for in no time
 _LONGEST_COMPLAINT = 200
 _HOLD_VALUES = ("const", "default", "enum", "examples")
+_SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
@@ -80,8 +81,21 @@ class InvalidArguments(ValueError):
     """Arguments that do not fit a tool's type hints: each with its name and what was expected, never its value."""
 
 
+class Given(dict[str, Any]):
+    """Arguments as hints have made them, with the JSON that they were made of: what says it all to another process."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self, arguments: dict[str, Any], sent: bytes) -> None:
+        super().__init__(arguments)
+        self.sent = sent
+
+
 def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
-    """A function that turns what a caller sent into a tool's arguments, or raises `InvalidArguments`."""
+    """A function that turns what a caller sent into a tool's arguments, or raises `InvalidArguments`.
+
+    Where hints make more of them than JSON can say, they are `Given`.
+    """
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import PydanticSerializationError
 
@@ -89,6 +103,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     # the other, and what the caller keeps a reference to is not what the tool gets.
     made: Any = stand_in(fn, context)
     parse = TypeAdapter(made).validator.validate_json
+    rich = not all(map(_is_simple, made.__annotations__.values()))
     encode = _json().to_json
 
     def validate(given: object) -> dict[str, Any]:
@@ -109,9 +124,21 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
                 raise InvalidArguments(f"found {error.error_count()} values that do not fit") from None
             found = error.errors(include_url=False, include_input=False, include_context=False)
             raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
-        return arguments
+        return Given(arguments, text) if rich else arguments
 
     return validate
+
+
+def _is_simple(hint: Any) -> bool:
+    """Whether values of a type are exactly what their JSON says."""
+    if hint in _SIMPLE:
+        return True
+    origin, held = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return all(type(word) in _SIMPLE for word in held)
+    if origin is dict:
+        return held[0] is str and _is_simple(held[1])
+    return origin in (list, typing.Union, types.UnionType) and all(map(_is_simple, held))
 
 
 def plain_json(value: object) -> bytes:

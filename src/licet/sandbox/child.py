@@ -161,7 +161,7 @@ class _Worker:
 
     def _called(self, frame: Frame) -> Any:
         arguments = plain_data(frame.blob)
-        if not frame.head["plain"]:  # models, dates, sets: made again from their JSON, by the tool's own hints
+        if not frame.head["plain"]:  # models, dates, sets: made again from what was sent, by the tool's own hints
             arguments = self._validate(arguments)
         loop = self._runner.get_loop() if self._runner is not None else None
         self._asking.begin(frame.head["call"], loop)

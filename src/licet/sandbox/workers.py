@@ -24,7 +24,7 @@ from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
 from licet.declare import Tool
-from licet.declare.arguments import plain_json
+from licet.declare.arguments import Given, plain_json
 from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
@@ -305,9 +305,12 @@ def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: in
     given = {
         name: value for name, value in call.arguments.items() if name not in defaults or value is not defaults[name]
     }
-    plain = b"true" if _is_plain(given) else b"false"
     who = _who(context.session_id, context.agent, context.workdir)
-    return framed(b'{"call":%d,"plain":%s,%s}' % (number, plain, who), plain_json(given))
+    if _is_plain(given):
+        return framed(b'{"call":%d,"plain":true,%s}' % (number, who), plain_json(given))
+    # What hints have made of it cannot be made again of itself: aliases, secrets, whatever a validator turns into else.
+    sent = call.arguments.sent if isinstance(call.arguments, Given) else plain_json(given)
+    return framed(b'{"call":%d,"plain":false,%s}' % (number, who), sent)
 
 
 @lru_cache(_KNOWN)
