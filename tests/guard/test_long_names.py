@@ -24,10 +24,10 @@ ASKED: dict[str, Callable[[Context, str], Awaitable[Any] | Any]] = {
     "variable": lambda ctx, text: ctx.env.get(text),
     "secret": lambda ctx, text: ctx.secrets.get(text),
     "storage key": lambda ctx, text: ctx.kv.get(text),
-    "program": lambda ctx, text: ctx.process.spawn([text]),
-    "path of a program": lambda ctx, text: ctx.process.spawn([f"/{text}"]),
-    "variable of a program": lambda ctx, text: ctx.process.spawn(["ls"], env={text: "1"}),
-    "directory of a program": lambda ctx, text: ctx.process.spawn(["ls"], cwd=text),
+    "program": lambda ctx, text: ctx.process.spawn(text),
+    "path of a program": lambda ctx, text: ctx.process.spawn(f"/{text}"),
+    "variable of a program": lambda ctx, text: ctx.process.spawn("ls", env={text: "1"}),
+    "directory of a program": lambda ctx, text: ctx.process.spawn("ls", cwd=text),
 }
 
 

@@ -17,7 +17,7 @@ AT_HOME: dict[str, Any] = {"agent": "a", "capabilities": {"tools": [], "fs_reach
 WITHOUT = {"nothing is said": None, "nothing": "", "half a path": "home/me"}
 
 
-@pytest.fixture(params=WITHOUT.values(), ids=WITHOUT)
+@pytest.fixture(params=WITHOUT.values(), ids=list(WITHOUT))
 def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def nobody(uid: int) -> Any:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
