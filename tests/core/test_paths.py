@@ -14,6 +14,7 @@ from licet.core.set import CapabilitySet
 from licet.core.use import InvalidUse, Use, use_of_path
 
 from .liars import Broken, BrokenText, FalseText, Liar, LyingBytes
+from .manifests import manifest, tool
 from .strategies import clean_paths, odd_paths, outcome
 
 # As written in a rule, and the canonical text.
@@ -489,6 +490,17 @@ def test_home_and_workdir_expand_in_allows_and_denies(text: str, expected: str) 
 def test_a_root_directory_as_home_or_workdir_is_every_path() -> None:
     unexpanded = CapabilitySet(["fs:read:~", "fs:write:${workdir}/a"])
     assert str(unexpanded.expand("/", "/")) == "fs:read:*\nfs:write:/a"
+
+
+def test_without_a_home_only_what_speaks_of_it_is_wrong() -> None:
+    for text in ("fs:read:~", "fs:write:~/a", "process:exec:~/bin/x"):
+        with pytest.raises(Malformed, match="found `~`, expected a user with a home directory") as wrong:
+            CapabilitySet([text]).expand("/srv", "")
+        assert wrong.value.hint == "set HOME, or write the whole path"
+    assert CapabilitySet(["fs:read:${workdir}/x"]).expand("/srv", "") == CapabilitySet(["fs:read:/srv/x"])
+    assert CapabilitySet(["env:read:A", "fs:read:/a"]).expand("/srv", "") == CapabilitySet(["env:read:A", "fs:read:/a"])
+    made = manifest(tool("t", "fs:read:${workdir}/x"), allows=["fs:read:${workdir}"]).expand("/srv", "")
+    assert made.roots == {"${workdir}": "/srv"}
 
 
 def test_a_path_that_is_not_expanded_is_reached_by_nobody() -> None:
