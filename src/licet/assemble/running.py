@@ -30,7 +30,6 @@ from licet.backends.processes import LocalProcesses
 from licet.core.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import LicetError
-from licet.errors import LicetError
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
@@ -145,13 +144,6 @@ def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *
     except RuntimeError:
         return asyncio.run(call())
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
-
-
-class NoHome(LicetError):
-    """Where state would be kept, nobody can say."""
-
-    def __init__(self) -> None:
-        super().__init__("this user has no home directory to keep state in: say where, or set XDG_STATE_HOME")
 
 
 class NoHome(LicetError):
