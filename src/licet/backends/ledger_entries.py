@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from licet.core.budget import Spent, plus, spent_of
+from licet.core.budget import plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
 from licet.core.decision import Ask, events
 from licet.core.receipt import Frame, Stem, frame, listed, stem, time_text
@@ -41,6 +41,7 @@ class _Known(NamedTuple):
     idle: str  # where it does not run
     granted: str  # the event that every call begins with
     decision: Frame  # of a call that nobody was asked about
+    full: bool  # whether bodies come along
     receipt: Frame  # of a call that gave something back, and did nothing else
 
 
@@ -89,7 +90,8 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     granted = f'[{{"capability":{quoted(f"tool:call:{tool}")},"kind":"CapabilityGranted","reason":"","rule":""}}]'
     usual: dict[str, Any] = {**common, "rules": rules, "sandbox": sandbox, "events": granted}
     decision, receipt = frame("decision", **usual), frame("receipt", **usual, code="ok")
-    return _Known(registered, common, rules, sandbox, idle, granted, decision, receipt)
+    full = call.policy.manifest.record == "full"
+    return _Known(registered, common, rules, sandbox, idle, granted, decision, full, receipt)
 
 
 def _decision(name: str, time: str, call: "Call", known: _Known) -> Stem:
@@ -111,7 +113,7 @@ def _decision(name: str, time: str, call: "Call", known: _Known) -> Stem:
 
 def _receipt(name: str, time: str, call: "Call", known: _Known, parts: ResultParts) -> Stem:
     refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
-    full = call.policy.manifest.record == "full"
+    full = known.full
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
     within = known.receipt if usual and holding is not None and holding.plain else _told(call, known, parts, full)
     result = "null"
@@ -195,19 +197,19 @@ def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
         before = spent_of(call.usage, call.tool)
     else:
         return "null"
-    after = before
-    if spent:
-        calls, of_tool, total, today = before
-        after = Spent(calls + 1, of_tool + 1, plus(total, cost), plus(today, cost))
-    return f'{{"after":{_spent(after)},"before":{_spent(before)}}}'
-
-
-def _spent(spent: Spent) -> str:
-    calls, of_tool, total, today = spent
+    calls, of_tool, total, today = before
+    more = int(spent)
+    money = after = f'"cost_usd":"{_money(total)}","cost_usd_today":"{_money(today)}"}}'
+    if spent and cost:
+        after = f'"cost_usd":"{money_text(plus(total, cost))}","cost_usd_today":"{money_text(plus(today, cost))}"}}'
     return (
-        f'{{"calls":{calls},"calls_of_tool":{of_tool},'
-        f'"cost_usd":"{money_text(total)}","cost_usd_today":"{money_text(today)}"}}'
+        f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},{after},'
+        f'"before":{{"calls":{calls},"calls_of_tool":{of_tool},{money}}}'
     )
+
+
+def _money(amount: Decimal) -> str:
+    return money_text(amount) if amount else "0"
 
 
 def _events(checks: tuple[Event, ...]) -> str:

@@ -52,10 +52,10 @@ def overspent(spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | 
     if max_calls is not None and of_tool + 1 > max_calls:
         return Overspent("max_calls", max_calls, of_tool + 1)
     limit = budget.max_cost_usd
-    if limit is not None and (wanted := plus(cost, cost_usd)) > limit:
+    if limit is not None and (wanted := plus(cost, cost_usd) if cost_usd else cost) > limit:
         return Overspent("max_cost_usd", limit, wanted)
     limit = budget.max_cost_usd_per_day
-    if limit is not None and (wanted := plus(today, cost_usd)) > limit:
+    if limit is not None and (wanted := plus(today, cost_usd) if cost_usd else today) > limit:
         return Overspent("max_cost_usd_per_day", limit, wanted)
     return None
 

@@ -33,8 +33,8 @@ def data_text(value: Any) -> str:
         return quoted(value)
     if kind is dict:
         # RFC 8785 sorts as JavaScript does, by UTF-16; of ASCII that is the order of Python.
-        order = None if all(map(str.isascii, value)) else _utf16
-        return "{" + ",".join([f"{quoted(key)}:{data_text(value[key])}" for key in sorted(value, key=order)]) + "}"
+        names = sorted(value) if "".join(value).isascii() else sorted(value, key=_utf16)
+        return "{" + ",".join([f"{quoted(name)}:{data_text(value[name])}" for name in names]) + "}"
     if kind is list:
         return "[" + ",".join([data_text(item) for item in value]) + "]"
     if value is None:

@@ -6,12 +6,11 @@ that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
 """
 
 import json
-from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from licet.core.canonical import quoted
-from licet.core.merkle import leaf_hash
 
 FORMAT = 1
 SMOOTHED = timedelta(minutes=1)  # how far a clock may go back and be taken for one that was only set right
@@ -133,8 +132,11 @@ class Stem(NamedTuple):
     frame: Frame
     id: str
     time: str
-    first: str
-    result: str
+    arguments: str = "null"  # from here on it is JSON already
+    result: str = "null"
+    duration_ms: str = "null"
+    budget: str = "null"
+    bodies: str = ""
 
 
 def stem(
@@ -147,12 +149,8 @@ def stem(
     budget: str = "null",
     bodies: str = "",
 ) -> Stem:
-    """Put what differs into a frame; from the arguments on it is JSON already."""
-    first = (
-        f'{within.opening}{arguments},{bodies}"budget":{budget}{within.outcome}{duration_ms}{within.happened}'
-        f"{quoted(id)}{within.kept}"
-    )
-    made: Stem = _new(Stem, (within, id, time, first, f'","result":{result}'))
+    """What differs, beside its frame."""
+    made: Stem = _new(Stem, (within, id, time, arguments, result, duration_ms, budget, bodies))
     return made
 
 
@@ -185,19 +183,21 @@ class Row(NamedTuple):
 
 def link(one: Stem, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
     """The entry that a stem becomes behind the tail of its session."""
-    within, name, time, first, result = one
-    kind, agent, session, tool, verdict, _, _, _, _, manifest, parent, reason, around, place, closing = within
-    previous = f'"sha256:{tail.hash.hex()}"' if tail.hash else "null"
-    sequence = tail.sequence + 1
+    within, name, time, arguments, result, duration, budget, bodies = one
+    kind, agent, session, tool, verdict, opening, outcome, checks, kept, main, parent, why, around, place, end = within
+    sequence, before, _ = tail
+    sequence += 1
+    previous = f'"sha256:{before.hex()}"' if before else "null"
     text = (
-        f"{first}{ledger}{manifest}{number}{parent}{previous}{reason}{recorded}{result}{around}{sequence}"
-        f"{place}{time}{closing}"
+        f'{opening}{arguments},{bodies}"budget":{budget}{outcome}{duration}{checks}{quoted(name)}{kept}{ledger}'
+        f'{main}{number}{parent}{previous}{why}{recorded}","result":{result}{around}{sequence}{place}{time}{end}'
     )
     try:
         body = text.encode()
     except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
         return link(_encodable(one), ledger, number, tail, recorded)
-    row: Row = _new(Row, (number, name, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body))
+    hashed = sha256(b"\x00" + body).digest()  # `leaf_hash`, without the way to it
+    row: Row = _new(Row, (number, name, kind, agent, session, sequence, tool, verdict, time, hashed, body))
     return row
 
 
@@ -220,17 +220,25 @@ def listed(texts: tuple[str, ...] | list[str]) -> str:
 def time_text(moment: datetime) -> str:
     """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`."""
     if moment.tzinfo is UTC:
-        second = _second(moment.toordinal(), moment.hour, moment.minute, moment.second)
-        return f"{second}{moment.microsecond:06}Z"
+        first, last, text = _second
+        if not first <= moment <= last:
+            first, last, text = _new_second(moment)
+        return f"{text}{moment.microsecond:06}Z"
     offset = moment.utcoffset()  # without one it is UTC already
     bare = moment.replace(tzinfo=None)
     return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
 
 
-@lru_cache(maxsize=64)
-def _second(day: int, hour: int, minute: int, second: int) -> str:
-    """The beginning of every moment in a second: calls come many to one."""
-    return f"{date.fromordinal(day)}T{hour:02}:{minute:02}:{second:02}."
+# The second that was last asked for, and how every moment in it begins: calls come many to one. Threads that look at it
+# see one second or another, never half of each.
+_second = (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), "")
+
+
+def _new_second(moment: datetime) -> tuple[datetime, datetime, str]:
+    global _second
+    first, last = moment.replace(microsecond=0), moment.replace(microsecond=999_999)
+    made = _second = first, last, first.replace(tzinfo=None).isoformat("T", "seconds") + "."
+    return made
 
 
 def kept_at(now: datetime, last: str) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 128  # characters of the name of a tool: a longer one is nobody's, and goes into no receipt
+_AS_JSON = frozenset({str, int, bool, type(None)})
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -120,7 +121,7 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         registered = call.registered = declare(call)
         call.arguments = validate(call, registered, arguments)
         if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
-            call.digest = data_digest(plain_data(plain_json(call.arguments)))
+            call.digest = _digest(call.arguments)
         if registered.weighed:
             await weigh(call, registered)
         holding = hold(call, registered)
@@ -195,6 +196,13 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
             _check_rules(call, registered, one, got)
     return given
+
+
+def _digest(arguments: dict[str, Any]) -> str:
+    """The content address of arguments: of what JSON makes of them, which texts, whole numbers and the like are."""
+    if not (type(arguments) is dict and _AS_JSON.issuperset(map(type, arguments.values()))):
+        arguments = plain_data(plain_json(arguments))
+    return data_digest(arguments)
 
 
 def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str, Any]) -> None:
