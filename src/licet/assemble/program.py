@@ -1,12 +1,11 @@
 """A gate around one program that has this process's input and output: what stands behind `licet run`."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from licet.assemble.importing import imported_tools
 from licet.assemble.running import Backends, Gate
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
@@ -14,11 +13,20 @@ from licet.core.effects import Level
 from licet.core.manifest import Manifest, Seat
 from licet.core.tool import ToolSpec
 from licet.declare import Context, Tool, tool
+from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, plain_data, plain_json
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox.walls import ProgramWalls
 
 _NAME = "run"
 _EVERYTHING = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+_SCHEMA = MappingProxyType(
+    {
+        "additionalProperties": False,
+        "properties": {"command": {"items": {"type": "string"}, "type": "array"}},
+        "required": ["command"],
+        "type": "object",
+    }
+)
 
 
 class UnknownTool(LookupError):
@@ -34,23 +42,47 @@ def program_gate(
     """
     http = HttpClient()
     backends = Backends.local(state, http=http, processes=_Attached(ended), sandbox=_Here(ProgramWalls(http)))
-    template = tool(needs=_EVERYTHING, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program)
     if name is None:
         seats = MappingProxyType({**policy.seats, _NAME: (Seat(policy.origin),)})
         policy = replace(policy, seats=seats, loaded=policy.loaded or policy)
-        return Gate(policy, [template], backends, workdir=workdir)
-    own = Tool(_program, replace(_spec(policy, name), schema=template.spec.schema))
-    return Gate(policy, [own], backends, workdir=workdir)
+        spec = tool(needs=_EVERYTHING, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
+    else:
+        spec = _spec(policy, name)
+    return Gate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
 
 
 def _spec(policy: Manifest, name: str) -> ToolSpec:
     """What the manifest or the source of a tool declares about it."""
+    from licet.assemble.importing import imported_tools
+
     source = {name: policy.sources[name]} if name in policy.sources else {}
     for known in imported_tools(replace(policy, sources=MappingProxyType(source))):
         return known.spec
     if name not in policy.tools:
         raise UnknownTool(f"the manifest knows no tool `{name}`")
     return policy.tools[name]
+
+
+class ProgramTool(Tool):
+    """A tool whose one argument is a `command`, read here: to load what reads type hints takes longer than all else."""
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        """What the type hints of `_program` would be made into."""
+        return _arguments
+
+
+def _arguments(given: object) -> dict[str, Any]:
+    command = given["command"] if isinstance(given, Mapping) and given.keys() == {"command"} else None
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise InvalidArguments("expected `command` alone: a list of texts")
+    try:
+        text = plain_json({"command": command})
+    except ValueError as error:  # half of a surrogate pair, which is how Python writes bytes that are no text
+        raise InvalidArguments("expected arguments that JSON can carry") from error
+    if len(text) > MOST_ARGUMENTS:
+        raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
+    arguments: dict[str, Any] = plain_data(text)
+    return arguments
 
 
 class _Attached(LocalProcesses):

@@ -17,7 +17,7 @@ from licet.core.scope import Malformed
 from licet.core.set import CapabilitySet, Rules
 from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
-from licet.declare.arguments import ArgumentSchema, context_parameter
+from licet.declare.arguments import ArgumentSchema, context_parameter, validator
 
 # Asked before a tool is offered or called. It sees the environment and the programs that the tool declares, no more.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]
@@ -106,6 +106,10 @@ class Tool:
     def digest(self) -> str:
         """The content address of the definition: the same in every process, another one after any change."""
         return self.spec.digest
+
+    def validator(self) -> Callable[[object], dict[str, Any]]:
+        """A function that turns what a caller sent into arguments as the type hints say, or raises."""
+        return validator(self.fn, self.context_parameter)
 
     def __repr__(self) -> str:
         touches = ", ".join(map(str, self.needs)) or "nothing"

@@ -20,7 +20,6 @@ from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
-from licet.declare.arguments import validator
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.ports import Ports, SandboxUnavailable
@@ -166,7 +165,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
     return Registered(
         tool=tool,
         reach=reach,
-        validate=validator(tool.fn, tool.context_parameter),
+        validate=tool.validator(),
         missing=missing_ports(tool.spec.needs, ports),
         layers=layers,
         unavailable=unavailable,

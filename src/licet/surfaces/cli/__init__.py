@@ -1,5 +1,6 @@
 """The command line, `licet`. Its commands load when they run, so that asking for help costs little."""
 
+import gc
 import sys
 
 __all__ = ["main"]
@@ -7,6 +8,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    gc.set_threshold(100_000)  # what loading makes stays: to look through it again and again finds nothing
     try:
         from licet.surfaces.cli.app import licet
 

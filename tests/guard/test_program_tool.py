@@ -1,0 +1,56 @@
+"""The tool behind `licet run` reads its argument itself: held here to what its type hints would be made into."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from licet.assemble.program import _SCHEMA, ProgramTool, _program
+from licet.declare import Tool, tool
+from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
+
+HINTED: Tool = tool(needs=(), name="run")(_program)
+OWN = ProgramTool(_program, HINTED.spec)
+TAKEN: list[dict[str, Any]] = [
+    {"command": []},
+    {"command": ["true"]},
+    {"command": ["sh", "-c", "echo NaN Infinity \u00e9 \U0001f600 \x00 '\""]},
+    {"command": ["a" * (MOST_ARGUMENTS - len('{"command":[""]}'))]},
+]
+REFUSED: dict[str, object] = {
+    "nothing": {},
+    "no mapping": ["true"],
+    "another name": {"commands": ["true"]},
+    "one more": {"command": ["true"], "shell": True},
+    "one text": {"command": "true"},
+    "null": {"command": None},
+    "a number": {"command": ["sleep", 1]},
+    "a list in it": {"command": [["true"]]},
+    "a null in it": {"command": ["true", None]},
+    "not a number": {"command": [float("nan")]},
+    "bytes that are no text": {"command": ["\udcff"]},
+    "too long": {"command": ["a" * MOST_ARGUMENTS]},
+}
+
+
+def test_the_schema_is_that_of_the_type_hints() -> None:
+    assert dict(_SCHEMA) == HINTED.schema
+
+
+def test_the_definition_has_the_same_digest() -> None:
+    assert replace(HINTED.spec, schema=_SCHEMA).digest == HINTED.digest
+
+
+@pytest.mark.parametrize("given", TAKEN, ids=lambda given: str(given)[:40])
+def test_what_the_hints_take_is_taken(given: dict[str, Any]) -> None:
+    assert HINTED.validator()(given) == given
+    taken = OWN.validator()(given)
+    assert taken == given
+    assert taken["command"] is not given["command"]  # what the caller keeps is not what the tool gets
+
+
+@pytest.mark.parametrize("given", REFUSED.values(), ids=REFUSED)
+def test_what_the_hints_refuse_is_refused(given: object) -> None:
+    for tool_ in (HINTED, OWN):
+        with pytest.raises(InvalidArguments):
+            tool_.validator()(given)
