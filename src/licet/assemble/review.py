@@ -10,7 +10,6 @@ from licet.backends.manifest_shapes import SHAPES
 from licet.backends.manifest_yaml import Policy, read_policy
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.shapes import check
-from licet.backends.source import find_tool
 from licet.backends.yaml_nodes import read_nodes
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
@@ -77,6 +76,8 @@ def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:
 
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """The manifest with every `from:` resolved below the directories of its files."""
+    from licet.backends.source import find_tool
+
     # Not made absolute: what is found there is then named the way the manifest was.
     roots = list(dict.fromkeys(Path(file).parent for file in manifest.files))
     specs: list[ToolSpec] = []

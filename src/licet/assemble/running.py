@@ -7,25 +7,18 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from licet.assemble.review import Places, home_directory
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.backends.approver_terminal import TerminalApprover
 from licet.backends.argument_rules import argument_check
 from licet.backends.budgets_sqlite import SqliteBudgets
 from licet.backends.files import LocalFiles
 from licet.backends.http import HttpClient
 from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_http import MemoryHttp
-from licet.backends.memory_kv import MemoryKv
-from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClock
-from licet.backends.memory_secrets import MemorySecrets
-from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
 from licet.core.manifest import Manifest
 from licet.declare import Tool
@@ -36,7 +29,10 @@ from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sand
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
 from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.workers import Workers
+
+# What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
+if TYPE_CHECKING:
+    from licet.backends.approver_terminal import TerminalApprover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -49,7 +45,7 @@ class Backends(Ports):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
-    sandbox: Sandbox | None = field(default_factory=lambda: Workers(InProcess()))
+    sandbox: Sandbox | None = field(default_factory=lambda: _workers())
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -73,7 +69,7 @@ class Backends(Ports):
         own = {
             "files": LocalFiles(),
             "http": http,
-            "sandbox": Workers(InProcess(), ProgramWalls(http)),
+            "sandbox": parts.get("sandbox") or _workers(ProgramWalls(http)),
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
             "ledger": SqliteLedger(state / "ledger.sqlite"),
@@ -88,6 +84,12 @@ class Backends(Ports):
     @classmethod
     def memory(cls, **parts: Any) -> "Backends":
         """The same parts without a machine: for tests."""
+        from licet.backends.memory_files import MemoryFiles
+        from licet.backends.memory_http import MemoryHttp
+        from licet.backends.memory_kv import MemoryKv
+        from licet.backends.memory_processes import MemoryProcesses
+        from licet.backends.memory_secrets import MemorySecrets
+
         own = {
             "files": MemoryFiles(),
             "http": MemoryHttp({}),
@@ -100,6 +102,13 @@ class Backends(Ports):
             if isinstance(parts.get(name), Mapping):  # what the twin holds, rather than another twin
                 parts[name] = twin(parts[name])
         return cls(**{**own, **parts})
+
+
+def _workers(programs: ProgramWalls | None = None) -> Sandbox:
+    from licet.backends.native import InProcess
+    from licet.sandbox.workers import Workers
+
+    return Workers(InProcess(), programs)
 
 
 class Gate(BareGate):
@@ -174,6 +183,8 @@ def stored_approvals(state: Path) -> SqliteApprovals:
     return SqliteApprovals(place / "approvals.sqlite", options=options)
 
 
-def terminal_approver(state: Path) -> TerminalApprover:
+def terminal_approver(state: Path) -> "TerminalApprover":
     """Whoever sits at the terminal; where there is none, or a signature is wanted, a request is kept."""
+    from licet.backends.approver_terminal import TerminalApprover
+
     return TerminalApprover(stored_approvals(state))
