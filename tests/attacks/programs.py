@@ -55,7 +55,7 @@ def alive(process: int) -> bool:
         return False
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not true():

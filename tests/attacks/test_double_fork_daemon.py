@@ -43,6 +43,7 @@ def test_the_daemon_outlives_everything_without_the_guard(tmp_path: Path) -> Non
     with pytest.raises(subprocess.TimeoutExpired):
         process.communicate(timeout=1.5)
     until(mark.exists)
+    until(lambda: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
     os.killpg(process.pid, signal.SIGTERM)
     daemon = int(mark.read_text())
     try:
@@ -67,7 +68,7 @@ def test_it_is_gone_when_the_program_has_ended(tmp_path: Path, generations: int)
 def test_it_is_gone_at_the_deadline(tmp_path: Path, parents: str) -> None:
     mark = tmp_path / "pid"
     stubborn = f"trap '' TERM HUP INT QUIT; {script(mark, 3, parents)}; sleep 600; sleep 600"
-    finished = spawned(programs("process:exec:sh"), "sh", ["-c", stubborn], timeout=1.5)
+    finished = spawned(programs("process:exec:sh"), "sh", ["-c", stubborn], timeout=6)
     assert finished.timed_out
     assert finished.stdout == b"done\n"
     assert not alive(int(mark.read_text()))

@@ -28,7 +28,7 @@ def listening(family: int, kind: int, address: object) -> Iterator[tuple[socket.
                 try:
                     if kind == socket.SOCK_STREAM:
                         with server.accept()[0] as one:
-                            one.settimeout(2)
+                            one.settimeout(20)
                             heard.append(one.recv(100))
                     else:
                         heard.append(server.recvfrom(100)[0])
@@ -44,7 +44,7 @@ def listening(family: int, kind: int, address: object) -> Iterator[tuple[socket.
             thread.join()
 
 
-CONNECT = "s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2); s.sendall(b'HEARD'); print('SENT')"
+CONNECT = "s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); s.sendall(b'HEARD'); print('SENT')"
 DATAGRAM = "socket.socket(2, 2).sendto(b'HEARD', (sys.argv[1], int(sys.argv[2]))); print('SENT')"
 FASTOPEN = "socket.socket().sendto(b'HEARD', 0x20000000, (sys.argv[1], int(sys.argv[2]))); print('SENT')"
 UNIX = "s = socket.socket(1); s.connect(sys.argv[1].replace('@', chr(0))); s.sendall(b'HEARD'); print('SENT')"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from licet import Gate, tool
+from licet import Backends, Gate, tool
 from licet.sandbox import broker, workers
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -18,7 +18,7 @@ from sandbox.levels import WALLED, call, gate, needs_walls
 LIMITS = {
     "cpu_seconds": 1,
     "memory_mb": 256,
-    "wall_seconds": 10,
+    "wall_seconds": 120,  # longer than anything here takes, however busy the machine
     "open_files": 64,
     "processes": 16,
     "file_mb": 8,
@@ -131,7 +131,7 @@ def test_scratch_disappears_whatever_is_in_it(tmp_path: Path) -> None:
     assert os.path.isdir("/etc")
 
 
-def soon(true: object, seconds: float = 5) -> bool:
+def soon(true: object, seconds: float = 60) -> bool:
     """Whether something becomes true before long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -202,16 +202,24 @@ def test_a_dead_zygote_is_replaced(tmp_path: Path, noticed: bool) -> None:
 
 
 def test_calls_run_side_by_side(tmp_path: Path) -> None:
-    at = gate(tmp_path, "restricted", wild.sleepy)
+    here = 0
 
-    async def many() -> float:
+    async def meeting(_: str) -> str:
+        """What nobody is told before all four have asked."""
+        nonlocal here
+        here += 1
+        while here < 4:
+            await asyncio.sleep(0.01)
+        return "together"
+
+    backends = Backends.memory(secrets=meeting)
+    at = gate(tmp_path, "restricted", wild.meet, backends=backends, secrets=["place"])
+
+    async def many() -> list[object]:
         async with at.session("s") as session:
-            start = time.monotonic()
-            results = await session.call_many([("sleepy", {"seconds": 1.0})] * 4)
-            assert [result.value for result in results] == ["awake"] * 4
-            return time.monotonic() - start
+            return [result.value for result in await session.call_many([("meet", None)] * 4)]
 
-    assert asyncio.run(many()) < 3.5
+    assert asyncio.run(many()) == [len("together")] * 4
 
 
 def test_a_threaded_host_can_call_from_every_thread(tmp_path: Path) -> None:
@@ -273,7 +281,7 @@ print("fine")
 
 def test_a_fork_of_the_host_starts_its_own_workers_and_leaves_those_of_its_parent_alone(tmp_path: Path) -> None:
     code = FORKED.format(tests=str(Path(__file__).parents[1]), place=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from licet import tool
+from licet import SyncContext, tool
 
 seen: list[int] = []
 
@@ -54,7 +54,7 @@ def misbehave(how: str) -> Any:
             return [open("/dev/null") for _ in range(1000)] and None
         case "many threads":
             start_threads(40)
-            time.sleep(5)
+            time.sleep(60)
         case "more threads than memory":
             start_threads(400)
         case "large file":
@@ -65,7 +65,7 @@ def misbehave(how: str) -> Any:
             for number in range(100):
                 with open(f"{os.environ['TMPDIR']}/{number}", "wb") as file:
                     file.writelines(bytes(1 << 20) for _ in range(4))
-            time.sleep(5)
+            time.sleep(60)
         case "long result":
             return "x" * (20 << 20)
         case "print":
@@ -96,7 +96,7 @@ def misbehave(how: str) -> Any:
 def start_threads(many: int) -> None:
     """Start threads that do nothing for a while."""
     for _ in range(many):
-        threading.Thread(target=time.sleep, args=(5,)).start()
+        threading.Thread(target=time.sleep, args=(60,)).start()
 
 
 @tool(needs=[], effect="read_only")
@@ -135,8 +135,7 @@ def where() -> list[str]:
     return [scratch]
 
 
-@tool(needs=[], effect="read_only")
-async def sleepy(seconds: float) -> str:
-    """Sleep, without holding up others."""
-    time.sleep(seconds)
-    return "awake"
+@tool(needs=["secret:read:place"], effect="read_only")
+def meet(ctx: SyncContext) -> int:
+    """Ask the host for something, and wait for it."""
+    return len(ctx.secrets.get("place"))

@@ -420,9 +420,9 @@ def test_ctrl_c_ends_a_call_cleanly() -> None:
         assert done.stdout
         assert done.stdout.readline() == "asleep\n"
         done.send_signal(signal.SIGINT)
-        rest, complaints = done.communicate(timeout=20)
+        rest, complaints = done.communicate(timeout=50)
     assert (done.returncode, rest, complaints) == (130, "", "")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
 
 
 def test_ctrl_c_while_a_tool_computes_ends_the_command_and_not_only_the_tool() -> None:
