@@ -226,3 +226,14 @@ def test_a_copy_grows_by_itself() -> None:
     second = first.copy()
     second.add(LEAVES[1])
     assert (first.size, first.root.hex(), second.root.hex()) == (1, ROOTS[0], ROOTS[1])
+
+
+@given(st.lists(st.integers(min_value=0, max_value=40), max_size=5))
+def test_many_leaves_at_once_make_the_same_tree(parts: list[int]) -> None:
+    at_once, one_by_one = Frontier(), Frontier()
+    for part in parts:
+        leaves = [leaf_hash(b"%d %d" % (one_by_one.size, number)) for number in range(part)]
+        at_once.extend(iter(leaves))
+        for leaf in leaves:
+            one_by_one.add(leaf)
+        assert (at_once.size, at_once.peaks) == (one_by_one.size, one_by_one.peaks)

