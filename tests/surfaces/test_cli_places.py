@@ -128,3 +128,48 @@ def test_what_breaks_an_import_is_named_with_its_line(
     found = "below/m.yaml:3:16: error: found `broken:t`, expected a tool that can be imported ("
     assert line.startswith(found + said)
     assert line.endswith(f"); it stops at below/{place}" if place else ")")
+
+
+STANDS = """from licet import Context, tool
+
+
+@tool(needs=["fs:read:${workdir}/notes"], effect="read_only", sandbox="native")
+async def look(ctx: Context, path: str) -> str:
+    \"\"\"Look into a file.\"\"\"
+    return await ctx.fs.read(path)
+"""
+UP = [  # where one stands, and how the directories of a call are then typed
+    ("below", [], "m.yaml"),
+    ("below/deep", ["--workdir", ".."], "../m.yaml"),
+    ("below/deep", ["--workdir", "../../below"], "../../below/m.yaml"),
+    ("below/deep", ["--workdir", "..", "--state", "../../kept"], "../m.yaml"),
+    ("below/deep", ["--workdir", "..", "--secrets", "../keys"], "../m.yaml"),
+    ("away", ["--workdir", "../below/link/.."], "../below/m.yaml"),
+]
+
+
+@pytest.mark.parametrize(("stand", "options", "typed"), UP)
+def test_a_path_with_dots_is_where_it_leads(
+    below: Path, stand: str, options: list[str], typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("deep", "notes", "../away"):
+        (below / name).mkdir()
+    (below / "notes" / "a").write_text("rain")
+    (below / "link").symlink_to(below / "notes", target_is_directory=True)
+    (below / "keys").touch(0o600)
+    (below / "placed.py").write_text(STANDS)
+    (below / "m.yaml").write_text(MANIFEST.replace("/srv", '"${workdir}/notes"'))
+    monkeypatch.chdir(below.parent / stand)
+    done = run("call", typed, "look", f"path={below}/notes/a", *options)
+    assert (done.exit_code, done.stdout) == (0, "rain\n"), done.stderr
+
+
+@pytest.mark.parametrize("typed", ["../m.yaml", "../../below/m.yaml", "../link/../m.yaml"])
+def test_a_manifest_has_one_state_however_it_is_typed(below: Path, typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (below / "deep").mkdir()
+    (below / "m.yaml").write_text(MANIFEST)
+    (below / "link").symlink_to(below / "deep", target_is_directory=True)
+    for stand, way in ((below, "m.yaml"), (below / "deep", typed)):
+        monkeypatch.chdir(stand)
+        assert run("call", way, "look", "path=/srv/a/nothing").exit_code == 1
+    assert len(list((below.parent / "state" / "licet").iterdir())) == 1

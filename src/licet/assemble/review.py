@@ -27,7 +27,16 @@ class Places:
     @classmethod
     def here(cls, workdir: str | Path | None = None) -> "Places":
         """The current directory, or another one, and the home of this user."""
-        return cls(str(Path(workdir or Path.cwd()).absolute()), home_directory())
+        return cls(str(straight(Path(workdir or Path.cwd()))), home_directory())
+
+
+def straight(path: Path) -> Path:
+    """A path from the root on and without `..`, which no rule can name: where it leads, as the kernel would go."""
+    parts = path.absolute().parts
+    if ".." not in parts:
+        return Path(*parts)
+    ups = len(parts) - parts[::-1].index("..")  # what follows the last `..` stays as it was named, links too
+    return Path(os.path.realpath(Path(*parts[:ups])), *parts[ups:])
 
 
 def home_directory() -> str:

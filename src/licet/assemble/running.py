@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.assemble.review import Places, home_directory
+from licet.assemble.review import Places, home_directory, straight
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
 from licet.backends.argument_rules import argument_check
@@ -77,7 +77,7 @@ class Backends(Ports):
             "processes": LocalProcesses(),
             "environ": os.environ,
             "approver": stored_approvals(state),
-            "state": tuple(dict.fromkeys(str(way) for place in kept for way in (place.absolute(), place.resolve()))),
+            "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **parts})
 
@@ -169,12 +169,12 @@ def state_directory(workspace: Path) -> Path:
     if not base.startswith("/") and not home:
         raise NoHome
     kept = Path(base) if base.startswith("/") else Path(home, ".local", "state")
-    return kept / "licet" / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
+    return kept / "licet" / hashlib.sha256(str(straight(workspace)).encode()).hexdigest()[:16]
 
 
 def stored_approvals(state: Path) -> SqliteApprovals:
     """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
-    place = state.absolute()
+    place = straight(state)
     try:
         found = place == state_directory(Path.cwd())
     except NoHome:
