@@ -1,15 +1,15 @@
 """The small process between the host and a program: it ends the program and everything the program has started.
 
-Run as a script by `processes`, with nothing but the standard library. It takes over orphans (a subreaper), so a
-process that forks twice, leaves its session and ignores signals is still its child, and is killed like any other. The
-host itself is not disturbed: it neither becomes a subreaper nor waits for children that it did not start.
+Run by `processes` in an interpreter of its own, with nothing but the standard library. It takes over orphans (a
+subreaper), so a process that forks twice, leaves its session and ignores signals is still its child, and is killed
+like any other. The host itself is not disturbed: it neither becomes a subreaper nor waits for children that it did not
+start.
 """
 
 import ctypes
 import os
 import select
 import signal
-import sys
 import time
 from contextlib import suppress
 
@@ -170,7 +170,3 @@ def _parent(process: str) -> int:
 def _say(status: int, text: str) -> None:
     with suppress(BrokenPipeError):
         os.write(status, text.encode())
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

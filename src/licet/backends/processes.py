@@ -19,7 +19,17 @@ from licet.core.decision import Reason
 from licet.guard.ports import Command, Finished, Unavailable, Walls
 from licet.guard.running import Running, Streams, Used
 
-_SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "process_supervisor.py")
+# As a module and not as a script, which Python would compile each time. `licet` itself is not needed, and not on the
+# path; nor is this folder, whose `http` is not the one that others mean.
+_START = """
+import sys
+for name, places in (("licet", []), ("licet.backends", [sys.argv[1]])):
+    sys.modules[name] = package = type(sys)(name)
+    package.__path__ = places
+from licet.backends.process_supervisor import main
+main(*map(int, sys.argv[2:]))
+"""
+_SUPERVISE = (sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__)))
 _LATE = -9  # what a program that ran too long ended by
 _GRACE = 2.0  # seconds that the supervisor has to clear up
 _NO_WAY = "programs are run on Linux only"
@@ -118,7 +128,7 @@ async def _supervised(command: Command, *, attached: bool = False, joined: bool 
         talk = _Talk(command)
         passed = (talk.control[0], talk.status[1], *files)
         supervisor = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
-            [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, passed)],
+            [*_SUPERVISE, *map(str, passed)],
             stdin=None if attached else talk.stdin[0],
             stdout=None if attached else talk.stdout[1],
             stderr=None if attached else talk.stdout[1] if joined else talk.stderr[1],

@@ -11,9 +11,8 @@ import os
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from licet.sandbox import hardening, kernel, landlock, namespaces, seccomp, syscalls
@@ -213,12 +212,25 @@ def _tried(attempt: Attempt, world: World) -> str:
     return "does not hold"
 
 
+@contextmanager
+def _folder() -> Iterator[str]:
+    """A folder of our own. `tempfile` does more, and takes a tenth of all the time here to load."""
+    folder = os.path.join(os.environ["TMPDIR"], f"licet-{os.urandom(8).hex()}")
+    os.mkdir(folder, 0o700)
+    try:
+        yield folder
+    finally:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
 def main() -> None:
     """Make all attempts and print what came of them."""
     signal.alarm(30)  # nothing waits for longer than that
     version = landlock.abi()
     found: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="licet-") as folder, ExitStack() as closed_later:
+    with _folder() as folder, ExitStack() as closed_later:
         path = os.path.join(folder, "file")
         port = 1
         with suppress(PermissionError):  # another sandbox around this; it is then the one that stops connections

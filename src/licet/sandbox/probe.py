@@ -20,7 +20,15 @@ from licet.guard.ports import SandboxUnavailable
 
 _SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from licet.sandbox.attempts import main; main()"
+# `licet` itself would load more than is needed there, and is not on the path.
+_START = """
+import sys
+for name, places in (("licet", []), ("licet.sandbox", [sys.argv[1]])):
+    sys.modules[name] = package = type(sys)(name)
+    package.__path__ = places
+from licet.sandbox.attempts import main
+main()
+"""
 
 # The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
 _OF_LEVEL: Final[dict[Level, tuple[str, ...]]] = {
@@ -167,8 +175,7 @@ def look() -> Support:
     """Try now, in an interpreter that has no threads and inherits nothing."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
-    package = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-I", "-S", "-c", _START, str(package)]
+    command = [sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__))]
     try:
         # Where walled calls will have their scratch, the attempts have theirs.
         environment = {"TMPDIR": tempfile.gettempdir()}
