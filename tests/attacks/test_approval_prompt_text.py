@@ -93,7 +93,7 @@ def test_at_the_terminal_they_are_spelled_out(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", LIES.values(), ids=LIES)
-@pytest.mark.parametrize("words", [["show"], ["approve"]], ids=str)
+@pytest.mark.parametrize("words", [["show"], ["approve", "--yes"]], ids=str)
 def test_in_a_command_they_are_spelled_out(tmp_path: Path, text: str, words: list[str]) -> None:
     store = SqliteApprovals(tmp_path / "approvals.sqlite")
     request = asyncio.run(store.ask(question("session", lying(text)))).request

@@ -69,7 +69,7 @@ def test_a_refused_call_prints_the_line_that_settles_it_and_the_same_call_then_r
     refused = call()
     assert refused.exit_code == 1
     [line] = re.findall(r"to settle it  run `(licet approvals approve a-[0-9a-f]{12})`", refused.stderr)
-    assert run(*line.split()[1:]).exit_code == 0
+    assert run(*line.split()[1:], "--yes").exit_code == 0
     done = call("--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["approvals"] == [{"by": ["command"], "request": line.split()[-1], "use": None}]
@@ -77,11 +77,22 @@ def test_a_refused_call_prints_the_line_that_settles_it_and_the_same_call_then_r
     assert call().exit_code == 1  # that was one call
 
 
+@pytest.mark.parametrize("more", [[], ["--json"], ["--only-these-arguments"]], ids=str)
+def test_without_a_terminal_nobody_agrees_by_accident(more: list[str]) -> None:
+    request = asked()
+    refused = run("approvals", "approve", request, *more)
+    assert refused.exit_code == 2
+    assert "say `--yes`, or sign with `--key FILE`" in refused.stderr
+    assert json.loads(run("approvals", "show", request, "--json").stdout)["state"] == "waiting"
+    run("approvals", "key", "me.key")
+    assert run("approvals", "approve", request, "--key", "me.key", *more).exit_code == 0
+
+
 def test_the_line_names_a_state_that_the_command_would_not_find_by_itself(here: Path) -> None:
     refused = call("--state", "other state")
     [line] = re.findall(r"`licet approvals approve (a-\w+) (--state '.*other state')`", refused.stderr)
-    assert run("approvals", "approve", line[0]).exit_code == 1
-    assert run("approvals", "approve", line[0], "--state", str(here / "other state")).exit_code == 0
+    assert run("approvals", "approve", line[0], "--yes").exit_code == 1
+    assert run("approvals", "approve", line[0], "--yes", "--state", str(here / "other state")).exit_code == 0
     assert call("--state", "other state").exit_code == 0
 
 
@@ -94,7 +105,7 @@ def test_a_no_is_told_and_holds(here: Path) -> None:
 
 def test_list_shows_what_is_open_and_all_of_it_if_asked() -> None:
     first, second, third = (asked(text=text) for text in "abc")
-    run("approvals", "approve", first)
+    run("approvals", "approve", first, "--yes")
     run("approvals", "deny", second)
     assert ID.findall(run("approvals", "list").stdout) == [first, third]
     states = json.loads(run("approvals", "list", "--all", "--json").stdout)["requests"]
@@ -153,7 +164,7 @@ def expired() -> str:
 
 def used() -> str:
     request = asked()
-    run("approvals", "approve", request)
+    run("approvals", "approve", request, "--yes")
     call()
     return request
 
@@ -176,21 +187,22 @@ OVER: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("word", ["approve", "deny"])
 def test_what_is_over_cannot_be_answered(said: str, word: str) -> None:
     request = OVER[said]()
-    result = run("approvals", word, request)
+    words = ["approvals", word, request, *(["--yes"] if word == "approve" else [])]
+    result = run(*words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert said in result.stderr
-    result = run("approvals", word, request, "--json")
+    result = run(*words, "--json")
     assert (result.exit_code, list(json.loads(result.stdout))) == (1, ["error"])
 
 
 def test_a_session_can_be_agreed_to_with_these_arguments_alone() -> None:
     policy(write="session")
     request = asked(text="a")
-    shown = run("approvals", "approve", request, "--only-these-arguments")
+    shown = run("approvals", "approve", request, "--only-these-arguments", "--yes")
     assert "agreed        command, with exactly these arguments" in shown.stdout
     assert [call(text=text).exit_code for text in "aab"] == [0, 0, 1]
     policy(write="session", expires_seconds=200)
-    run("approvals", "approve", asked(text="a"))
+    run("approvals", "approve", asked(text="a"), "--yes")
     assert [call(text=text).exit_code for text in "aab"] == [0, 0, 0]
 
 
@@ -201,7 +213,10 @@ def test_a_quorum_of_keys(here: Path) -> None:
     policy(quorum=2, keys=made[:2])
     request = asked()
     assert "0 of 2 signatures are there" in call().stderr
-    for words, said in (([], "sign with `--key FILE`"), (["--key", "keys/other"], "is not among the manifest's")):
+    for words, said in (
+        (["--yes"], "sign with `--key FILE`"),
+        (["--key", "keys/other"], "is not among the manifest's"),
+    ):
         refused = run("approvals", "approve", request, *words)
         assert refused.exit_code == 1
         assert said in refused.stderr

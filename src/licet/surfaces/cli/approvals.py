@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from licet.core.approval_text import time_text, told
 from licet.core.scope import visible
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
-from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.show import fail, show, show_json
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")
@@ -98,7 +98,9 @@ def show_command(request: str, state: Path | None, as_json: bool) -> None:
 @click.option(
     "--only-these-arguments", "narrow", is_flag=True, help="Agree to calls with exactly these arguments, not to any."
 )
-@click.option("--yes", is_flag=True, help="Do not ask again, at a terminal.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask again. Needed without a terminal and with --json, unless you sign."
+)
 @state_option
 @json_option
 @click.pass_context
@@ -117,7 +119,10 @@ def approve_command(
         key = None if key_file is None else read_key(key_file)
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
-    if not (yes or as_json) and sys.stdin.isatty():
+    if not yes and (as_json or not sys.stdin.isatty()):
+        if key is None:  # a script that only wants to look must not agree to anything
+            raise click.UsageError("nobody can be asked here: say `--yes`, or sign with `--key FILE`", ctx)
+    elif not yes:
         _tell(_run(store.find(request), as_json), store.now(), as_json)
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
@@ -147,7 +152,7 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
     try:
         name = (read_key if public else make_key)(file).name
     except BadKey as wrong:
-        _fail(str(wrong), as_json)
+        fail(str(wrong), as_json)
     if as_json:
         show_json({"file": str(file), "public": name})
     else:
@@ -162,15 +167,7 @@ def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
     try:
         return asyncio.run(work)
     except (CannotAnswer, Unavailable) as wrong:
-        _fail(str(wrong), as_json)
-
-
-def _fail(text: str, as_json: bool) -> NoReturn:
-    if as_json:
-        show_json({"error": text})
-    else:
-        show(text, err=True, colour="red")
-    click.get_current_context().exit(1)
+        fail(str(wrong), as_json)
 
 
 def _standing(kept: Kept, now: int) -> str:
