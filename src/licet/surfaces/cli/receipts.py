@@ -27,7 +27,7 @@ from licet.core.evidence import head_line, sound_entry
 from licet.core.receipt import VERDICTS, Row, Unsound
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
-from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.show import fail, show, show_json
 from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
 from licet.surfaces.cli.writing import write_file
 
@@ -99,9 +99,7 @@ def command() -> None:
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most so many.  [default: 50]")
 @state_option
 @json_option
-@click.pass_context
 def list_command(
-    ctx: click.Context,
     agent: str | None,
     session: str | None,
     tool: str | None,
@@ -191,7 +189,7 @@ def verify_command(
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
-        _fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
+        fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
     tell_ledger(path, outcome, held_to, key, bool(heads), as_json)
 
 
@@ -254,7 +252,7 @@ def export_command(
             if len(agents) > 1:
                 raise click.UsageError(f"several agents have a session `{session}`: add --agent {agents[0]}", ctx)
             if not rows:
-                _fail(f"there is no session `{session}` in {reader.path}", as_json)
+                fail(f"there is no session `{session}` in {reader.path}", as_json)
         pack = evidence_pack(reader, rows)
     if output is None:
         click.echo(pack.text, nl=False)
@@ -276,7 +274,7 @@ def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
         with LedgerReader(path) as reader:
             yield reader
     except LedgerUnavailable as wrong:
-        _fail(f"{wrong}{_elsewhere(path, state)}", as_json)
+        fail(f"{wrong}{_elsewhere(path, state)}", as_json)
 
 
 def _elsewhere(path: Path, state: Path | None) -> str:
@@ -299,19 +297,11 @@ def _entry(row: Row, as_json: bool) -> Entry:
     try:
         return sound_entry(row)
     except Unsound as wrong:
-        _fail(f"entry {row.number} ({row.id}) was changed: {wrong}; run `licet receipts verify`", as_json)
+        fail(f"entry {row.number} ({row.id}) was changed: {wrong}; run `licet receipts verify`", as_json)
 
 
 def _unknown(receipt: str, as_json: bool) -> NoReturn:
-    _fail(f"there is no receipt `{receipt}` in this ledger; `--state DIR` names another", as_json)
-
-
-def _fail(text: str, as_json: bool) -> NoReturn:
-    if as_json:
-        show_json({"error": text})
-    else:
-        show(text, err=True, colour="red")
-    click.get_current_context().exit(1)
+    fail(f"there is no receipt `{receipt}` in this ledger; `--state DIR` names another", as_json)
 
 
 @contextmanager

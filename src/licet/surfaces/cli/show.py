@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -38,6 +38,15 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
 def show_json(value: Any) -> None:
     """Print JSON, in ASCII: no character of a file can act on a terminal."""
     click.echo(json_text(value))
+
+
+def fail(text: str, as_json: bool) -> NoReturn:
+    """Say why a command cannot do what it was asked for, and end it with 1."""
+    if as_json:
+        show_json({"error": text})
+    else:
+        show(text, err=True, colour="red")
+    click.get_current_context().exit(1)
 
 
 def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
