@@ -75,7 +75,7 @@ class Asking:
             if number not in self._answers:
                 arrived = self._waiting[number] = self._loop.create_future()
                 await arrived
-            return _checked(self._answers.pop(number), self)
+            return _checked(self._answers.pop(number))
 
     def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
         """Ask, and do nothing else until the answer is there."""
@@ -85,7 +85,7 @@ class Asking:
             number = self._sent(op, blob, fields)
             while number not in self._answers:
                 self._take()
-            return _checked(self._answers.pop(number), self)
+            return _checked(self._answers.pop(number))
 
     def _sent(self, op: str, blob: bytes, fields: Mapping[str, Any]) -> int:
         with self._lock:
@@ -141,7 +141,7 @@ def _arrived(waiting: "asyncio.Future[None]") -> None:
         waiting.set_result(None)
 
 
-def _checked(answer: Answer, asking: Asking) -> Answer:
+def _checked(answer: Answer) -> Answer:
     head = answer.head
     if "refused" in head:
         raise _refused(head)

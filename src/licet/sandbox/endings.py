@@ -7,7 +7,6 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from licet.core.decision import Reason
 from licet.declare.arguments import plain_data
 from licet.guard.endings import Raised, Stopped
 from licet.sandbox.broker import Outcome
@@ -15,7 +14,7 @@ from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Zygote
 from licet.sandbox.wire import BrokenWire, TooMuch
 
-_LAST_WORDS = 2.0  # seconds to hear how a worker ended
+_LAST_WORDS = 10.0  # seconds to hear how a worker ended: at once, unless the machine is very busy
 
 
 def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
@@ -57,10 +56,8 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
         return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
     if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
         return Stopped(*death.ended)
-    code, killer = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0, 0
-    if code < 0:
-        killer = -code
-    reason: Reason = "TOOL_CRASHED"
+    code = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0
+    killer = max(-code, 0)
     if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
         return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
     if killer == signal.SIGXFSZ:
@@ -70,4 +67,4 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
     if code == NO_WALLS:
         return Stopped("SANDBOX_UNAVAILABLE", "a wall could not be built in the tool's process")
     said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
-    return Stopped(reason, f"the tool's process {said} and gave no answer")
+    return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")
