@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from licet.assemble.importing import imported_tools
 from licet.assemble.running import Backends, Gate, run, state_directory, terminal_approver
 from licet.assemble.secrets import unfit
 from licet.backends.manifest_yaml import load_manifest
@@ -119,6 +118,8 @@ def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
 
 
 def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:
+    from licet.assemble.importing import imported_tools
+
     try:
         return Gate(policy, imported_tools(policy), backends, workdir=workdir)
     except ManifestError as wrong:

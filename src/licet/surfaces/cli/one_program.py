@@ -1,0 +1,61 @@
+"""One program under a manifest: the gate around it, and how its end is told. What `licet run` does with its words."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from licet.assemble.program import UnknownTool, program_gate
+from licet.assemble.running import run, state_directory
+from licet.core.scope import Malformed
+from licet.errors import ManifestError, RegistrationRefused
+from licet.guard.ports import Finished
+from licet.guard.result import Result
+from licet.surfaces.cli.call import result_document, show_refusal, sound_manifest
+from licet.surfaces.cli.json_text import json_text
+from licet.surfaces.cli.options import Setting
+from licet.surfaces.cli.show import show
+
+REFUSED = 125
+LATE = 124  # as `timeout` says it
+
+
+def run_program(
+    ctx: click.Context, manifest: Path, name: str | None, setting: Setting, words: list[str], as_json: bool
+) -> int:
+    """Run a program with what the manifest allows, or with what a tool of it holds: the exit code of the command."""
+    try:
+        policy = sound_manifest(manifest, setting, as_json)
+        ended: list[Finished] = []
+        gate = program_gate(policy, state_directory(manifest.parent), ended, name=name, workdir=setting.workdir)
+    except UnknownTool as wrong:
+        raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
+    except click.exceptions.Exit:  # what is wrong with the files has been shown
+        return REFUSED
+    except (ManifestError, RegistrationRefused, Malformed) as wrong:
+        show(str(wrong), err=True, colour="red")
+        return REFUSED
+    result = run(gate, gate.tools[0].name, {"command": words})
+    return _tell(result, ended, as_json)
+
+
+def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
+    """Say on stderr what has to be said, and find the exit code; stdout is the program's."""
+    late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
+    code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
+    limit = ended[-1].limit if ended else ""
+    if as_json:
+        sys.stdout.flush()
+        told = {"exit_code": code, "timed_out": late, "limit": limit or None}
+        click.echo(json_text({**result_document(result), **told}), err=True)
+    elif late:
+        show("licet: the command ran for longer than its limit, and was ended", err=True, colour="red")
+    elif not result.ok:
+        show_refusal(result)
+    elif limit:
+        show(f"licet: the command ended at a limit of the manifest: {limit}", err=True, colour="red")
+    return code
+
+
+def _code(returncode: int) -> int:
+    return returncode if returncode >= 0 else 128 - returncode
