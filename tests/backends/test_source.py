@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -767,9 +768,11 @@ def test_what_is_no_file_is_a_problem(tmp_path: Path, make: Callable[[Path], Non
 
 
 def test_a_path_that_cannot_be_one_is_a_problem() -> None:
-    assert problems(read_tools("a\0b", "file.py")) == [
-        "file.py:1:1: error: found no readable file (embedded null byte), expected a Python file"
-    ]
+    [told] = problems(read_tools("a\0b", "file.py"))
+    # Each Python puts it into its own words.
+    assert re.fullmatch(
+        r"file.py:1:1: error: found no readable file \(.*embedded null .*\), expected a Python file", told
+    )
 
 
 def test_the_path_itself_is_shown_if_nothing_else_is_given(tmp_path: Path) -> None:
