@@ -211,6 +211,28 @@ def test_the_child_starts_inside_what_the_call_may_read(tmp_path: Path) -> None:
     assert spawn(holding(["process:exec:git"]), "git", made=made)[1].directory == "/"
 
 
+@pytest.mark.parametrize(
+    ("held", "starts"),
+    [
+        ("fs:read:{at}/deep", True),  # the working directory is then there, as what is above it
+        ("fs:write:{at}/deep", True),
+        ("fs:read:{at}/nothing", False),
+        ("fs:read:{at}/link", False),  # where it leads is somewhere else
+        ("fs:read:{at}er/deep", False),
+        ("fs:delete:{at}/deep", False),
+    ],
+)
+def test_the_child_starts_in_the_working_directory_if_something_in_it_is_held(
+    tmp_path: Path, held: str, starts: bool
+) -> None:
+    at = tmp_path / "work"
+    for place in (at / "deep", tmp_path / "out", tmp_path / "worker" / "deep"):
+        place.mkdir(parents=True)
+    (at / "link").symlink_to(tmp_path / "out")
+    started = spawn(holding(["process:exec:git", held.format(at=at)]), "git", made={"workdir": str(at)})
+    assert started[1].directory == (str(at.resolve()) if starts else "/")
+
+
 def test_without_walls_nothing_starts() -> None:
     held = holding(["process:exec:git"])
     error = refused(held, "git", sandbox=Bare())

@@ -50,13 +50,21 @@ def licet(
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
     return subprocess.run(
         [sys.executable, "-c", "from licet.surfaces.cli import main; main()", "run", *words],
-        cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=60, check=False,
+        cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
 def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "cat; cat in/file; echo oh >&2; exit 7", stdin="given\n")
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "given\ngranted\n", "oh\n")
+
+
+def test_it_starts_in_the_working_directory_of_which_only_parts_are_held(desk: Path) -> None:
+    capabilities = {**MANIFEST["capabilities"], "fs_reach": {"read": ["${workdir}/in"]}}
+    (desk / "part.yaml").write_text(json.dumps({**MANIFEST, "capabilities": capabilities}))
+    ended = licet(desk, "part.yaml", "--", "sh", "-c", "pwd; cat in/file; cat secret")
+    assert ended.stdout == f"{desk.resolve()}\ngranted\n"
+    assert ended.returncode != 0
 
 
 def test_a_signal_has_a_code_too(desk: Path) -> None:

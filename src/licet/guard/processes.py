@@ -14,6 +14,7 @@ from licet.core.decision import Reason
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
+from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
 from licet.guard.running import Running, Streams
@@ -189,7 +190,8 @@ class ScopedProcesses:
         """Where the child starts: inside what the call may read, and what it really is."""
         if cwd is None:
             home = use_of_path("read", os.path.realpath(self._workdir))
-            return home.target if self._holding.reach.grant.has(home) else "/"
+            held = self._holding.reach.grant.has(home) or self._holds_below(home.target)
+            return home.target if held else "/"
         sent = ""
         try:
             sent = path_text(cwd)
@@ -203,6 +205,13 @@ class ScopedProcesses:
         except Refused as refusal:  # no directory of the host is repeated, nor where a link leads
             raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
         return real.target
+
+    def _holds_below(self, directory: str) -> bool:
+        """Whether something in a directory is held, which then is behind the walls too, and shows nothing else."""
+        held = held_paths(self._holding.reach.grant)
+        below = f"{directory.rstrip('/')}/"
+        paths = (*held.allowed("read"), *held.allowed("write"))
+        return any(os.path.realpath(path).startswith(below) and os.path.lexists(path) for path in paths)
 
     def _walls(self, use: Use) -> Walls:
         text = "no sandbox is configured"
