@@ -167,7 +167,7 @@ def test_the_theft_in_the_checks_works_without_walls(tmp_path: Path) -> None:
     check = tree / "check.sh"
     check.write_text(check.read_text() + (EXAMPLES / "coding" / "theft.sh").read_text())
     check.write_text(check.read_text().replace("exit ${failed:-0}\n", ""))
-    ran = subprocess.run(["sh", "check.sh"], cwd=tree, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(["sh", "check.sh"], cwd=tree, capture_output=True, text=True, timeout=600, check=False)
     assert "env: [DEPLOY_KEY=real]" in ran.stdout
     assert "no hook" not in ran.stdout
     assert (tree / ".git" / "hooks" / "pre-commit").exists()

@@ -34,4 +34,5 @@ def test_the_host_goes_on(outside: Outside) -> None:
     assert not result.ok
     assert result.reason in ("TOOL_CRASHED", "LIMIT_TIME"), result.error
     assert len(result.events) < 10_000
+    at = gate(outside._place, outside.walls, tool, backends=backends)
     assert call(at, "attack", {"many": 0}).value == VALUE

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from attacks.programs import until
 from attacks.walled_programs import Programs, both_kinds, open_programs
 from licet.backends.http import HttpClient
 
@@ -64,6 +65,7 @@ def test_sockets_of_its_own(kind: str, network: tuple[str, ...], code: str, tran
     with listening(socket.AF_INET, transport, ("127.0.0.1", 0)) as (server, heard):
         port = str(server.getsockname()[1])
         assert "SENT" in open_programs().python(code, "127.0.0.1", port)
+        until(lambda: bool(heard))
         Programs(kind, network, http=HttpClient()).python(code, "127.0.0.1", port)
         assert heard == [b"HEARD"]
 
@@ -75,6 +77,7 @@ def test_unix_sockets_of_the_host(kind: str, name: str, tmp_path: Path) -> None:
     rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
     with listening(socket.AF_UNIX, socket.SOCK_STREAM, address.replace("@", "\0")) as (_, heard):
         assert "SENT" in open_programs(*rules).python(UNIX, address)
+        until(lambda: bool(heard))
         assert "SENT" not in Programs(kind, rules).python(UNIX, address)
         assert heard == [b"HEARD"]
 
@@ -84,6 +87,7 @@ def test_unix_datagrams_through_a_pair(kind: str, tmp_path: Path) -> None:
     rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
     with listening(socket.AF_UNIX, socket.SOCK_DGRAM, str(tmp_path / "d")) as (_, heard):
         assert "SENT" in open_programs(*rules).python(UNIX_DATAGRAM, str(tmp_path / "d"))
+        until(lambda: bool(heard))
         assert "SENT" not in Programs(kind, rules).python(UNIX_DATAGRAM, str(tmp_path / "d"))
         assert heard == [b"HEARD"]
 

@@ -42,7 +42,7 @@ class Terminal:
                 self.wait_for(PROMPT, number)
                 os.write(self.person, line)
 
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, daemon=True)  # a question that never comes is no reason to hang
         thread.start()
         return thread
 
@@ -86,7 +86,7 @@ TYPED: list[tuple[bytes, str, tuple[str, bool]]] = [
 def test_only_a_plain_yes_is_one(terminal: Terminal, typed: bytes, scope: str, expected: tuple[str, bool]) -> None:
     person = terminal.type(typed)
     [answered] = asked(TerminalApprover(terminal=terminal.open), question(scope))
-    person.join()
+    person.join(60)
     assert (answered.answer, answered.asks_again) == expected
     assert answered.by == ("terminal",)
 
@@ -95,7 +95,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(terminal: Termina
     os.write(terminal.person, b"y\ny\ny\n")
     person = terminal.type(b"n\n")
     [answered] = asked(TerminalApprover(terminal=terminal.open), question())
-    person.join()
+    person.join(60)
     assert answered.answer == "denied"
 
 
@@ -105,10 +105,10 @@ def test_an_answer_may_come_in_pieces(terminal: Terminal) -> None:
         for piece in (b"y", b"e", b"s", b"\n"):
             os.write(terminal.person, piece)
 
-    person = threading.Thread(target=work)
+    person = threading.Thread(target=work, daemon=True)
     person.start()
     [answered] = asked(TerminalApprover(terminal=terminal.open), question())
-    person.join()
+    person.join(60)
     assert answered.answer == "approved"
 
 
@@ -116,7 +116,7 @@ def test_questions_come_one_after_the_other(terminal: Terminal) -> None:
     person = terminal.type(b"y\n", b"n\n", b"y\n")
     several = [question(arguments={"number": number}) for number in range(3)]
     answers = asked(TerminalApprover(terminal=terminal.open), *several)
-    person.join()
+    person.join(60)
     assert [one.answer for one in answers] == ["approved", "denied", "approved"]
 
 
@@ -127,7 +127,7 @@ def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal
     assert answered.answer == "expired"
     person = terminal.type(b"", b"y\n")  # the first was not answered
     assert asked(approver, question())[0].answer == "approved"  # in another loop
-    person.join()
+    person.join(60)
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) == before
 

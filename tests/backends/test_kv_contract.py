@@ -339,7 +339,7 @@ def test_many_processes_lose_nothing(tmp_path: Path) -> None:
         assert worker.stdin is not None
         worker.stdin.write(b"go\n")
         worker.stdin.flush()
-    said = [worker.communicate(timeout=60)[1] for worker in workers]
+    said = [worker.communicate(timeout=600)[1] for worker in workers]
     assert said == [b""] * PROCESSES
     assert [worker.returncode for worker in workers] == [0] * PROCESSES
     keys = both(path, lambda store: store.list("s", "p"))

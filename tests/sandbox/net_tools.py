@@ -16,7 +16,7 @@ NEEDS = ["network:tcp:*", "fs:read:*", "fs:write:*"]
 def get_with_urllib(url: str) -> str:
     """A page, by the standard library."""
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60) as answer:
             return str(answer.read().decode())
     except urllib.error.URLError as error:
         return f"no: {error.reason!r}"

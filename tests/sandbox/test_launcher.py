@@ -95,8 +95,11 @@ def test_nothing_else_is_there() -> None:
 
 @needs_namespaces
 def test_orphans_are_buried_while_the_program_runs() -> None:
-    line = "for i in 1 2 3 4 5; do (sleep 0.01 &) ; done; sleep 0.5; grep -l 'State:.Z' /proc/[0-9]*/status; echo end"
-    assert Programs("namespaces").run("sh", "-c", line).stdout == b"end\n"
+    dead = "'State:.Z' /proc/[0-9]*/status"
+    some = "for i in 1 2 3 4 5; do (sleep 0.01 &) ; done; sleep 0.5"
+    buried = f"for i in $(seq 200); do grep -q {dead} || break; sleep 0.1; done"
+    ended = Programs("namespaces", seconds=300.0).run("sh", "-c", f"{some}; {buried}; grep -l {dead}; echo end")
+    assert ended.stdout == b"end\n"
 
 
 @needs_namespaces
@@ -126,7 +129,7 @@ launcher._become({"directory": "/", "binary": sys.argv[1], "argv": ["cat", "/pro
 def test_a_program_finds_every_signal_as_it_is_by_default() -> None:
     found = shutil.which("cat")
     assert found is not None
-    ended = subprocess.run([sys.executable, "-c", BECOMING, found], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", BECOMING, found], capture_output=True, text=True, timeout=600)
     lines = dict(line.split(":", 1) for line in ended.stdout.splitlines())
     own = 0b11 << 31  # two that the C library keeps for itself, and may leave ignored when it starts a program
     assert [int(lines[name], 16) & ~own for name in ("SigBlk", "SigIgn", "SigCgt")] == [0, 0, 0]

@@ -41,7 +41,7 @@ seccomp.install(seccomp.program(own_pid=os.getpid()))
 """
 
 LIBRARIES = {
-    "socket": "s = socket.create_connection(('good.test', port), 5); s.sendall(b'PING\\r\\n'); print(s.recv(100))",
+    "socket": "s = socket.create_connection(('good.test', port), 60); s.sendall(b'PING\\r\\n'); print(s.recv(100))",
     "socket that asks to wait when it is closed": """
 s = socket.socket(); wait = b"\\1\\0\\0\\0\\5\\0\\0\\0"
 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, wait); s.connect(("good.test", port))
@@ -50,7 +50,7 @@ s.sendall(b'GET / HTTP/1.1\\r\\nhost: good.test\\r\\n\\r\\n')
 said = b""
 while b"a page" not in said: said += s.recv(100)
 print(said)""",
-    "urllib": "import urllib.request as u; print(u.urlopen(f'http://good.test:{port}/', timeout=5).read())",
+    "urllib": "import urllib.request as u; print(u.urlopen(f'http://good.test:{port}/', timeout=60).read())",
     "http.client": """
 import http.client
 c = http.client.HTTPConnection('good.test', port); c.request('GET', '/'); print(c.getresponse().read())""",
@@ -68,7 +68,7 @@ async def get():
     writer.write(b'GET / HTTP/1.1\\r\\nhost: good.test\\r\\n\\r\\n')
     return await reader.readuntil(b'page')
 print(asyncio.run(get()))""",
-    "requests": "import requests; print(requests.get(f'http://good.test:{port}/', timeout=5).content)",
+    "requests": "import requests; print(requests.get(f'http://good.test:{port}/', timeout=60).content)",
     "aiohttp": """
 import asyncio, aiohttp
 async def get():
@@ -121,7 +121,7 @@ def run(code: str, port: int, asked: list[str], authority: str = "") -> str:
     with connecting(asked) as far:
         ended = subprocess.run(
             [sys.executable, "-c", BEGIN + code, str(far.fileno()), str(port), authority],
-            pass_fds=[far.fileno()], capture_output=True, text=True, timeout=60, check=False,
+            pass_fds=[far.fileno()], capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
     return ended.stdout + ended.stderr
 

@@ -25,7 +25,7 @@ try:
         if not os.fork():
             time.sleep(60)
 finally:
-    time.sleep(3)
+    time.sleep(10)
     os._exit(1)
 """
 FILL = 'exec dd if=/dev/zero of="$TMPDIR/x" bs=1M count=64 status=none'

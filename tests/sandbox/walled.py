@@ -91,7 +91,7 @@ def run(
     program = f"{_BEGIN}{code}\nprint(json.dumps(answer))"
     ended = subprocess.run(
         [sys.executable, "-I", "-c", program],
-        input=json.dumps(spec), capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ),
+        input=json.dumps(spec), capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ),
     )  # fmt: skip
     assert ended.returncode == 0, f"{ended.returncode}: {ended.stderr}"
     return json.loads(ended.stdout)
