@@ -28,6 +28,7 @@ _MOST_PLACES = 1000
 # What went wrong without anybody saying no.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
+_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 _SINGLE = {value: f'"{data_digest(value)}"' for value in (None, True, False)}
 
 
@@ -45,12 +46,21 @@ class _Known(NamedTuple):
     receipt: Frame  # of a call that gave something back, and did nothing else
 
 
+class _Notes(NamedTuple):
+    """What the decision of a call says, and its receipt most often repeats."""
+
+    moment: datetime
+    time: str
+    digest: str
+    cost: Decimal
+    budget: str
+
+
 class Stems:
     """Makes stems of entries; what is the same for a tool and a session is worked out once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str, str], _Known] = {}
-        self._last: tuple[datetime | None, str] = (None, "")  # of a call comes its decision, and soon its receipt
 
     def of(self, entry: Entry) -> Stem:
         """The stem of an entry, with what its call knows."""
@@ -63,11 +73,10 @@ class Stems:
             if len(self._known) >= _MOST_PLACES:
                 self._known.clear()
             known = self._known[key] = _learn(entry, call)
-        last = self._last
-        if last[0] is not moment:
-            last = self._last = moment, time_text(moment)
-        time = last[1]
-        return _decision(name, time, call, known) if kind == "decision" else _receipt(name, time, call, known, content)
+        if kind == "decision":
+            return _decision(name, moment, call, known)
+        notes = call.notes if call.notes is not None and call.notes.moment is moment else None
+        return _receipt(name, moment, call, known, content, notes)
 
 
 def _learn(entry: Entry, call: "Call") -> _Known:
@@ -94,7 +103,7 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     return _Known(registered, common, rules, sandbox, idle, granted, decision, full, receipt)
 
 
-def _decision(name: str, time: str, call: "Call", known: _Known) -> Stem:
+def _decision(name: str, moment: datetime, call: "Call", known: _Known) -> Stem:
     within, cost = known.decision, _NOTHING
     if call.reservation is not None:
         cost = call.reservation.claim.cost_usd
@@ -108,10 +117,14 @@ def _decision(name: str, time: str, call: "Call", known: _Known) -> Stem:
             rules=known.rules,
             sandbox=known.sandbox,
         )
-    return stem(within, name, time, f'"{call.digest}"', budget=_budget(call, cost, True))
+    time, digest, budget = time_text(moment), f'"{call.digest}"', _budget(call, cost, True)
+    call.notes = _new(_Notes, (moment, time, digest, cost, budget))
+    return stem(within, name, time, digest, "null", "null", budget)
 
 
-def _receipt(name: str, time: str, call: "Call", known: _Known, parts: ResultParts) -> Stem:
+def _receipt(
+    name: str, moment: datetime, call: "Call", known: _Known, parts: ResultParts, notes: "_Notes | None"
+) -> Stem:
     refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
     full = known.full
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
@@ -121,16 +134,13 @@ def _receipt(name: str, time: str, call: "Call", known: _Known, parts: ResultPar
         result = _digest(parts.value)
     elif parts.reason == "TOOL_FAILED" and not full:  # what a tool says is a result: by default only its digest is kept
         result = _digest(parts.error)
-    return stem(
-        within,
-        name,
-        time,
-        f'"{call.digest}"' if call.digest else "null",
-        result,
-        f'"{parts.duration_ms:.3f}"',
-        _budget(call, cost, call.running),
-        _bodies(call, parts) if full else "",
-    )
+    if notes is not None and call.running and notes.cost == cost:  # it came as it was foreseen
+        _, time, digest, _, budget = notes
+    else:
+        digest = f'"{call.digest}"' if call.digest else "null"
+        time, budget = time_text(moment), _budget(call, cost, call.running)
+    bodies = _bodies(call, parts) if full else ""
+    return stem(within, name, time, digest, result, f'"{parts.duration_ms:.3f}"', budget, bodies)
 
 
 def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:

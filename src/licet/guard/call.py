@@ -51,8 +51,8 @@ class Call:
     """What is known about one call so far. It belongs to that call alone."""
 
     __slots__ = (
-        *("approvals", "arguments", "clock", "context", "deadline", "digest", "holding", "policy", "ports", "receipt"),
-        *("registered", "request", "reservation", "running", "session", "started", "time", "tool", "usage"),
+        *("approvals", "arguments", "clock", "context", "deadline", "digest", "holding", "notes", "policy", "ports"),
+        *("receipt", "registered", "request", "reservation", "running", "session", "started", "time", "tool", "usage"),
     )
 
     arguments: dict[str, Any]  # once they are validated
@@ -77,6 +77,7 @@ class Call:
         self.context: BoundContext | None = None
         self.deadline: Deadline | None = None
         self.running = False
+        self.notes: Any = None  # the ledger's own: what it wrote about the decision, and will write again
 
     def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
         """One entry of the ledger about this call."""
