@@ -62,11 +62,11 @@ def prompted(asked: dict[str, Any], typed: bytes) -> tuple[str, str]:
         answered = await approver.ask(question("session", asked))
         return answered if isinstance(answered, str) else answered.answer
 
-    thread = threading.Thread(target=person)
+    thread = threading.Thread(target=person, daemon=True)  # a question that never comes is no reason to hang
     thread.start()
     try:
         answer = asyncio.run(scene())
-        thread.join()
+        thread.join(60)
         return answer, shown.decode()
     finally:
         os.close(ours)

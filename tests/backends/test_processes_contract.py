@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from attacks.programs import alive
 from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
 from licet.guard.layers import Layers
@@ -327,13 +328,6 @@ async def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < end, "it never happened"
         await asyncio.sleep(0.01)
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("times", [1, 3])
