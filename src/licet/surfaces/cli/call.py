@@ -39,7 +39,12 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
     type=click.Path(exists=True, path_type=Path),
     help="Look for secrets in this file, then in the environment.",
 )
-@click.option("--state", metavar="DIR", type=FILE, help="Where storage is kept.  [default: below $XDG_STATE_HOME]")
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=FILE,
+    help="Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
+)
 @click.option("--ask", is_flag=True, help="Ask at this terminal where a person must agree, and wait for the answer.")
 @setting_options
 @json_option
