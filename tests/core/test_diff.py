@@ -33,7 +33,8 @@ def _use(plain: PlainUse) -> Use:
 
 
 def grants(found: Manifest) -> dict[str, CapabilitySet]:
-    return {shown.name: shown.grant for shown in surface(found).tools}
+    shown = surface(found)
+    return {one.name: one.grant for one in (*shown.tools, *filter(None, (shown.commands,)))}
 
 
 def reach(changes: tuple[Change, ...]) -> set[tuple[str | None, str]]:
@@ -95,6 +96,63 @@ def test_a_tool_for_which_no_reach_grew_gets_no_new_use(two: Two, domain: str) -
 def test_the_changes_are_plain_json(two: Two) -> None:
     document = diff(*two).document()
     assert json.loads(json.dumps(document)) == document
+
+
+# Any command ---------------------------------------------------------------------------------------------------------
+
+_WC = manifest(allows=["process:exec:wc", "fs:read:/srv"])
+_FULL = {"max_effect": "full", "budget": Budget(max_calls_per_session=9)}
+COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "every binary and the whole disk, and no tool asks for them": (
+        _WC,
+        manifest(allows=["process:exec:*", "fs:read:/"]),
+        {"grown": ["licet run: fs:read:* except /srv", "licet run: process:exec:* except wc"]},
+    ),
+    "a first binary": (
+        manifest(allows=["fs:read:/srv"]),
+        _WC,
+        {"grown": ["licet run: any command can be run", "licet run: fs:read:/srv", "licet run: process:exec:wc"]},
+    ),
+    "no binary any more": (
+        _WC,
+        manifest(allows=["fs:read:/srv"]),
+        {
+            "shrunk": [
+                "licet run: any command can no longer be run",
+                "licet run: fs:read:/srv",
+                "licet run: process:exec:wc",
+            ]
+        },
+    ),
+    "what no program can use": (_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]), {}),
+    "without a binary nothing is reached": (manifest(allows=["fs:read:/srv"]), manifest(allows=["fs:read:/"]), {}),
+    "a class is said once, for the agent": (
+        _WC,
+        manifest(allows=["process:exec:wc", "fs:read:/srv"], max_effect="write_limited"),
+        {"grown": ["max_side_effect_class: read_only → write_limited"]},
+    ),
+    "a class that cannot be had without a budget": (
+        manifest(allows=["process:exec:wc"], max_effect="full"),
+        manifest(allows=["process:exec:wc"], **_FULL),
+        {
+            "grown": ["licet run: any command can be run", "licet run: process:exec:wc"],
+            "shrunk": ["max_calls_per_session: no limit → 9"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), COMMAND_CASES.values(), ids=list(COMMAND_CASES))
+def test_what_any_command_gains_is_told_though_no_tool_does(
+    old: Manifest, new: Manifest, expected: dict[str, list[str]]
+) -> None:
+    assert told(diff(old, new)) == expected
+    assert bool(expected) is (surface(old) != surface(new))
+
+
+def test_growth_for_any_command_says_where_the_ceiling_lets_it_in() -> None:
+    (grown,) = diff(_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "fs:read:/etc"])).grown
+    assert (grown.tool, grown.text, str(grown.origin)) == ("licet run", "fs:read:/etc", "agent.yaml:12")
 
 
 # Reach ---------------------------------------------------------------------------------------------------------------

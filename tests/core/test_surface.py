@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from licet.core.capability import Capability
+from licet.core.commands import COMMANDS, with_commands
 from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Request
@@ -389,6 +390,60 @@ def test_limits_and_rules_on_arguments_are_those_of_every_place_that_admits_the_
     assert shown.document()["args"] == {"path": [{"maxLength": 9}, {"scope": "fs:read"}]}
 
 
+# Any command ---------------------------------------------------------------------------------------------------------
+
+_NARROW = layer(["fs:read:/srv/a"], kind="bundle", silent=EVERY_DOMAIN - {"fs"})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(manifest(allows=["fs:read:/srv"]), None, id="no binary, no command"),
+        pytest.param(
+            manifest(allows=["process:exec:wc", "fs:*:/srv", "secret:read:KEY", "storage:*:session", "tool:call:a"]),
+            ["fs:read:/srv", "process:exec:wc"],
+            id="what the ceiling holds at the strongest class, and a program can use",
+        ),
+        pytest.param(
+            manifest(
+                tool("run", "fs:read:/srv"),
+                allows=["process:exec:wc", "fs:read:/srv"],
+                seats={"run": (seat(layer=_NARROW),)},
+            ),
+            ["fs:read:/srv", "process:exec:wc"],
+            id="a tool that is called run does not narrow it",
+        ),
+        pytest.param(
+            manifest(allows=["process:exec:wc", "fs:read:/srv"], denies=["fs:read:/srv/key"]),
+            ["fs:read:/srv except /srv/key", "process:exec:wc"],
+            id="denies hold for it too",
+        ),
+        pytest.param(manifest(allows=["process:exec:wc"], max_effect="full"), [], id="refused without a budget"),
+    ],
+)
+def test_any_command_is_an_entry_of_its_own_where_a_binary_is_allowed(
+    found: Manifest, expected: list[str] | None
+) -> None:
+    shown = surface(found)
+    assert (None if shown.commands is None else texts(shown.commands)) == expected
+    assert [one.name for one in shown.tools] == sorted(found.seats)
+    assert shown.unadmitted == ()
+    said = shown.document()["commands"]
+    assert (said is None) is (expected is None)
+    assert said is None or (said["name"], said["sandbox"]) == ("licet run", "isolated")
+
+
+@given(manifests, domains)
+def test_any_command_reaches_on_the_surface_what_the_gate_of_a_program_decides(found: Manifest, domain: str) -> None:
+    admitted = with_commands(found)
+    shown = surface(found).commands
+    if shown is None:
+        return
+    for use in map(_use, universe(domain)):
+        denied = isinstance(decide(Request(COMMANDS, (use,)), admitted), Deny)
+        assert any(entry.covers(use) for entry in shown.entries) is not denied, str(use)
+
+
 # The agent ------------------------------------------------------------------------------------------------------------
 
 
@@ -425,6 +480,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         "personality": "kind",
         "digest": found.digest,
         "files": ["agent.yaml"],
+        "commands": None,
         "unadmitted": [],
         "max_side_effect_class": "write_limited",
         "native": ["a", "b"],

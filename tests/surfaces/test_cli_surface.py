@@ -67,8 +67,13 @@ unknown   read_only          hosts     api.example.com  read
                              env       LANG
                              storage   session, tool-private
                              tools     blocked, fetch, notes, save, unknown
+any       full               hosts     api.example.com  any protocol
+command   isolated           paths     /srv  read except /srv/notes/private
+          asks per session             /srv/out  write, delete
+          asks per delete    binaries  git
+                             env       LANG
 
-undeclared  unknown is admitted, but no file says what for; shown is the most
+undeclared   unknown is admitted, but no file says what for; shown is the most
 """
 
 
@@ -90,10 +95,24 @@ def test_the_table_shows_every_tool_and_what_it_reaches() -> None:
     assert said.startswith(TABLE.format(digest=digest))
 
 
+def test_the_table_says_what_a_call_costs(here: Path) -> None:
+    (here / "licet.yaml").write_text(WORKSPACE.replace("notes: {", "notes: {cost_usd: 0.25, "))
+    assert "0.25 USD a call" in run(COLUMNS="200").stdout
+
+
+def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
+    (here / "licet.yaml").write_text("tools: {}\n")
+    (here / "m.yaml").write_text("agent: a\ncapabilities: {process: {allowed_binaries: [wc]}}\n")
+    said = run(COLUMNS="200").stdout
+    assert "\nany       read_only   binaries  wc\ncommand   isolated\n" in said
+    assert "\nany command  what `licet run` starts holds this" in said
+    assert "binaries  wc" in said
+
+
 def test_below_the_table_stands_what_a_reader_must_know() -> None:
     said = run(COLUMNS="200").stdout
-    assert "\nblocked     blocked cannot be called: nobody states a side-effect class for `blocked`" in said
-    assert "\nleft out    left: declared, but not for this agent\n" in said
+    assert "\nblocked      blocked cannot be called: nobody states a side-effect class for `blocked`" in said
+    assert "\nleft out     left: declared, but not for this agent\n" in said
     assert "fs:*:/srv/notes/private (m.yaml:12)" in said
     assert "network:*:evil.example (m.yaml:7)" in said
     assert said.endswith("writing to these policy files, always\n")

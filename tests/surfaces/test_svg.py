@@ -165,7 +165,7 @@ def test_everything_on_the_surface_is_in_the_picture(found: Manifest) -> None:
     told = "\n".join(tips(root))
     shown = surface(found)
     assert visible(shown.agent) in told
-    for one in shown.tools:
+    for one in (*shown.tools, *filter(None, (shown.commands,))):
         assert visible(one.name) in told
         assert all(visible(bundle) in told for bundle in one.bundles)
         for entry in one.entries:
@@ -177,9 +177,17 @@ def test_everything_on_the_surface_is_in_the_picture(found: Manifest) -> None:
 @given(manifests)
 def test_any_manifest_gives_a_sound_picture_of_all_its_tools(found: Manifest) -> None:
     told = "\n".join(tips(drawn(found)))
-    for one in surface(found).tools:
+    shown = surface(found)
+    for one in (*shown.tools, *filter(None, (shown.commands,))):
         assert one.name in told
         assert all(str(entry) in told for entry in one.entries)
+
+
+def test_any_command_is_a_box_of_its_own_where_a_binary_is_allowed() -> None:
+    root = drawn(manifest(allows=["process:exec:wc", "fs:read:/srv"]))
+    assert "any command" in texts(root, "name")
+    assert "licet run → fs:read:/srv" in tips(root)
+    assert "any command" not in texts(drawn(manifest(allows=["fs:read:/srv"])), "name")
 
 
 def test_the_same_surface_gives_the_same_picture_in_whatever_order_it_was_read() -> None:

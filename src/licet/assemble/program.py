@@ -9,8 +9,9 @@ from typing import Any
 from licet.assemble.running import Backends, Gate
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
+from licet.core.commands import COMMAND_NEEDS, admit_commands
 from licet.core.effects import Level
-from licet.core.manifest import Manifest, Seat
+from licet.core.manifest import Manifest
 from licet.core.tool import ToolSpec
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, plain_data, plain_json
@@ -18,7 +19,6 @@ from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, W
 from licet.sandbox.walls import ProgramWalls
 
 _NAME = "run"
-_EVERYTHING = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
 _SCHEMA = MappingProxyType(
     {
         "additionalProperties": False,
@@ -43,9 +43,8 @@ def program_gate(
     http = HttpClient()
     backends = Backends.local(state, http=http, processes=_Attached(ended), sandbox=_Here(ProgramWalls(http)))
     if name is None:
-        seats = MappingProxyType({**policy.seats, _NAME: (Seat(policy.origin),)})
-        policy = replace(policy, seats=seats, loaded=policy.loaded or policy)
-        spec = tool(needs=_EVERYTHING, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
+        policy = admit_commands(policy, _NAME)
+        spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
     else:
         spec = _spec(policy, name)
     return Gate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)

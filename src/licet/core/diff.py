@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from licet.core.capability import Capability
 from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
+from licet.core.commands import COMMANDS
 from licet.core.diff_servers import server_changes
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import CLASSES, LEVELS, WRITES
@@ -37,11 +38,12 @@ class _Version:
         layers = tuple(replace(one, denies=()) if one.kind == "policy files" else one for one in manifest.layers)
         self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest)
         self.surface: Surface = surface(self.manifest)
-        self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in self.surface.tools}
+        every = (*self.surface.tools, *filter(None, (self.surface.commands,)))
+        self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in every}
         # Tools that hold the same hold one set: what is asked of it is asked once.
-        self.grants = tuple({id(tool.grant): tool.grant for tool in self.surface.tools}.values())
+        self.grants = tuple({id(tool.grant): tool.grant for tool in every}.values())
         self._writing = {id(grant) for grant in self.grants if grant & WRITES}
-        for ground in (ground for tool in self.surface.tools for ground in tool.grounds):
+        for ground in (ground for tool in every for ground in tool.grounds):
             # A tool about which nothing could be decided counts as blocked; compared as such it would hide what grew.
             if ground.reason == "DECISION_FAILED":
                 raise ValueError(f"{ground}" + (f"; {ground.fix}" if ground.fix else ""))
@@ -98,7 +100,7 @@ def diff(old: Manifest, new: Manifest) -> Changes:
     before, after = _Version(old), _Version(new)
     found: dict[Side, list[Change]] = {"grown": [], "shrunk": [], "changed": []}
     sides = [(side, _Beyond(mine, other)) for side, mine, other in _both_ways(before, after)]
-    for name in sorted(before.tools.keys() | after.tools.keys()):
+    for name in sorted(before.tools.keys() | after.tools.keys(), key=lambda name: (name == COMMANDS, name)):
         for side, change in (*_tool(name, before, after), *_reach(name, sides)):
             found[side].append(change)
     for side, change in (*_names(before, after), *_scales(before, after), *_lists(before, after)):
@@ -113,13 +115,17 @@ def _tool(name: str, old: _Version, new: _Version) -> Found:
     if was and now and was.reachable and now.reachable:
         yield from _same_tool(was, now, old, new)
     elif now and now.reachable:
-        text = f"`{name}` can be called" if now.standing == "callable" else f"`{name}` is admitted, declared nowhere"
+        text = _can(name, "can") if now.standing == "callable" else f"`{name}` is admitted, declared nowhere"
         yield "grown", Change("tool", name, text, *standings, now.origin)
     elif was and was.reachable:
-        yield "shrunk", Change("tool", name, f"`{name}` can no longer be called", *standings, was.origin)
+        yield "shrunk", Change("tool", name, _can(name, "can no longer"), *standings, was.origin)
     elif was != now:
         origin = now.origin if now else was.origin if was else None
-        yield "changed", Change("tool", name, f"`{name}` cannot be called, as before", *standings, origin)
+        yield "changed", Change("tool", name, f"{_can(name, 'cannot')}, as before", *standings, origin)
+
+
+def _can(name: str, can: str) -> str:
+    return f"any command {can} be run" if name == COMMANDS else f"`{name}` {can} be called"
 
 
 def _reach(name: str, sides: Iterable[tuple[Side, _Beyond]]) -> Found:
@@ -136,7 +142,8 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
         yield from spot.turned("changed", "declaration", "declaration", was.standing, now.standing)
     if was.bundles != now.bundles:
         yield from spot.turned("changed", "bundle", "bundle", ", ".join(was.bundles), ", ".join(now.bundles))
-    yield from spot.moved("effect", "side-effect class", was.effect, now.effect, CLASSES.index)
+    if now.name != COMMANDS:  # for commands the agent's own line says it
+        yield from spot.moved("effect", "side-effect class", was.effect, now.effect, CLASSES.index)
     yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
     yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
     yield from spot.moved("limit", "max_calls", was.max_calls, now.max_calls, no_limit_is_most)

@@ -1,8 +1,8 @@
 """Everything an agent can reach under a manifest, as data for tables, JSON and pictures.
 
 For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it; left out are
-addresses that no connection ever goes to. Two surfaces are equal if they reach the same; where rules are written, file
-names and digests do not count.
+addresses that no connection ever goes to. Any command, which `licet run` starts without a tool, stands beside them.
+Two surfaces are equal if they reach the same; where rules are written, file names and digests do not count.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from licet.core.canonical import canonical_json, money_text
 from licet.core.capability import Capability
+from licet.core.commands import COMMANDS, with_commands
 from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
@@ -29,6 +30,7 @@ from licet.core.undeclared import Most, Undeclared
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()
+_BINARIES = CapabilitySet(("process:exec:*",))
 _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
 
 
@@ -113,6 +115,7 @@ class Surface:
     app: str
     personality: str | None
     tools: tuple[ToolSurface, ...]
+    commands: ToolSurface | None  # what `licet run` gives any command; None where no binary is allowed
     max_effect: EffectClass
     native: tuple[str, ...]
     private: tuple[str, ...]
@@ -140,6 +143,7 @@ class Surface:
             "digest": self.digest,
             "files": list(self.files),
             "tools": [tool.document(reaches) for tool in self.tools],
+            "commands": self.commands.document(reaches) if self.commands else None,
             "unadmitted": list(self.unadmitted),
             "max_side_effect_class": self.max_effect,
             "native": list(self.native),
@@ -168,13 +172,15 @@ class Surface:
 
 def surface(manifest: Manifest) -> Surface:
     """Everything an agent can reach under a manifest."""
+    admitted, manifest = manifest.seats, with_commands(manifest)
     tools = _Tools(manifest)
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
         app=manifest.app,
         personality=manifest.personality,
-        tools=tuple(map(tools.surface_of, sorted(manifest.seats))),
+        tools=tuple(map(tools.surface_of, sorted(admitted))),
+        commands=tools.commands(),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
         private=common_ranges(manifest.private),
@@ -191,7 +197,7 @@ def surface(manifest: Manifest) -> Surface:
         record=manifest.record,
         denies=tuple(_denied(manifest)),
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
-        unadmitted=tuple(sorted(manifest.tools.keys() - manifest.seats.keys())),
+        unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,
         files=manifest.files,
     )
@@ -238,6 +244,11 @@ class _Tools:
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else seats[0].origin,
         )
+
+    def commands(self) -> ToolSurface | None:
+        """What any command gets, through which every binary that the ceiling allows can be started."""
+        reach = reach_of(self._manifest, COMMANDS)
+        return self.surface_of(COMMANDS) if reach is not None and reach.grant & _BINARIES else None
 
     # By identity: the manifest and `_undeclared` keep every grant and layer, and make equal ones once.
 

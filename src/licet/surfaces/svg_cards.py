@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from licet.surfaces.svg_parts import (
     drawn,
     more,
 )
-from licet.surfaces.words import spending
+from licet.surfaces.words import ANY_COMMAND, spending
 
 HEADINGS = {
     "hosts": "Hosts",
@@ -61,6 +62,8 @@ def picture_of(surface: Surface) -> Picture:
     """The cards and links that show a surface."""
     holders = [(_tool(tool), tool.bundles or ("",), tool.entries) for tool in surface.tools]
     holders += [_server(name, json.loads(text)) for name, text in surface.servers]
+    if surface.commands:
+        holders.append((_commands(surface.commands), ("~commands",), surface.commands.entries))
     reached: dict[tuple[str, str], Held] = {}
     for card, _, entries in holders:
         for entry in entries:
@@ -156,11 +159,13 @@ def _bundles(surface: Surface) -> dict[str, list[str]]:
             bundles.setdefault(bundle, []).append(tool.name)
     if surface.servers:
         bundles["~servers"] = [name for name, _ in surface.servers]
+    if surface.commands:
+        bundles["~commands"] = [surface.commands.name]
     return bundles
 
 
 def _bundle_cards(bundles: dict[str, list[str]], links: Links) -> list[Card]:
-    names, others = drawn([*bundles], MOST_BUNDLES, lambda name: name == "~servers")
+    names, others = drawn([*bundles], MOST_BUNDLES, lambda name: name.startswith("~"))
     cards = [_bundle(name, bundles[name]) for name in names]
     if others:
         cards.append(more(len(others), 1, "~more", "bundle loose"))
@@ -171,9 +176,9 @@ def _bundle_cards(bundles: dict[str, list[str]], links: Links) -> list[Card]:
 
 
 def _bundle(name: str, members: list[str]) -> Card:
-    shown = {"": "no bundle", "~servers": "servers"}.get(name, name)
+    shown = {"": "no bundle", "~servers": "servers", "~commands": "command line"}.get(name, name)
     nouns = ("server", "servers") if name == "~servers" else ("tool", "tools")
-    lines, height = _stacked(shown, _counted(len(members), *nouns))
+    lines, height = _stacked(shown, *members if name == "~commands" else (_counted(len(members), *nouns),))
     look = "bundle" if shown == name else "bundle loose"
     return Card(f"bundle:{name}", 1, "", look, height, lines, (shown, ", ".join(members)))
 
@@ -202,6 +207,13 @@ def _tool(tool: ToolSurface) -> Card:
     )
     group = tool.bundles[0] if tool.bundles else ""
     return Card(f"tool:{tool.name}", 2, group, look, height, lines, tip, tool.effect or "")
+
+
+def _commands(commands: ToolSurface) -> Card:
+    """What any command gets, drawn as a tool that has no name of its own."""
+    card = _tool(commands)
+    first, *facts = card.lines
+    return replace(card, key="commands", group="~commands", lines=(replace(first, text=ANY_COMMAND), *facts))
 
 
 def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[Entry, ...]]:

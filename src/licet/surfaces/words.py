@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from licet.core.canonical import money_text
 from licet.core.manifest import Budget
 
+ANY_COMMAND = "any command"
+
 
 def spending(budget: Budget) -> Iterator[str]:
     """What a budget limits, a phrase for each limit that is stated."""

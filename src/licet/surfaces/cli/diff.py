@@ -45,9 +45,9 @@ def command(
 ) -> None:
     """Show exactly what grew and what shrank between two versions of an agent.
 
-    Compared is what tools can reach and everything that decides about it (classes, levels, approvals, budgets,
-    limits, argument rules), not how it is written: moving a rule to another file or spelling it differently is no
-    difference. Each version is read with the `licet.yaml` beside it.
+    Compared is what tools and any command of `licet run` can reach, and everything that decides about it (classes,
+    levels, approvals, budgets, limits, argument rules), not how it is written: moving a rule to another file or
+    spelling it differently is no difference. Each version is read with the `licet.yaml` beside it.
 
     \b
       +  grew: there is more that a call can do, or less that stops it

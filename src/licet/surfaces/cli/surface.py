@@ -29,6 +29,7 @@ def command(
 
     Exact, and from the files alone: a tool reaches what it needs and every ceiling allows. A tool that no file
     declares is shown with the most that any declaration could give it; one that cannot be called reaches nothing.
+    Where a binary is allowed, the last row says what `licet run` gives any command, whatever tools declare.
 
     \b
     Exit codes:

@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from licet.core.canonical import money_text
 from licet.core.entries import KINDS, Entry
 from licet.core.scope import visible
 from licet.core.surface import Surface, ToolSurface
-from licet.surfaces.words import spending
+from licet.surfaces.words import ANY_COMMAND, spending
 
 Short = Callable[[str], str]
 
@@ -23,9 +24,9 @@ def print_surface(surface: Surface, short: Short) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         console.print(_grid(_heading(surface)))
-        if surface.tools:
+        if surface.tools or surface.commands:
             console.print()
-            console.print(_tools(surface.tools, short))
+            console.print(_tools(surface, short))
         if notes := list(_notes(surface, short)):
             console.print()
             console.print(_grid(notes))
@@ -53,13 +54,16 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
         yield "tools", "none: nothing can be called"
 
 
-def _tools(tools: Iterable[ToolSurface], short: Short) -> Table:
+def _tools(surface: Surface, short: Short) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="bold")
     table.add_column("tool", overflow="fold", max_width=24)
     table.add_column("runs as", overflow="fold", max_width=20)
     table.add_column("reaches", overflow="fold", ratio=1)
-    for tool in tools:
-        name = Text(visible(tool.name), style=_STANDING[tool.standing])
+    rows = [(visible(tool.name), tool) for tool in surface.tools]
+    if surface.commands:
+        rows.append((ANY_COMMAND.replace(" ", "\n"), surface.commands))
+    for title, tool in rows:
+        name = Text(title, style=_STANDING[tool.standing])
         table.add_row(name, Text("\n".join(map(visible, _standing(tool)))), _reached(tool, short))
     return table
 
@@ -76,6 +80,8 @@ def _standing(tool: ToolSurface) -> Iterator[str]:
         yield "asks per delete"
     if tool.max_calls is not None:
         yield f"{tool.max_calls} calls"
+    if tool.cost_usd is not None:
+        yield f"{money_text(tool.cost_usd)} USD a call"
 
 
 def _reached(tool: ToolSurface, short: Short) -> Table | Text:
@@ -105,9 +111,11 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
     if undeclared:
         verb = "is" if len(undeclared) == 1 else "are"
         yield "undeclared", f"{', '.join(undeclared)} {verb} admitted, but no file says what for; shown is the most"
-    for tool in surface.tools:
+    for tool in (*surface.tools, *filter(None, (surface.commands,))):
         if tool.standing == "blocked":
             yield "blocked", f"{tool.name} {tool.note}"
+    if surface.commands:
+        yield ANY_COMMAND, f"what `{surface.commands.name}` starts holds this, unless --tool names a tool"
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if denied := list(_denied(surface)):

@@ -1,0 +1,23 @@
+"""What `licet run -- CMD` holds: no tool declares it, so it gets all of the ceiling that a program can use."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from licet.core.manifest import Manifest, Seat
+from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
+
+COMMANDS = "licet run"  # no tool can be called so: names have no spaces
+COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+
+
+def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
+    """The same manifest with a place for commands, which no bundle and no line about a tool narrows."""
+    seats = MappingProxyType({**manifest.seats, name: (Seat(manifest.origin),)})
+    return replace(manifest, seats=seats, loaded=manifest.loaded or manifest)
+
+
+def with_commands(manifest: Manifest) -> Manifest:
+    """The same manifest, where any command is one more tool, called `COMMANDS`."""
+    spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
+    return admit_commands(manifest).declare([spec])
