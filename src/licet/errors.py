@@ -103,7 +103,7 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
     if use is None and code in _OF_HANDLES:  # a handle was asked for what is no concrete use
         return visible(decision.rules[0].text)
     if use is None:
-        return f"{tool} may not be called"
+        return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
     match code:
         case "HOST_NOT_ALLOWED":
             return f"{target} is not in the declared allowedHosts"

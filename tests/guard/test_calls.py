@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -632,6 +633,25 @@ def test_what_was_not_denied_is_not_called_denied(tmp_path: Path, kind: str) -> 
     at = gate(tmp_path, fail, limits={"wall_seconds": 1})
     result = call(at, "fail", {} if kind == "nothing" else {"kind": kind})
     assert result.explain().splitlines()[0] == HEADINGS[kind]
+
+
+@tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="native")
+async def peek(ctx: Context, path: str) -> str:
+    return await ctx.fs.read(path)
+
+
+def test_a_tool_that_ran_is_not_told_as_one_that_was_not_called(tmp_path: Path) -> None:
+    at = gate(tmp_path, peek, backends=Backends.local(tmp_path / "state"), fs_reach={"read": ["${workdir}"]})
+    (tmp_path / "large").write_bytes(b"")
+    os.truncate(tmp_path / "large", 1 << 30)
+    heads = {path: call(at, "peek", {"path": path}).explain().splitlines()[0] for path in ("a\0b", "large")}
+    assert heads["a\0b"] == "failed: `peek` was refused something while it ran"
+    assert heads["large"] == f"ended: `peek` ran into a limit with fs:read:{tmp_path}/large"
+
+
+def test_a_budget_is_named_to_the_model(tmp_path: Path) -> None:
+    at = gate(tmp_path, add, budget={"max_calls_per_session": 0})
+    assert call(at, "add", {"a": 1}).error == "BUDGET_EXCEEDED: add would exceed the budget"
 
 
 def test_the_operator_is_told_the_line_that_raised_and_the_model_is_not(tmp_path: Path) -> None:

@@ -76,6 +76,26 @@ def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: s
     assert call(gate(tmp_path, level, wild.count), "count").value == 1
 
 
+TOLD = {  # how a call ended, in the words of the operator, and the key that would let it go on
+    "memory": ("ended: `misbehave` ran into a limit", "raise `limits.memory_mb` under `capabilities` ("),
+    "many files": ("ended: `misbehave` ran into a limit", "raise `limits.open_files` under `capabilities` ("),
+    "large file": ("ended: `misbehave` ran into a limit", "raise `limits.file_mb` or `limits.scratch_mb` under "),
+    "long result": ("ended: `misbehave` ran into a limit", ""),
+    "sleep": ("timed out: `misbehave` was stopped", "raise `limits.wall_seconds` under `capabilities` ("),
+    "exit": ("ended: `misbehave` gave no answer", ""),
+}
+
+
+@pytest.mark.parametrize("how", TOLD)
+def test_what_ended_at_a_limit_was_not_denied(tmp_path: Path, how: str) -> None:
+    limits = {**LIMITS, **({"wall_seconds": 1} if how == "sleep" else {})}
+    result = call(gate(tmp_path, "restricted", wild.misbehave, limits=limits), "misbehave", {"how": how})
+    first, *rest = result.explain().splitlines()
+    heading, fix = TOLD[how]
+    assert first == heading
+    assert [line for line in rest if "to allow it" in line and fix in line] if fix else "to allow it" not in str(rest)
+
+
 HARMLESS = {"print": "printed", "thread stays": "left a thread"}
 
 

@@ -133,7 +133,7 @@ def test_a_limit_that_ends_the_command_is_told(desk: Path) -> None:
     (desk / "agent.yaml").write_text(json.dumps(manifest))
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "while :; do :; done")
     assert ended.returncode in (128 + 24, 128 + 9)
-    assert "LIMIT_CPU" in ended.stderr
+    assert "LIMIT_CPU, `limits.cpu_seconds`" in ended.stderr
 
 
 def test_time_is_limited(desk: Path) -> None:
@@ -142,7 +142,7 @@ def test_time_is_limited(desk: Path) -> None:
     began = time.monotonic()
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "sleep 50 & sleep 60")
     assert (ended.returncode, time.monotonic() - began < 40) == (124, True)
-    assert "longer than its limit" in ended.stderr
+    assert "longer than 1 s (`limits.wall_seconds`)" in ended.stderr
 
 
 @needs_namespaces

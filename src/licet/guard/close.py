@@ -1,5 +1,6 @@
 """The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
 
+import asyncio
 import os
 import traceback
 from dataclasses import replace
@@ -11,7 +12,7 @@ from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
-from licet.guard.endings import Raised
+from licet.guard.endings import LIMIT_KEYS, Raised, limit_names
 from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
@@ -55,10 +56,24 @@ def result_text(value: Any) -> bytes:
 
 def refused(call: "Call", refusal: Refused) -> ResultParts:
     """The result of a call that was refused, before its tool ran or by a handle inside it."""
-    code = code_of(refusal.code)
+    code, decision = code_of(refusal.code), refusal.decision
     if call.running:
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
-    return ResultParts(call.tool).refuse(code, Refused(_redacted(call, refusal.decision)))
+        if decision.use is None and refusal.code in LIMIT_KEYS:
+            decision = _with_advice(call, decision)
+    return ResultParts(call.tool).refuse(code, Refused(_redacted(call, decision)))
+
+
+def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
+    """A tool that was ended at a limit of its own, with what would let it go on."""
+    ground, manifest = decision.rules[0], call.policy.manifest
+    stated = call.registered.limits if call.registered is not None else {}
+    keys = LIMIT_KEYS[ground.reason]
+    if isinstance(decision, Ask) or ground.fix or ground.reason == "LIMIT_OUTPUT":  # that one of answers is ours
+        return decision
+    verb = "raise" if any(key in stated for key in keys) else "set a higher"
+    fix = f"{verb} {limit_names(ground.reason)} under `capabilities` ({manifest.origin.file})"
+    return Deny(decision.request, (replace(ground, fix=fix),), None)
 
 
 def failed(call: "Call", error: BaseException) -> ResultParts:
@@ -101,10 +116,15 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING
-    if call.reservation is not None:
-        await _settle(call, call.reservation, parts.cost_usd)
     if holding is not None:
-        holding.end()
+        holding.end()  # before anything is waited for: from here on its handles refuse
+    cancelled = None
+    if call.reservation is not None:
+        try:
+            await _settle(call, call.reservation, parts.cost_usd)
+        except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
+            cancelled = error
+    if holding is not None:
         parts.programs = holding.programs
     else:
         parts.programs = None
@@ -120,6 +140,8 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             text = f"the ledger could not keep the receipt: {type(error).__name__}"
             fix = str(error) if isinstance(error, LedgerUnavailable) else ""
             parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),))))
+    if cancelled is not None:
+        raise cancelled
     return parts.sealed(holding)
 
 

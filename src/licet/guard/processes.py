@@ -14,6 +14,7 @@ from licet.core.decision import Reason
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
+from licet.guard.endings import limit_names
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
@@ -22,14 +23,14 @@ from licet.guard.running import Running, Streams
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
 
 
-# What a program has run into, in words, and the keys of the manifest that say how much that is.
-_LIMITS: Mapping[Reason, tuple[str, str]] = {
-    "LIMIT_TIME": ("ran for longer than it may", "limits.wall_seconds"),
-    "LIMIT_CPU": ("used more time of the processor than it may", "limits.cpu_seconds"),
-    "LIMIT_MEMORY": ("failed with nearly all the memory in use that it may have", "limits.memory_mb"),
-    "LIMIT_PROCESSES": ("failed with as many processes as it may have", "limits.processes"),
-    "LIMIT_DISK": ("wrote a larger file, or more into scratch, than it may", "limits.file_mb` or `limits.scratch_mb"),
-    "LIMIT_OUTPUT": ("wrote more than is kept of it", "limits.output_kb"),
+# What a program has run into, in words.
+_LIMITS: Mapping[Reason, str] = {
+    "LIMIT_TIME": "ran for longer than it may",
+    "LIMIT_CPU": "used more time of the processor than it may",
+    "LIMIT_MEMORY": "failed with nearly all the memory in use that it may have",
+    "LIMIT_PROCESSES": "failed with as many processes as it may have",
+    "LIMIT_DISK": "wrote a larger file, or more into scratch, than it may",
+    "LIMIT_OUTPUT": "wrote more than is kept of it",
 }
 
 
@@ -92,8 +93,8 @@ class ScopedProcesses:
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
         if finished.limit:
-            what, keys = _LIMITS[finished.limit]
-            self._holding.limited(finished.limit, f"{use.target} {what}", use, f"the limit is `{keys}`")
+            what, fix = _LIMITS[finished.limit], f"the limit is {limit_names(finished.limit)}"
+            self._holding.limited(finished.limit, f"{use.target} {what}", use, fix)
         return finished
 
     @asynccontextmanager

@@ -130,6 +130,13 @@ class Result(Sealed, ResultParts):
                 return f"failed: `{self.tool}` could not reach {self._decision.use}"
             case _ if self.code == "not_available":
                 return f"not available: `{self.tool}` was not called"
+            case "TOOL_CRASHED":
+                return f"ended: `{self.tool}` gave no answer"
+            case _ if self.code == "execution_failed" and self.reason.startswith("LIMIT_"):
+                use = self._decision.use
+                return f"ended: `{self.tool}` ran into a limit" + (f" with {visible(str(use))}" if use else "")
+            case _ if self.code == "execution_failed" and self._decision.use is None:
+                return f"failed: `{self.tool}` was refused something while it ran"
         return ""
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.running import run, state_directory
 from licet.core.scope import Malformed
 from licet.errors import ManifestError, RegistrationRefused
+from licet.guard.endings import limit_names
 from licet.guard.ports import Finished
 from licet.guard.result import Result
 from licet.surfaces.cli.call import result_document, show_refusal, sound_manifest
@@ -35,11 +36,12 @@ def run_program(
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
         return REFUSED
-    result = run(gate, gate.tools[0].name, {"command": words})
-    return _tell(result, ended, as_json)
+    tool = gate.tools[0].name
+    result = run(gate, tool, {"command": words})
+    return _tell(result, ended, gate.policy.tools[tool].seconds, as_json)
 
 
-def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
+def _tell(result: Result, ended: list[Finished], seconds: float, as_json: bool) -> int:
     """Say on stderr what has to be said, and find the exit code; stdout is the program's."""
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
@@ -49,11 +51,13 @@ def _tell(result: Result, ended: list[Finished], as_json: bool) -> int:
         told = {"exit_code": code, "timed_out": late, "limit": limit or None}
         click.echo(json_text({**result_document(result), **told}), err=True)
     elif late:
-        show("licet: the command ran for longer than its limit, and was ended", err=True, colour="red")
+        text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
+        show(text, err=True, colour="red")
     elif not result.ok:
         show_refusal(result)
     elif limit:
-        show(f"licet: the command ended at a limit of the manifest: {limit}", err=True, colour="red")
+        text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_names(limit)}"
+        show(text, err=True, colour="red")
     return code
 
 
