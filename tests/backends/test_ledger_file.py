@@ -231,7 +231,9 @@ def test_the_key_is_made_for_its_owner_alone_and_its_public_half_for_everybody(
     assert text.startswith("ed25519:")
     assert key_beside(str(key)).public == text
     assert b"PRIVATE KEY" in key.read_bytes()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.key", "ledger.pub", "ledger.sqlite"]
+    assert stat.S_IMODE(path.with_suffix(".head").stat().st_mode) == 0o600
+    names = sorted(file.name for file in path.parent.iterdir())
+    assert names == ["ledger.head", "ledger.key", "ledger.pub", "ledger.sqlite"]
     assert verified(path, text).ok
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from licet.assemble.running import state_directory
+from licet.backends.ledger_head import head_beside, read_mark
 from licet.backends.ledger_keys import check_signature, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_structure import damage
@@ -88,7 +89,12 @@ def kept_in(file: Path) -> list[Head]:
 
 
 def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Progress | None = None) -> Outcome:
-    """Recompute a whole ledger file; what cannot be read of it is a finding too."""
+    """Recompute a whole ledger file; what cannot be read of it is a finding too.
+
+    The head beside its key counts as one that was kept. It is read first: it never says more than the file then has.
+    """
+    if (mark := read_mark(head_beside(path))) is not None and mark.head.size:
+        kept = [*kept, mark.head]
     with LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
         around = beside.submit(damage, reader.path)  # SQLite's own work, while the entries are hashed
         try:
@@ -97,9 +103,20 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
         except LedgerUnavailable as wrong:
             seen = _readable(reader)
             outcome = Outcome(seen, 0, 0, reader.ledger, "", Finding("edited", seen + 1, str(wrong)))
+        if mark is not None and outcome.finding is None:
+            outcome = outcome._replace(finding=_taken_out(reader, mark.head.size))
         if outcome.finding is None or outcome.finding.kind == "clock":
             outcome = outcome._replace(finding=around.result() or outcome.finding)
         return outcome
+
+
+def _taken_out(reader: LedgerReader, signed: int) -> Finding | None:
+    """A head that was signed for so many entries, and that the file no longer has, nor a newer one."""
+    last = max((head.size for head in reader.heads()), default=0)
+    if last >= signed:
+        return None
+    text = "the head that was signed for them was taken out of the file" if last else "no head speaks for any entry"
+    return Finding("unsigned", last + 1, text, until=signed)
 
 
 def _counted(rows: Iterator[Row], progress: Progress) -> Iterator[Row]:

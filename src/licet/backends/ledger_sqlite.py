@@ -1,7 +1,8 @@
 """A ledger in one SQLite file: what was acknowledged survives `kill -9` and power loss; many processes may write.
 
 One thread writes for the whole process. Whatever has come while it wrote is one transaction the next time, so the
-price of a write to the disk is shared. Heads are signed now and then, never for each entry.
+price of a write to the disk is shared. Heads are signed now and then, never for each entry. The last one is also kept
+beside the key: what does not go on from it is neither written to nor signed.
 """
 
 import asyncio
@@ -20,17 +21,18 @@ from itertools import chain
 from typing import NamedTuple
 
 from licet.backends.ledger_entries import Stems
+from licet.backends.ledger_head import head_beside, not_from, trusted_mark, write_mark
 from licet.backends.ledger_keys import SigningKey, key_beside
 from licet.backends.ledger_reader import FORMAT
 from licet.backends.memory_records import SystemClock
 from licet.backends.sqlite_file import SqliteFile
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Stem, Tail, kept_at, link, time_text
-from licet.core.verify import head_body
+from licet.core.verify import Head, head_body
 from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
 
 HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
-HEADS_APART = 512  # entries: of heads that are closer, only the newest is kept
+HEADS_APART = 64  # entries: of heads that are closer, only the newest is kept
 _AT_ONCE = 2048  # entries in one transaction
 _IDLE_SECONDS = 5.0
 _MOST_TAILS = 10_000
@@ -76,6 +78,7 @@ class SqliteLedger:
     def __init__(self, path: str | os.PathLike[str], now: Callable[[], datetime] = SystemClock.now) -> None:
         self.path = os.path.abspath(path)
         self.key_path = os.path.splitext(self.path)[0] + ".key"
+        self.head_path = head_beside(self.path)
         self._file = SqliteFile(self.path, FORMAT, "FULL")
         self._now = now
         self._stems = Stems()
@@ -118,6 +121,7 @@ class SqliteLedger:
                 self._ready.notify()
             thread.join()
             self._closing = False
+        self._size = -1  # whatever happens to it until it is opened again
         self._file.close()
 
     def __repr__(self) -> str:
@@ -144,7 +148,9 @@ class SqliteLedger:
         """Append entries as one step, and sign a head if it is time; why that could not be done, or None."""
         try:
             key = self._signer()
-            self._file.write_waiting(lambda db: self._append(db, key, stems))
+            signed = self._file.write_waiting(lambda db: self._append(db, key, stems))
+            if signed is not None:
+                self._mark(key, *signed)
         except (Unavailable, LedgerUnavailable) as wrong:
             failure = LedgerUnavailable(str(wrong))
         except Exception as wrong:  # whatever it is, nobody may wait for ever
@@ -160,17 +166,49 @@ class SqliteLedger:
             state = self._file.write_waiting(_state)
             if state is not None and not os.path.lexists(self.key_path):
                 raise LedgerUnavailable(
-                    f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move {self.path} "
-                    "away to begin another ledger"
+                    f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
+                    f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
                 )
             self._key = key_beside(self.key_path)
         return self._key
 
-    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> None:
+    def _begin(self, db: sqlite3.Connection, key: SigningKey) -> None:
+        mark = trusted_mark(self.head_path, key.public)
+        if mark is not None and mark.facts.size:
+            raise not_from(self.head_path, mark)  # there was a ledger here, and it was taken away
+        name, nothing = secrets.token_hex(16), Frontier()
+        db.execute(_BEGIN, (name, key.public))
+        # Before anything is kept: from here on there is always a head to go on from.
+        write_mark(self.head_path, self._head(name, nothing, key), nothing)
+
+    def _head(self, ledger: str, frontier: Frontier, key: SigningKey) -> Head:
+        body = head_body(ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
+        return Head(frontier.size, body, key.sign(body))
+
+    def _hold(self, db: sqlite3.Connection, key: SigningKey, state: _State) -> None:
+        """Refuse a file that does not go on from the last head that was signed."""
+        mark = trusted_mark(self.head_path, key.public)
+        if mark is None or mark.facts.ledger != state.ledger or not mark.facts.size <= state.size >= state.signed:
+            raise not_from(self.head_path, mark)
+        frontier = mark.frontier.copy()
+        for (leaf,) in db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (mark.facts.size,)):
+            frontier.add(leaf)
+        if (frontier.size, bytes(frontier)) != (state.size, state.frontier):
+            raise not_from(self.head_path, mark)
+
+    def _mark(self, key: SigningKey, head: Head, frontier: Frontier) -> None:
+        """Keep a head beside the key, unless another process has kept a newer one."""
+        with suppress(LedgerUnavailable):  # what is there is older, and as true; the next head replaces it
+            mark = trusted_mark(self.head_path, key.public)
+            if mark is not None and mark.facts.size < head.size:
+                write_mark(self.head_path, head, frontier)
+
+    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> tuple[Head, Frontier] | None:
+        """Append entries; the head over everything, if one was signed."""
         state = _state(db)
         first = state is None
         if state is None:
-            db.execute(_BEGIN, (secrets.token_hex(16), key.public))
+            self._begin(db, key)
             state = _state(db)
             assert state is not None  # noqa: S101
         if state.key != key.public:
@@ -180,6 +218,8 @@ class SqliteLedger:
             )
         if state.size != self._size or len(self._tails) > _MOST_TAILS:  # somebody else has written
             self._tails.clear()
+        if self._size < 0 or state.signed > state.size:
+            self._hold(db, key, state)
         self._size = -1  # until everything is kept
         frontier = Frontier.of_bytes(state.size, state.frontier)
         recorded = kept_at(self._now(), state.recorded)
@@ -196,8 +236,9 @@ class SqliteLedger:
             _insert(db, rows)
             db.executemany(_CHAIN, [(*session, *self._tails[session]) for session in touched])
             db.execute(_ADVANCE, (frontier.size, bytes(frontier), recorded))
-        self._sign(db, key, state, frontier, first or not rows)
+        head = self._sign(db, key, state, frontier, first or not rows)
         self._size = frontier.size
+        return None if head is None else (head, frontier)
 
     def _tail(self, db: sqlite3.Connection, session: tuple[str, str]) -> Tail:
         tail = self._tails.get(session)
@@ -206,20 +247,24 @@ class SqliteLedger:
             tail = Tail(*found) if found else START
         return tail
 
-    def _sign(self, db: sqlite3.Connection, key: SigningKey, state: _State, frontier: Frontier, due: bool) -> None:
+    def _sign(
+        self, db: sqlite3.Connection, key: SigningKey, state: _State, frontier: Frontier, due: bool
+    ) -> Head | None:
         """Sign a head over everything, if it is time, or if another process has left entries without one."""
         size, now = frontier.size, time.time()
         due = due or size - state.signed >= HEAD_ENTRIES or not 0 <= now - state.signed_at < HEAD_SECONDS
         self._unsigned = size > state.signed
         if not (due and self._unsigned):
-            return
-        body = head_body(state.ledger, size, frontier.root, time_text(self._now()), key.public)
+            return None
+        self._hold(db, key, state._replace(size=size, frontier=bytes(frontier)))
+        head = self._head(state.ledger, frontier, key)
         near = [row[0] for row in db.execute("SELECT size FROM heads ORDER BY size DESC LIMIT 2")]
         if len(near) == 2 and near[0] - near[1] < HEADS_APART:  # the new one speaks for its entries too
             db.execute("DELETE FROM heads WHERE size = ?", (near[0],))
-        db.execute(_HEAD, (size, body, key.sign(body)))
+        db.execute(_HEAD, head)
         db.execute("UPDATE ledger SET signed = ?, signed_at = ?", (size, now))
         self._unsigned = False
+        return head
 
 
 def _state(db: sqlite3.Connection) -> _State | None:

@@ -6,7 +6,9 @@ verified. What was changed with all hashes behind it, but without the key, no lo
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from hashlib import sha256
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import quoted
@@ -25,10 +27,12 @@ Kind = Literal[
     "key",  # a head that another key has signed
     "signature",  # a head that nobody has signed
     "head",  # a head that is none
-    "unsigned",  # not a single entry is signed
+    "unsigned",  # more entries than could be waiting for a head have none
     "clock",  # the time went back
 ]
 _MOST_KINDS, _NEVER = 4096, 1 << 63
+# No writer leaves more behind its last head: it signs within moments, or after so many entries.
+UNSIGNED_SECONDS, UNSIGNED_ENTRIES = 10, 4096
 _LEAVES = 512  # that wait for their place in the tree
 _AT_ID, _TIME = ',"format":1,"id":', len("2026-01-01T00:00:00.000000Z")
 _SEARCHED = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
@@ -118,12 +122,22 @@ def verify(
 
     `kept` are heads from elsewhere: only they tell an older copy of the whole file from the truth.
     """
-    walk = _Walk(key, check, heapq.merge(heads, sorted(kept, key=_size), key=_size))
+    every = heapq.merge(heads, sorted(kept, key=_size), key=_size)
+    walk = _Walk(key, check, (head for head, _ in groupby(every)))  # one that was kept elsewhere too counts once
     return walk.outcome(walk.all(entries) or walk.end())
 
 
 def _size(head: Head) -> int:
     return head.size
+
+
+def _late(signed: str, last: str) -> bool:
+    """Whether more time has passed since a head than a writer lets pass."""
+    try:
+        passed = datetime.fromisoformat(last) - datetime.fromisoformat(signed)
+    except (TypeError, ValueError):  # of what nobody has signed
+        return bool(last > signed)
+    return passed.total_seconds() > UNSIGNED_SECONDS
 
 
 def _both(doubt: Finding, finding: Finding) -> Finding:
@@ -159,6 +173,7 @@ class _Walk:
         self._like: dict[tuple[str, str, str, str, str], _Like] = {}
         self._signed = self._head_count = 0
         self._recorded = b""
+        self._proven = ""  # when what is signed was there
         self._doubt: Finding | None = None  # a range that a head does not fit; a chain may still say which entry it is
         self._clock: Finding | None = None
         self._next: HeadFacts | None = None
@@ -239,6 +254,9 @@ class _Walk:
             return Finding("truncated", size + 1, more, until=self._next.size)
         if size and not self._signed:
             return Finding("unsigned", 1, "no head speaks for any entry", until=size)
+        if size - self._signed > UNSIGNED_ENTRIES or _late(self._proven, self._recorded.decode(errors="replace")):
+            text = f"not proven: the last head that is left was signed at {self._proven}, and one is signed in moments"
+            return Finding("unsigned", self._signed + 1, text, until=size)
         return self._clock
 
     def _standing(self, row: Row) -> Finding | None:
@@ -326,7 +344,7 @@ class _Walk:
             head = self._next
             if self._doubt is None:
                 if head.root == "sha256:" + frontier.root.hex() and head.size == frontier.size:
-                    self._signed = head.size
+                    self._signed, self._proven = head.size, max(head.time, self._recorded.decode(errors="replace"))
                 else:
                     text = f"they are not those that were signed at {head.time}"
                     self._doubt = Finding("root", self._signed + 1, text, until=head.size)

@@ -1,0 +1,231 @@
+"""Histories rewritten by somebody who has the database and not the key: found out, and never signed on top."""
+
+import hashlib
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from backends.test_ledger_file import at, calls, verified
+from guard.gates import call
+from licet.assemble.records import public_key, verify_ledger
+from licet.backends.ledger_sqlite import SqliteLedger
+from licet.core.merkle import Frontier
+from licet.core.verify import UNSIGNED_SECONDS
+
+_HASH = "sha256:"
+
+
+class Ticking:
+    """A clock that goes on by some seconds each time it is looked at."""
+
+    def __init__(self, seconds: float) -> None:
+        self.moment, self.step = datetime(2026, 3, 1, 14, tzinfo=UTC), timedelta(seconds=seconds)
+
+    def __call__(self) -> datetime:
+        self.moment += self.step
+        return self.moment
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger of some calls, each signed."""
+    made = tmp_path / "state" / "ledger.sqlite"
+    ledger = SqliteLedger(made, Ticking(1))
+    for _ in range(20):
+        calls(tmp_path, ledger, 1)
+        ledger.close()
+    return made
+
+
+def rewrite(db: sqlite3.Connection) -> None:
+    """Change entry 2, and everything that follows from it."""
+    new: dict[str, str] = {}
+    frontier = Frontier()
+    for number, body, old in db.execute("SELECT number, body, hash FROM entries ORDER BY number").fetchall():
+        text = body.decode()
+        if number == 2:
+            text = text.replace('"verdict":"allow"', '"verdict":"deny"')
+            db.execute("UPDATE entries SET verdict = 'deny' WHERE number = 2")
+        previous = json.loads(body)["previous"]
+        text = text.replace(previous, new[previous]) if previous in new else text
+        digest = hashlib.sha256(b"\0" + text.encode()).digest()
+        new[_HASH + old.hex()] = _HASH + digest.hex()
+        frontier.add(digest)
+        db.execute("UPDATE entries SET body = ?, hash = ? WHERE number = ?", (text.encode(), digest, number))
+    for session, old in db.execute("SELECT session, hash FROM chains").fetchall():
+        digest = bytes.fromhex(new[_HASH + old.hex()].removeprefix(_HASH))
+        db.execute("UPDATE chains SET hash = ? WHERE session = ?", (digest, session))
+    db.execute("UPDATE ledger SET frontier = ?", (bytes(frontier),))
+
+
+def without_heads(db: sqlite3.Connection) -> None:
+    db.execute("DELETE FROM heads WHERE size > 1")
+    db.execute("UPDATE ledger SET signed = 1")
+
+
+def cut(db: sqlite3.Connection) -> None:
+    """Take the end away, as if it had never been written."""
+    frontier = Frontier()
+    for (digest,) in db.execute("SELECT hash FROM entries WHERE number <= 6 ORDER BY number").fetchall():
+        frontier.add(digest)
+    db.execute("DELETE FROM entries WHERE number > 6")
+    db.execute("DELETE FROM heads WHERE size > 6")
+    number, session, sequence = db.execute("SELECT number, session, sequence FROM entries WHERE number = 6").fetchone()
+    last = db.execute("SELECT hash FROM entries WHERE number = 6").fetchone()[0]
+    db.execute(
+        "UPDATE chains SET number = ?, sequence = ?, hash = ? WHERE session = ?", (number, sequence, last, session)
+    )
+    signed = db.execute("SELECT max(size) FROM heads").fetchone()[0]
+    db.execute("UPDATE ledger SET size = 6, frontier = ?, signed = ?", (bytes(frontier), signed))
+
+
+def forge(db: sqlite3.Connection) -> None:
+    rewrite(db)
+    without_heads(db)
+
+
+def forge_as_signed(db: sqlite3.Connection) -> None:
+    forge(db)
+    db.execute("UPDATE ledger SET signed = size")
+
+
+def never_sign(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE ledger SET signed = size + 1000000")
+
+
+CHANGES: dict[str, Callable[[sqlite3.Connection], None]] = {
+    "rewritten": rewrite,
+    "rewritten, heads taken away": forge,
+    "rewritten, heads taken away, said to be signed": forge_as_signed,
+    "the end cut off, heads taken away": cut,
+    "said to be signed for long": never_sign,
+}
+
+
+def change(path: Path, how: Callable[[sqlite3.Connection], None]) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        how(db)
+        db.commit()
+
+
+def refused(folder: Path, path: Path, why: str) -> None:
+    """An ordinary call finds it, and neither writes nor signs."""
+    with closing(sqlite3.connect(path)) as db:
+        before = list(db.iterdump())
+    ledger = SqliteLedger(path)
+    result = call(at(folder, ledger), "add", {"a": 1})
+    ledger.close()
+    assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
+    assert why in result.explain()
+    assert "begin another ledger" in result.explain()
+    with closing(sqlite3.connect(path)) as db:
+        assert list(db.iterdump()) == before
+
+
+@pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
+def test_nothing_is_signed_on_top_of_a_forged_history(
+    tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
+) -> None:
+    change(path, how)
+    refused(tmp_path, path, "rolled back or changed since its last signed head (40 entries at ")
+
+
+@pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
+def test_whoever_has_it_open_signs_nothing_of_it_either(
+    tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
+) -> None:
+    ledger = SqliteLedger(path)
+    calls(tmp_path, ledger, 1)
+    last = "SELECT max(size) FROM heads"
+    with closing(sqlite3.connect(path, timeout=60)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        how(db)
+        before = db.execute(last).fetchone()
+        db.commit()
+    call(at(tmp_path, ledger), "add", {"a": 1})
+    ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute(last).fetchone() == before
+    refused(tmp_path, path, "rolled back or changed since its last signed head")
+
+
+VERIFIED = [("rewritten, heads taken away", "root"), ("the end cut off, heads taken away", "truncated")]
+
+
+@pytest.mark.parametrize(("how", "kind"), VERIFIED)
+def test_verify_holds_a_ledger_to_the_head_beside_its_key(path: Path, how: str, kind: str) -> None:
+    change(path, CHANGES[how])
+    finding = verify_ledger(path, public_key(None, path)).finding
+    assert finding is not None
+    assert finding.kind == kind, finding
+
+
+def test_a_long_tail_without_a_head_is_not_proven(path: Path) -> None:
+    change(path, forge)
+    finding = verified(path).finding  # the database and the public key alone, as a copy elsewhere
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("unsigned", 2, 40)
+    assert "not proven" in finding.text
+
+
+@pytest.mark.parametrize("seconds", [0.0, UNSIGNED_SECONDS / 100])
+def test_a_tail_of_moments_is_only_noted(tmp_path: Path, seconds: float) -> None:
+    path = tmp_path / "state" / "ledger.sqlite"
+    ledger = SqliteLedger(path, Ticking(seconds))
+    for _ in range(3):
+        calls(tmp_path, ledger, 1)
+    ledger.close()
+    change(path, without_heads)
+    outcome = verified(path)
+    assert (outcome.ok, outcome.entries, outcome.signed) == (True, 6, 1)
+
+
+def test_a_ledger_that_is_taken_away_is_missed(tmp_path: Path, path: Path) -> None:
+    path.unlink()
+    result = call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1})
+    assert result.reason == "LEDGER_UNAVAILABLE"
+    assert "rolled back or changed since its last signed head (40 entries" in result.explain()
+
+
+HEADS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "gone": (Path.unlink, "is gone, which has the last signed head"),
+    "empty": (lambda head: head.write_bytes(b""), "holds no head of a ledger"),
+    "changed": (lambda head: head.write_bytes(head.read_bytes().replace(b'"size":40', b'"size":32')), "holds no head"),
+    "dated back": (lambda head: head.write_bytes(head.read_bytes().replace(b"2026", b"2025")), "is not signed with"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "why"), HEADS.values(), ids=HEADS)
+def test_a_head_beside_the_key_that_is_none_is_no_head_to_go_on_from(
+    tmp_path: Path, path: Path, spoil: Callable[[Path], object], why: str
+) -> None:
+    spoil(path.with_suffix(".head"))
+    refused(tmp_path, path, why)
+
+
+def test_an_older_copy_is_not_gone_on_with(tmp_path: Path, path: Path) -> None:
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    ledger = SqliteLedger(path)
+    calls(tmp_path, ledger, 1)
+    ledger.close()
+    shutil.copy(copy, path)
+    refused(tmp_path, path, "(42 entries at ")
+
+
+def test_what_was_moved_away_leaves_room_for_another_ledger(tmp_path: Path, path: Path) -> None:
+    change(path, forge)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for file in path.parent.glob("ledger.*"):
+        file.rename(kept / file.name)
+    ledger = SqliteLedger(path)
+    calls(tmp_path, ledger, 1)
+    ledger.close()
+    assert verify_ledger(path, public_key(None, path)).ok
