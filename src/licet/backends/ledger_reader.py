@@ -45,7 +45,7 @@ CREATE TABLE ledger (
 """
 FORMAT = Format(0x6C69636C, 1, SCHEMA)  # `licl`: licet's ledgers
 _COLUMNS = ", ".join(Row._fields)
-_AT_ONCE = 500  # rows
+_AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
 _row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
 
 
