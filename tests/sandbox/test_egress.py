@@ -158,6 +158,15 @@ def test_bodies_by_length_and_in_chunks() -> None:
     assert answers[2].startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
 
 
+@pytest.mark.parametrize(("chunks", "status"), [(2, b"200"), (3, b"413")])
+def test_a_body_comes_in_so_many_chunks(chunks: int, status: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("licet.sandbox.http_heads.MOST_CHUNKS", 3)  # the last, which is empty, is one of them
+    with serving(page) as server:
+        start = f"POST http://good.test:{server.port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        (answer,) = proxied(held(*GRANT), saying(start + b"1\r\na\r\n" * chunks + b"0\r\n\r\n"))
+    assert answer.split()[1] == status
+
+
 def test_a_second_request_on_the_same_connection_is_not_served() -> None:
     with serving(page) as server:
         (answer,) = proxied(held(*GRANT), saying(get(server) + get(server)))

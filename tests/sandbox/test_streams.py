@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.streams import CHUNK, FOR_EVER, Stream, TooFar
+from licet.sandbox.streams import CHUNK, FOR_EVER, MOST_READS, Stream, TooFar
 
 Reading = Callable[[Stream, float], Awaitable[bytes]]
 READINGS: dict[str, tuple[Reading, bytes]] = {
@@ -155,3 +155,59 @@ def test_what_is_kept_together_leaves_before_the_other_side_is_waited_for() -> N
 
     between(work)
     assert order == ["before"]
+
+
+MANY = 2000
+FLOODS: dict[str, Reading] = {
+    "some": lambda stream, until: stream.read(3, until),
+    "as many": lambda stream, until: stream.exactly(3, until),
+    "through a mark": lambda stream, until: stream.through(b"\r\n", until),
+}
+
+
+async def flooded(near: Stream, far: socket.socket) -> None:
+    """Until so much has come that nothing has to be waited for."""
+    far.sendall(b"1\r\n" * MANY)
+    await arrived(near)
+    await asyncio.wait_for(_all_there(near), 60)
+
+
+async def _all_there(near: Stream) -> None:
+    while len(near._end.recv(CHUNK, socket.MSG_PEEK)) < 3 * MANY:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("reading", FLOODS.values(), ids=FLOODS)
+def test_others_have_their_turn_while_there_is_always_more_to_read(reading: Reading) -> None:
+    async def work(near: Stream, far: socket.socket) -> int:
+        await flooded(near, far)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        task = asyncio.create_task(others())
+        for _ in range(MANY):
+            assert await reading(near, FOR_EVER) == b"1\r\n"
+        task.cancel()
+        return turns
+
+    assert between(work) >= MANY // MOST_READS // 2
+
+
+@pytest.mark.parametrize("reading", FLOODS.values(), ids=FLOODS)
+def test_time_passes_while_there_is_always_more_to_read(reading: Reading) -> None:
+    async def work(near: Stream, far: socket.socket) -> None:
+        await flooded(near, far)
+
+        async def all_of_it() -> None:
+            for _ in range(MANY):
+                await reading(near, near.clock(-1))
+
+        with pytest.raises(TimeoutError):
+            await all_of_it()
+
+    between(work)

@@ -43,16 +43,22 @@ class _Stream:
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._leave: Callable[[int], object] = self._loop.remove_reader
         self._fd = -1
+        self._watched = True
 
     def stop(self) -> None:
         """Look at the pipe no longer."""
-        if not self.done.done():  # otherwise its number may be another's already
-            self._leave(self._fd)
-            self.done.cancel()
+        self._unwatch()
+        self.done.cancel()
 
     def _finish(self) -> None:
-        self._leave(self._fd)
-        self.done.set_result(None)
+        self._unwatch()
+        if not self.done.done():  # whoever waited for it and was cancelled has cancelled it too
+            self.done.set_result(None)
+
+    def _unwatch(self) -> None:
+        if self._watched:  # otherwise its number may be another's already
+            self._watched = False
+            self._leave(self._fd)
 
 
 class Receiver(_Stream):

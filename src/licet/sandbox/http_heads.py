@@ -12,6 +12,7 @@ from licet.core.network import TOKEN
 from licet.sandbox.streams import Stream
 
 MOST_BODY = 32 << 20
+MOST_CHUNKS = 1 << 17  # of a body: each costs the same, however little is in it
 _MOST_LINES = 200
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _LENGTH = re.compile(r"[0-9]{1,12}")
@@ -100,7 +101,7 @@ async def read_body(head: Head, stream: Stream, until: float) -> bytes:
 
 async def _chunked(stream: Stream, until: float) -> bytes:
     body = bytearray()
-    while True:
+    for _ in range(MOST_CHUNKS):
         line = _CHUNK_SIZE.fullmatch(await stream.through(b"\r\n", until))
         if line is None:
             raise BadHead("a chunk of the body has no size")
@@ -112,6 +113,8 @@ async def _chunked(stream: Stream, until: float) -> bytes:
         body += await stream.exactly(size, until)
         if await stream.exactly(2, until) != b"\r\n":
             raise BadHead("a chunk of the body is longer than it says")
+    else:
+        raise BadHead(f"the body has more than {MOST_CHUNKS} chunks", too_large=True)
     for _ in range(_MOST_LINES):
         if await stream.through(b"\r\n", until) == b"\r\n":  # trailers say nothing that is passed on
             return bytes(body)

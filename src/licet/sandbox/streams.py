@@ -1,6 +1,7 @@
 """One connection, read and written, without transports and with few turns of the loop: a proxy makes very many.
 
 What can be read or sent is, at once. Only what cannot waits in the loop, and never beyond the time that it is given.
+Whoever always has more to say is no exception: after some reads, others have their turn and the time is looked at.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Any
 
 CHUNK = 1 << 16  # bytes read at once; and the longest line, or head, that is looked for
 FOR_EVER = float("inf")
+MOST_READS = 32  # that need not wait, before others have their turn
 
 
 class TooFar(EOFError):
@@ -24,7 +26,7 @@ class Stream:
     elsewhere can be kept together until then.
     """
 
-    __slots__ = ("_before_waiting", "_buffer", "_end", "_loop", "_unsent")
+    __slots__ = ("_before_waiting", "_buffer", "_end", "_loop", "_reads", "_unsent")
 
     def __init__(self, end: socket.socket, before_waiting: Callable[[], Awaitable[None]] | None = None) -> None:
         end.setblocking(False)
@@ -34,6 +36,7 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._unsent = bytearray()
+        self._reads = 0
         self._before_waiting = before_waiting
 
     def clock(self, seconds: float) -> float:
@@ -44,6 +47,7 @@ class Stream:
 
     async def read(self, most: int, until: float) -> bytes:
         """Some bytes, none at the end; `TimeoutError` if none come in time."""
+        await self._turn(until)
         if not self._buffer:
             data = await self._received(until)
             if len(data) == CHUNK:  # where more comes than is asked for, others have their turn
@@ -55,12 +59,14 @@ class Stream:
 
     async def exactly(self, size: int, until: float) -> bytes:
         """So many bytes, or `EOFError`."""
+        await self._turn(until)
         while len(self._buffer) < size:
             await self._more(until)
         return self._taken(size)
 
     async def through(self, mark: bytes, until: float) -> bytes:
         """Everything up to a mark and the mark, or `EOFError`; `TooFar` if that is too much."""
+        await self._turn(until)
         searched = 0
         while (found := self._buffer.find(mark, searched)) < 0:
             if len(self._buffer) > CHUNK:
@@ -74,7 +80,18 @@ class Stream:
         del self._buffer[:size]
         return data
 
+    async def _turn(self, until: float) -> None:
+        """Count a read; after so many, let others go on, and look at the time, which nobody does who never waits."""
+        self._reads += 1
+        if self._reads < MOST_READS:
+            return
+        self._reads = 0
+        await asyncio.sleep(0)
+        if self._loop.time() > until:
+            raise TimeoutError
+
     async def _more(self, until: float) -> None:
+        await self._turn(until)
         data = await self._received(until)
         if not data:
             raise EOFError
