@@ -115,11 +115,16 @@ class SqliteBudgets:
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
         settlement(reservation.claim.cost_usd, cost_usd)
-        await self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
+        await self._settled(reservation, cost_usd)
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
-        await self._batches.write(partial(_settle, reservation.id, None), durable=False)
+        await self._settled(reservation, None)
+
+    async def _settled(self, reservation: Reservation, cost_usd: Decimal | None) -> None:
+        # Written even if whoever waits is cancelled: otherwise the call would stay at its maximum.
+        writing = self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
+        await asyncio.shield(asyncio.ensure_future(writing))
 
     async def unsettled(self) -> list[Unsettled]:
         """Every call that was never settled, the oldest first; `lost` are those whose process is gone."""
