@@ -15,3 +15,5 @@ def main() -> None:
         licet.main(prog_name="licet")
     except KeyboardInterrupt:  # while modules still load; later on the app itself sees it
         sys.exit(130)
+    finally:
+        gc.freeze()  # on the way out everything would be looked through once more, and ends with the process anyway
