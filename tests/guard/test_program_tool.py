@@ -1,6 +1,9 @@
 """The tool behind `licet run` reads its argument itself: held here to what its type hints would be made into."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,3 +57,25 @@ def test_what_the_hints_refuse_is_refused(given: object) -> None:
     for tool_ in (HINTED, OWN):
         with pytest.raises(InvalidArguments):
             tool_.validator()(given)
+
+
+RUN = """
+import sys
+from pathlib import Path
+from licet import load_manifest, run
+from licet.assemble.program import program_gate
+
+gate = program_gate(load_manifest("agent.yaml"), Path("state"), [])
+assert [tool.name for tool in gate.tools] == ["run"]
+run(gate, "run", {"command": ["true"]})
+print(*sys.modules)
+"""
+
+
+def test_a_program_is_run_without_what_only_tools_need(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text("{agent: a, capabilities: {process: {allowed_binaries: ['true']}}}")
+    command = [sys.executable, "-I", "-c", RUN]
+    ran = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    loaded = set(ran.stdout.split())
+    assert "licet.guard.call" in loaded
+    assert loaded & {"pydantic", "jsonschema_rs", "licet.sandbox.workers", "licet.backends.source"} == set()
