@@ -118,6 +118,41 @@ def test_list_shows_what_is_open_and_all_of_it_if_asked() -> None:
     assert ID.findall(run("approvals", "list").stdout) == [third]
 
 
+def test_lines_of_a_list_can_be_told_apart() -> None:
+    requests = [asked(text=text) for text in ("Rain.\u202e", "x" * 500)]
+    lines = run("approvals", "list").stdout.splitlines()
+    assert [line[:14] for line in lines[::2]] == requests
+    assert all(re.search(r", asked \d+ \w+ ago, until ", line) for line in lines[::2])
+    assert lines[1] == r'    path="drafts/a.md", text="Rain.\u202e"'
+    assert lines[3].endswith("xxx…")
+    assert len(lines[3]) < 120
+
+
+def test_a_request_that_a_newer_manifest_asks_again_says_so() -> None:
+    old = asked()
+    policy(expires_seconds=200)
+    new = asked()
+    assert f"than {new}," in run("approvals", "list").stdout
+    assert f"than {new}," in run("approvals", "approve", old, "--yes").stderr
+    assert call().exit_code == 1
+    assert "another manifest" not in run("approvals", "approve", new, "--yes").stderr
+    assert call().exit_code == 0
+
+
+def test_a_yes_that_is_taken_back_says_so() -> None:
+    request = asked()
+    run("approvals", "approve", request, "--yes")
+    said = run("approvals", "deny", request).stdout
+    assert said.startswith(f"{request}: taken back\n")
+    assert "  had agreed    command\n" in said
+    assert "taken back" in run("approvals", "list", "--all").stdout
+
+
+def test_a_signature_where_no_keys_are_listed_is_told_for_what_it_is() -> None:
+    run("approvals", "key", "me.key")
+    assert "anybody, signed or not" in run("approvals", "approve", asked(), "--key", "me.key").stdout
+
+
 def test_an_empty_list_says_so() -> None:
     result = run("approvals", "list")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no call waits for an answer\n")

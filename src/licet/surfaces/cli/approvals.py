@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import click
 from licet.assemble.running import state_directory, stored_approvals
 from licet.backends.approval_keys import BadKey, make_key, read_key
 from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
-from licet.core.approval_text import time_text, told
+from licet.core.approval_text import shown, time_text, told
 from licet.core.scope import visible
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
@@ -19,6 +20,16 @@ from licet.surfaces.cli.show import fail, show, show_json
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")
+_OTHER = "asked under another manifest than {}, which asks for the same and is newer: answer that one"
+_OF_ONE_ASKING = (
+    "id",
+    "nonce",
+    "manifest",
+    "stakes",
+    "asked",
+    "expires",
+)  # what differs between two askings of one call
+_MOST_OF_ARGUMENTS = 100  # characters
 
 _T = TypeVar("_T")
 
@@ -68,8 +79,8 @@ def command() -> None:
 def list_command(every: bool, state: Path | None, as_json: bool) -> None:
     """List the requests that can still be answered or used."""
     store = _store(state)
-    now, found = store.now(), _run(store.list(), as_json)
-    found = [kept for kept in found if every or kept.state(now) in _OPEN]
+    now, known = store.now(), _run(store.list(), as_json)
+    found = [kept for kept in known if every or kept.state(now) in _OPEN]
     if as_json:
         show_json({"requests": [_document(kept, now) for kept in found]})
         return
@@ -77,7 +88,12 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         request = kept.request
         act = f" {request.use}" if request.use else ""
         line = f"{request.id}  {_standing(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
-        show(f"{line}, session {request.session}, until {time_text(request.expires)}")
+        show(
+            f"{line}, session {request.session}, asked {_ago(now - request.asked)}, until {time_text(request.expires)}"
+        )
+        show(f"    {_beginning(kept.arguments)}")
+        if later := _later(kept, known):
+            show(f"    {_OTHER.format(later.request.id)}", colour="yellow")
     if not found:
         show("no call waits for an answer", err=True)
 
@@ -127,7 +143,10 @@ def approve_command(
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
             ctx.exit(1)
-    _tell(_run(store.approve(request, key, only_these_arguments=narrow), as_json), store.now(), as_json)
+    agreed = _run(store.approve(request, key, only_these_arguments=narrow), as_json)
+    _tell(agreed, store.now(), as_json)
+    if later := _later(agreed, _run(store.list(), as_json)):
+        show(_OTHER.format(later.request.id), err=True, colour="yellow")
 
 
 @command.command(name="deny")
@@ -170,9 +189,40 @@ def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
         fail(str(wrong), as_json)
 
 
+def _later(kept: Kept, known: list[Kept]) -> Kept | None:
+    """A newer request for the same under another manifest: a yes to the older one serves no call under that."""
+    asked = kept.request
+    for other in reversed(known):
+        if other.request.id == asked.id:  # the list begins with the oldest
+            return None
+        if replace(asked, **{name: getattr(other.request, name) for name in _OF_ONE_ASKING}) == other.request:
+            return other if other.request.manifest != asked.manifest else None
+    return None
+
+
+def _beginning(arguments: dict[str, Any]) -> str:
+    """As much of the arguments as fits a line, so that requests can be told apart; `show` has all of them."""
+    text = ", ".join(f"{visible(name)}={shown(value)}" for name, value in sorted(arguments.items())) or "no arguments"
+    return text if len(text) <= _MOST_OF_ARGUMENTS else f"{text[:_MOST_OF_ARGUMENTS]}…"
+
+
+def _ago(milliseconds: int) -> str:
+    seconds = max(milliseconds // 1000, 0)
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
 def _standing(kept: Kept, now: int) -> str:
     state = kept.state(now)
+    if _taken_back(kept):
+        return "taken back"
     return f"{len(kept.agreeing(kept.request.arguments))} of {kept.quorum} agree" if _partly(kept, now) else state
+
+
+def _taken_back(kept: Kept) -> bool:
+    return bool(kept.denied) and kept.approved(kept.request.arguments)
 
 
 def _partly(kept: Kept, now: int) -> bool:
@@ -189,7 +239,9 @@ def _tell(kept: Kept, now: int, as_json: bool) -> None:
         show(line)
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""
-        show(f"  {'agreed':<14}{one.by}{less}")
+        show(f"  {'had agreed' if kept.denied else 'agreed':<14}{one.by}{less}")
+    if kept.keys is None and any(one.signature for one in kept.given):
+        show(f"  {'may agree':<14}anybody, signed or not: the manifest lists no `approvals.keys`")
     if kept.keys is not None:
         for key in kept.keys:
             show(f"  {'may sign':<14}{visible(key)}")
