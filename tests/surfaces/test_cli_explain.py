@@ -297,7 +297,10 @@ tools: {t: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}}
         ('"[::1]"', "http://[::1]:8080/", "allow", None),
         ('"*"', "http://[::1]:8080/", "deny", ["::1 is loopback"]),
         ('"*"', "http://93.184.215.14/", "allow", None),
-        ('"*"', "http://localhost/", "allow", None),  # where a name leads is known when it is looked up
+        ('"*"', "http://93.example/", "allow", None),  # where a name leads is known when it is looked up
+        ('"*"', "http://localhost/", "deny", ["`localhost` has no public address, and `private` is empty"]),
+        ("localhost", "http://a.localhost/", "deny", None),
+        ("db.internal", "http://db.internal/", "deny", ["`db.internal` has no public address, and `private` is empty"]),
     ],
 )
 def test_an_address_is_judged_as_a_call_judges_it(
@@ -311,6 +314,17 @@ def test_an_address_is_judged_as_a_call_judges_it(
         assert said["reason"] == "ADDRESS_NOT_ALLOWED"
         # No change opens a metadata service, so none is advised.
         assert any(rule["fix"] for rule in said["rules"]) == ("metadata" not in told[0])
+
+
+@pytest.mark.parametrize(
+    ("host", "opened"), [("localhost", '["127.0.0.0/8", "::1/128"]'), ("db.internal", '["10.0.0.0/8"]')]
+)
+def test_an_inner_name_is_allowed_once_its_addresses_are_opened_as_advised(host: str, opened: str, here: Path) -> None:
+    (here / "h.yaml").write_text(HOSTS % host)
+    said = run("h.yaml", "t", f"http://{host}/").stdout
+    assert f"to allow it   add `private: {opened}` beside `destinations`" in said
+    (here / "h.yaml").write_text((HOSTS % host).replace("  tools:", f"  private: {opened}\n  tools:"))
+    assert run("h.yaml", "t", f"http://{host}/").exit_code == 0
 
 
 def test_an_answer_says_that_another_tool_does_not_fit(here: Path) -> None:

@@ -72,6 +72,17 @@ DESTRUCTIVE = """
 @tool(needs=["fs:delete:/srv"], effect="destructive", sandbox="isolated")
 def wipe() -> None: ...
 """
+LOCAL = """
+@tool(needs=["network:http:get@localhost:8000", "network:*:a.localhost"], effect="read_only", sandbox="restricted")
+def at_home() -> None: ...
+"""
+DEAR = """
+@tool(needs=[], effect="read_only", sandbox="restricted", cost_usd=0.30)
+def dear() -> None: ...
+
+@tool(needs=[], effect="read_only", sandbox="restricted", cost_usd=0.05)
+def cheap() -> None: ...
+"""
 OWN_STORE = """
 @tool(capabilities={"storage": {"scope": "session"}}, effect="read_only", sandbox="restricted")
 def remember() -> None: ...
@@ -110,6 +121,8 @@ SOURCES = {
     "no class and no level": [SILENT, WEATHER],
     "a native tool": [NATIVE],
     "a destructive tool": [DESTRUCTIVE],
+    "a host on this machine": [LOCAL],
+    "tools that cost": [DEAR],
     "a store of its own": [OWN_STORE],
     "names that YAML would take for something else": [ODD_NAMES],
     "connectors at several versions": [VERSIONS],
@@ -258,6 +271,10 @@ capabilities:
         ([RULES], "budget", {"max_calls_per_session": 100}),
         ([RULES, WEATHER], "max_side_effect_class", "full"),
         ([RULES], "connectors", ["github", "slack"]),
+        ([WEATHER], "private", None),
+        ([LOCAL], "private", ["127.0.0.0/8", "::1/128"]),
+        ([DEAR], "budget", {"max_cost_usd": 30}),
+        ([DEAR, RULES], "budget", {"max_calls_per_session": 100, "max_cost_usd": 30}),
         ([DESTRUCTIVE], "budget", {"max_calls_per_session": 100}),
         ([DESTRUCTIVE, RULES], "max_side_effect_class", "destructive"),
         ([NATIVE], "native", ["trusted"]),
@@ -293,6 +310,8 @@ def test_connectors_are_allowed_at_the_versions_that_tools_name() -> None:
     [
         (WEATHER, "# Hosts that may be connected to. `*.example.com` means every name below it"),
         (WRITER, "# `team/notes.write` can write. This line approves that"),
+        (DEAR, "# A call costs up to 0.3 USD (`dear`). This is what a hundred of them cost"),
+        (LOCAL, "# Addresses that are not public"),
         (DESTRUCTIVE, "# Whatever stands here, each delete asks"),
         (DEFERRING, '# Add what it needs, such as `- "api.example.com"`'),
         (DEFERRING, "# `anything` takes whatever is listed here, and nothing while nothing is"),

@@ -17,6 +17,7 @@ from licet.core.scope import host_text, is_address
 from licet.core.use import Use
 from licet.core.validate import unmet_needs
 
+LOOPBACK = ("127.0.0.0/8", "::1/128")
 # Names that lead to no public address wherever they are looked up.
 _INNER = (".localhost", ".local", ".internal", ".intranet", ".lan", ".corp", ".private", ".home.arpa")
 
@@ -36,13 +37,17 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
     if not known and use and use.domain == "network" and not closed and is_address(use.target):
         closed = address_grounds(use, (_bare(use.target),), reach)
+    elif not known and use and use.domain == "network" and _inner(use.target) and _shut(manifest):
+        name = host_text(use.target)
+        text = f"`{name}` has no public address, and `private` is empty"
+        closed = (Ground("ADDRESS_NOT_ALLOWED", text, manifest.places.get("private"), _opening(name)),)
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
 
 
 def address_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each rule that looks as if it opened something and does not, because of where it leads."""
     seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
-    shut = any(not ranges for ranges in manifest.private) or not manifest.private
+    shut = _shut(manifest)
     for layer in {id(layer): layer for layer in (*manifest.layers, *seats)}.values():
         unopened = shut and layer.kind in CEILINGS
         for rule in layer.allows:
@@ -52,8 +57,13 @@ def address_problems(manifest: Manifest) -> Iterator[Problem]:
             if is_address(about.key):
                 if never_dialled(about):
                     yield _metadata(rule)
-            elif unopened and f".{about.key}".endswith(_INNER):
+            elif unopened and _inner(about.key):
                 yield _unopened(rule)
+
+
+def on_this_machine(host: str) -> bool:
+    """Whether a name leads to the loopback addresses of whoever looks it up."""
+    return host.rpartition(".")[2] == "localhost"
 
 
 def never_dialled(about: Capability | Use) -> bool:
@@ -70,6 +80,21 @@ def _bare(host: str) -> str:
     return host.strip("[]")
 
 
+def _inner(host: str) -> bool:
+    return f".{host}".endswith(_INNER)
+
+
+def _shut(manifest: Manifest) -> bool:
+    """Whether some ceiling opens no address at all beside the public ones."""
+    return not manifest.private or not all(manifest.private)
+
+
+def _opening(name: str) -> str:
+    own = on_this_machine(name)
+    listed = ", ".join(f'"{text}"' for text in (LOOPBACK if own else ("10.0.0.0/8",)))
+    return f"add `private: [{listed}]` beside `destinations`" + ("" if own else ", or the ranges that your network has")
+
+
 def _steps(fix: str) -> set[str]:
     return {step.partition(" (")[0] for step in fix.split("; ") if step}
 
@@ -82,9 +107,5 @@ def _metadata(rule: Rule) -> Problem:
 
 def _unopened(rule: Rule) -> Problem:
     name = host_text(rule.capability.key)
-    own = name.rpartition(".")[2] == "localhost"
-    listed = '["127.0.0.0/8", "::1/128"]' if own else '["10.0.0.0/8"]'
-    hint = f"add `private: {listed}` beside `destinations`" + ("" if own else ", or the ranges that your network has")
-    return Problem(
-        rule.origin, f"`{name}`, which has no public address", "its addresses under `private`", hint, "warning"
-    )
+    found, expected = f"`{name}`, which has no public address", "its addresses under `private`"
+    return Problem(rule.origin, found, expected, _opening(name), "warning")

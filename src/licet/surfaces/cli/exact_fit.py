@@ -11,6 +11,7 @@ from licet.core.capability import Capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, WRITES, EffectClass, permits
 from licet.core.entries import target_of
+from licet.core.foreseen import LOOPBACK, on_this_machine
 from licet.core.keys import KEY_OF
 from licet.core.manifest import OWN_STORAGE
 from licet.core.scope import TOP, path_ancestors
@@ -81,6 +82,9 @@ def may_write(spec: ToolSpec) -> bool:
 
 
 def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
+    if on_this_machine(rule.key):  # no call goes there before its addresses are opened
+        for addresses in LOOPBACK:
+            fit.put("private", addresses, tool)
     if rule.defers:
         fit.defer(_HOSTS, tool)
     elif rule.atoms == network.EVERYTHING:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from licet.backends.yaml_scalars import plain_value
+from licet.core.canonical import money_text
 from licet.core.effects import ELEVATED
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
@@ -43,6 +44,7 @@ _SECTIONS = (
         "Hosts that may be connected to. `*.example.com` means every name below it, not example.com itself.",
         '"api.example.com"',
     ),
+    _Section("private", "Addresses that are not public and may be connected to: here those of this machine.", ""),
     _Section("fs_reach.read", "A path covers everything below it.", '"${workdir}/data"'),
     _Section("fs_reach.write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
     _Section("process.allowed_binaries", "Programs that may be started.", "git"),
@@ -161,10 +163,24 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
         if strongest in ELEVATED:
             yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
         yield "approvals: {write: manifest}"
-    if strongest in ELEVATED:
+    yield from _budget(specs, elevated=strongest in ELEVATED)
+
+
+def _budget(specs: Sequence[ToolSpec], *, elevated: bool) -> Iterator[str]:
+    limits = []
+    dearest = max(specs, key=lambda spec: spec.cost_usd or 0, default=None)
+    if elevated or (dearest and dearest.cost_usd):
         yield ""
-        yield f"# A tool of class {strongest} needs a limit. Set it to what a session really takes."
-        yield "budget: {max_calls_per_session: 100}"
+    if elevated:
+        yield f"# A tool of class {strongest_class(specs)} needs a limit. Set it to what a session really takes."
+        limits.append("max_calls_per_session: 100")
+    if dearest and dearest.cost_usd:
+        cost = money_text(dearest.cost_usd)
+        yield f"# A call costs up to {cost} USD (`{dearest.name}`). This is what a hundred of them cost; set it to what"
+        yield "# a session may spend."
+        limits.append(f"max_cost_usd: {money_text(100 * dearest.cost_usd)}")
+    if limits:
+        yield f"budget: {{{', '.join(limits)}}}"
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
