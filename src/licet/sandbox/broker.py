@@ -22,6 +22,7 @@ from licet.sandbox.programs import Programs
 from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Closed, Frame, Unpacker, packed
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
+MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
 MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
 MOMENT = 0.0002  # seconds for which a quick answer is waited for, which takes less than to have the loop wait for it
@@ -48,7 +49,8 @@ class Broker:
         self._done: asyncio.Future[Outcome] = self._loop.create_future()
         self._open: dict[int, asyncio.Task[None] | None] = {}
         self._last = 0
-        self._refusals: list[Refused] = []
+        self._refusals: dict[int, Refused] = {}
+        self._refused = 0
         self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
         self._unsent_bytes = 0
         self._writing = self._reading = False
@@ -169,9 +171,7 @@ class Broker:
             self._balance()
 
     def _own(self, number: object) -> Refused | None:
-        if not isinstance(number, int) or not 0 <= number < len(self._refusals):
-            return None
-        return self._refusals[number]
+        return self._refusals.get(number) if isinstance(number, int) else None
 
     def _fail(self, wrong: Exception) -> None:
         self._read(False)
@@ -193,14 +193,21 @@ class Broker:
             return
         head: dict[str, Any] = {"error": type(error).__name__, "text": str(error)}
         if isinstance(error, Refused):
-            self._refusals.append(error)
             use = "" if error.use is None else str(error.use)
-            head = {"refused": len(self._refusals) - 1, "code": error.code, "text": str(error), "use": use}
+            head = {"refused": self._keep(error), "code": error.code, "text": str(error), "use": use}
             head["tool"] = self._tool
         elif isinstance(error, OSError) and error.errno is not None:
             paths = [path for path in (error.filename, error.filename2) if isinstance(path, str)]
             head |= {"errno": error.errno, "text": error.strerror or "", "paths": paths}
         self.answer(number, Answered(head))
+
+    def _keep(self, refusal: Refused) -> int:
+        """Remember a refusal by a number; not how it came about, which holds on to all that was asked."""
+        refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
+        number, self._refused = self._refused, self._refused + 1
+        self._refusals[number] = refusal
+        self._refusals.pop(number - MOST_REFUSALS, None)
+        return number
 
     def _send(self, data: bytes, files: tuple[int, ...], number: int) -> None:
         if self._done.done():  # nobody listens any more
