@@ -9,7 +9,7 @@ import io
 import os
 import secrets
 import stat as kinds
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -50,9 +50,12 @@ class LocalFiles:
         if roots is not None:
             self.pin(roots)
 
-    def pin(self, roots: Iterable[str]) -> None:
-        """Remember where roots of grants really are; from now on, roots that are not known may not hold links."""
-        self._resolver.pin(roots)
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool] = lambda directory: False) -> None:
+        """Remember where roots of grants really are; from now on, roots that are not known may not hold links.
+
+        A link in a directory that is `writable` to some tool is not the operator's, and not followed either.
+        """
+        self._resolver.pin(roots, writable)
 
     # Reading ---------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ a link, the path is resolved below the root of the grant, and where it led is ch
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -40,6 +40,17 @@ class Place(NamedTuple):
     real: str
 
 
+def _planted(path: str, writable: Callable[[str], bool]) -> bool:
+    """Whether a path goes through a link that a tool could have put there, in this process or an earlier one."""
+    above = ""
+    for part in path.split("/")[1:]:
+        step = f"{above}/{part}"
+        if os.path.islink(step) and writable(above or "/"):
+            return True
+        above = step
+    return False
+
+
 class Resolver:
     """Opens what paths lead to, for grants that hold it."""
 
@@ -51,14 +62,14 @@ class Resolver:
         self._aliases: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._fixed = False
 
-    def pin(self, roots: Iterable[str]) -> None:
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
         """Remember where roots of grants really are; from now on, roots that are not known may not hold links."""
         for root in roots:
             # A root inside one that is known already may be a link that a tool has put there since: it is not believed.
             if self._fixed and any(above in self._real for above in path_ancestors(root)[1:-1]):
                 continue
             for path in (root, root.rpartition("/")[0] or "/"):
-                self._real.setdefault(path, os.path.realpath(path))
+                self._real.setdefault(path, path if _planted(path, writable) else os.path.realpath(path))
         self._fixed = True
 
     def open(self, path: str, action: str, flags: int, held: Held) -> tuple[int, str]:

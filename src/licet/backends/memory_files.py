@@ -4,7 +4,7 @@ import errno
 import io
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import BinaryIO
@@ -37,7 +37,7 @@ class MemoryFiles:
                 above = above.rpartition("/")[0]
             self._nodes[path] = _Node(content.encode() if isinstance(content, str) else content, 0o644)
 
-    def pin(self, roots: Iterable[str]) -> None:
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
         """Nothing to remember: there are no links here."""
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:

@@ -61,8 +61,11 @@ class Stat:
 class Files(Protocol):
     """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours."""
 
-    def pin(self, roots: Iterable[str]) -> None:
-        """Remember where the roots of grants really are, before any tool can put a link in their place."""
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
+        """Remember where the roots of grants really are, before any tool can put a link in their place.
+
+        `writable` tells whether a tool may write in a directory: a link there may be one that it put there earlier.
+        """
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
         """A regular file, opened as what was checked: `rb`, `wb`, `ab`, `xb` or `r+b`."""

@@ -18,6 +18,7 @@ from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limit
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
+from licet.core.use import use_of_path
 from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.received import parameter_names
@@ -105,7 +106,7 @@ def register(
     if misfits:
         raise RegistrationRefused(misfits)
     if ports.files is not None:
-        ports.files.pin(_roots(ceiling))
+        ports.files.pin(_roots(ceiling), lambda directory: ceiling.ceiling.has(use_of_path("write", directory)))
     return Policy(
         ceiling,
         manifest.digest,
