@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from descriptors import open_files
 from guard.questions import question
 from licet.backends.approvals_sqlite import SqliteApprovals
 from licet.backends.approver_terminal import TerminalApprover
@@ -121,7 +122,7 @@ def test_questions_come_one_after_the_other(terminal: Terminal) -> None:
 
 
 def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal) -> None:
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    before = open_files() if os.path.isdir("/proc/self/fd") else None
     approver = TerminalApprover(terminal=terminal.open)
     [answered] = asked(approver, question(expires_seconds=0))
     assert answered.answer == "expired"
@@ -129,7 +130,7 @@ def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal
     assert asked(approver, question())[0].answer == "approved"  # in another loop
     person.join(60)
     if before is not None:
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_files() == before
 
 
 def test_a_terminal_that_is_gone_answers_nothing(terminal: Terminal) -> None:

@@ -1,11 +1,11 @@
 """The contract of the files port, on the memory twin and on both ways of opening files of this machine."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from descriptors import open_files
 from licet.backends.files import LocalFiles
 from licet.backends.memory_files import MemoryFiles
 from licet.core.set import CapabilitySet
@@ -60,13 +60,9 @@ WORLDS = {"memory": memory, "openat2": local(True), "walk": local(False)}
 @pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made = WORLDS[request.param](tmp_path)
-    before = open_descriptors()
+    before = open_files()
     yield made
-    assert open_descriptors() == before
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    assert open_files() == before
 
 
 def test_a_file_is_read(world: World) -> None:

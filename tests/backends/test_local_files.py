@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from descriptors import open_files
 from licet.backends import files as backend
 from licet.backends.files import LocalFiles
 from licet.core.set import CapabilitySet
@@ -18,9 +19,9 @@ from licet.guard.ports import Escaped, Stat
 @pytest.fixture(params=[True, False], ids=["openat2", "walk"])
 def files(request: pytest.FixtureRequest) -> Iterator[LocalFiles]:
     made = LocalFiles(openat2=request.param)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     yield made
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 @pytest.fixture

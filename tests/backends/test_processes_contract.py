@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from attacks.programs import alive
+from descriptors import open_files
 from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
 from licet.guard.layers import Layers
@@ -188,7 +189,7 @@ def test_a_signal_reaches_it(processes: Processes, number: int) -> None:
 
 def test_what_is_left_is_ended_and_nothing_stays_open(processes: Processes) -> None:
     async def scene() -> None:
-        before = descriptors()
+        before = open_files()
         async with processes.start(shell("sleep 60"), NoWalls(), Streams(stdin=True, stdout=True)) as running:
             files = running.handed()
         assert await asyncio.to_thread(whole, files[1]) == b""
@@ -197,7 +198,7 @@ def test_what_is_left_is_ended_and_nothing_stays_open(processes: Processes) -> N
             pass  # and nobody takes the pipes
         with pytest.raises(FileNotFoundError):
             await talked(processes, replace(shell("x"), binary="/nowhere/at/all"), Streams(True, True, True))
-        assert descriptors() == before
+        assert open_files() == before
 
     others = children()
     asyncio.run(scene())
@@ -263,10 +264,6 @@ def test_what_stands_between_knows_nothing_of_the_host(monkeypatch: pytest.Monke
     assert b"process_supervisor" in finished.stdout
 
 
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
 def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
@@ -275,13 +272,13 @@ def test_nothing_is_left_behind_whatever_happens() -> None:
     others = children()  # of tests before this one
 
     async def many() -> None:
-        before = descriptors()
+        before = open_files()
         commands = [shell("exit 0"), shell("sleep 60", seconds=0.1), shell("yes", seconds=0.1)] * 3
         commands += [replace(shell("x"), binary="/nowhere"), shell("cat", stdin=bytes(1 << 20), output_bytes=10)]
         await asyncio.gather(*(LOCAL.run(command, NoWalls()) for command in commands), return_exceptions=True)
         with pytest.raises(ValueError, match="expected"):
             await LOCAL.run(replace(shell("x"), binary="x"), NoWalls())
-        assert descriptors() == before
+        assert open_files() == before
 
     asyncio.run(many())
     assert children() == others
@@ -335,7 +332,7 @@ def test_cancelling_ends_the_program_however_often(tmp_path: Path, times: int) -
     mark, others = tmp_path / "pid", children()
 
     async def scene() -> None:
-        before = descriptors()
+        before = open_files()
         script = f"trap '' TERM HUP INT; echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60; sleep 60"
         task = asyncio.ensure_future(LOCAL.run(shell(script), NoWalls()))
         await until(mark.exists)
@@ -345,7 +342,7 @@ def test_cancelling_ends_the_program_however_often(tmp_path: Path, times: int) -
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not alive(int(mark.read_text()))
-        assert descriptors() == before
+        assert open_files() == before
 
     asyncio.run(scene())
     assert children() == others

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import Programs, both_kinds
+from descriptors import open_files
 from licet.errors import Refused
 from licet.guard.running import Streams
 
@@ -67,10 +68,10 @@ def test_a_program_that_is_no_program_never_starts(kind: str, tmp_path: Path) ->
         async with Programs(kind, (f"fs:read:{broken}",)).handle._started(str(broken), [], SAID, None, None):
             raise AssertionError("it runs")
 
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
     with pytest.raises(Refused, match="could not be started: Exec format error"):
         asyncio.run(scene())
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 @both_kinds
