@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -94,6 +95,20 @@ def test_what_ended_at_a_limit_was_not_denied(tmp_path: Path, how: str) -> None:
     heading, fix = TOLD[how]
     assert first == heading
     assert [line for line in rest if "to allow it" in line and fix in line] if fix else "to allow it" not in str(rest)
+
+
+@pytest.mark.parametrize("level", WALLED)
+def test_the_operator_is_told_the_line_of_the_tool_and_what_a_wall_may_have_to_do_with_it(
+    tmp_path: Path, level: str
+) -> None:
+    source = Path(wild.__file__).read_text().splitlines()
+    for how, walled in (("raise the limits", False), ("exec", True)):
+        result = call(gate(tmp_path, level, wild.misbehave, limits=LIMITS), "misbehave", {"how": how})
+        [number] = re.findall(rf"because .*\({re.escape(wild.__file__)}:(\d+)\)", result.explain())
+        case = max(place for place, line in enumerate(source[: int(number)]) if line.strip().startswith("case "))
+        assert source[case].strip() == f'case "{how}":'
+        assert ("use its handle" in result.explain()) is walled
+        assert "wild_tools" not in result.error
 
 
 HARMLESS = {"print": "printed", "thread stays": "left a thread"}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from licet.guard.call import Call
 
 MOST_OF_AN_ERROR = 1000  # characters
+_USE_HANDLES = (
+    "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.http`, `ctx.process`)"
+)
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -87,7 +90,9 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
         raw = said.encode(errors="surrogatepass")
         said = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
     said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
-    refusal = Refused(Deny(call.request, (Ground(reason, said, _raised_at(error)),)))
+    at = _raised_behind_walls(call, error) if isinstance(error, Raised) else _raised_at(error)
+    fix = _USE_HANDLES if isinstance(error, Raised) and error.forbidden else ""
+    refusal = Refused(Deny(call.request, (Ground(reason, said, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
@@ -106,6 +111,12 @@ def _raised_at(error: BaseException) -> Origin | None:
         if not frame.filename.startswith(_OURS)
     ]
     return lines[-1] if lines else None
+
+
+def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
+    """The line that the tool's process names, in the file that we know: it can lie about no more than a number."""
+    code = getattr(call.registered.tool.fn, "__code__", None) if call.registered is not None else None
+    return Origin(code.co_filename, error.line, 1) if code is not None and error.line else None
 
 
 async def close(call: "Call", parts: ResultParts) -> Result:

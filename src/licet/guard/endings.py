@@ -30,8 +30,13 @@ class Stopped(Exception):
 
 
 class Raised(Exception):
-    """What a tool raised behind a wall: of the exception itself only the name of its type and its text come out."""
+    """What a tool raised behind a wall: the name of the exception's type, its text, and the line of the tool's file.
 
-    def __init__(self, kind: str, text: str) -> None:
+    All of it is the tool's word. `forbidden` is an error of permission, which a wall may have caused.
+    """
+
+    def __init__(self, kind: str, text: str, line: int = 0, forbidden: bool = False) -> None:
         self.kind = kind
+        self.line = line
+        self.forbidden = forbidden
         super().__init__(text)

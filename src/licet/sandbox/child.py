@@ -152,7 +152,7 @@ class _Worker:
         try:
             text = _bounded(result_text(self._called(frame)), self._spec["result_bytes"])
         except BaseException as error:
-            return described(error), b""
+            return {**described(error), "line": _line(error, self._fn)}, b""
         return {}, text
 
     @cached_property
@@ -188,6 +188,16 @@ async def _alone(fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     finally:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
+
+
+def _line(error: BaseException, fn: Callable[..., Any]) -> int:
+    """The last line of the tool's own file that an exception came through; 0 if there is none."""
+    file, found, step = getattr(getattr(fn, "__code__", None), "co_filename", None), 0, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == file:
+            found = step.tb_lineno
+        step = step.tb_next
+    return found
 
 
 def described(error: BaseException) -> dict[str, Any]:

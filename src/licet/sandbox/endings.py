@@ -14,6 +14,7 @@ from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Zygote
 from licet.sandbox.wire import BrokenWire, TooMuch
 
+_MOST_LINES = 10_000_000  # of a file of Python: a number beyond is no line
 _LAST_WORDS = 10.0  # seconds to hear how a worker ended: at once, unless the machine is very busy
 
 
@@ -39,7 +40,9 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
         raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
     if (kind, text) == ("RuntimeError", "can't start new thread"):
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
-    raise Raised(kind, text)
+    line = outcome.head.get("line")
+    known = type(line) is int and 0 < line <= _MOST_LINES
+    raise Raised(kind, text, line if known else 0, number in (errno.EPERM, errno.EACCES))
 
 
 async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Stopped:
