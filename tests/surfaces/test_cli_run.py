@@ -157,3 +157,29 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
         assert server.connections == 1
     assert ended.stdout.splitlines()[0] == "a page"
     assert "HOST_NOT_ALLOWED: evil.test" in ended.stdout
+
+
+RECEIPTS = [
+    (["sh", "-c", "exit 7"], "none but those around its programs", "; ended with 7"),
+    (["ls"], "none, it did not run", None),
+]
+
+
+@pytest.mark.parametrize(("command", "layers", "ended"), RECEIPTS, ids=["ran", "refused"])
+def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
+    desk: Path, command: list[str], layers: str, ended: str | None
+) -> None:
+    licet(desk, "agent.yaml", "--", *command)
+    environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state")}
+    words = [sys.executable, "-c", "from licet.surfaces.cli import main; main()", "receipts"]
+
+    def receipts(*more: str) -> str:
+        done = subprocess.run([*words, *more], cwd=desk, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    (receipt,) = json.loads(receipts("list", "--json"))["receipts"]
+    lines = dict(line.split(maxsplit=1) for line in receipts("show", receipt["id"]).splitlines()[1:])
+    assert lines["layers"] == f"isolated: {layers}"
+    assert ("programs" in lines) == (ended is not None)
+    if ended is not None:
+        assert lines["programs"].endswith(ended)

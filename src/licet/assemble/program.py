@@ -105,8 +105,9 @@ class _Here:
         self._programs = programs
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """What is in force around the program."""
-        return self._programs.layers()
+        """Nothing is around a function of licet itself; what is around the program is told once one was started."""
+        self._programs.layers()  # or it says why there can be no walls
+        return ()
 
     def walls(self, held: Any) -> Walls:
         """The walls of the program."""

@@ -159,7 +159,9 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
             rules, error = listed([visible(str(ground)) for ground in refusal.rules]), parts.error
     sandbox = known.sandbox if call.running else known.idle
     if programs is not None:
-        around = f'{{"layers":{listed(programs.in_force)},"missing":{listed(programs.missing)}}}'
+        codes = ",".join(map(str, holding.ended)) if holding is not None else ""
+        layers = f'"layers":{listed(programs.in_force)},"missing":{listed(programs.missing)}'
+        around = f'{{"ended":[{codes}],{layers}}}'
         sandbox = sandbox.removesuffix("null}") + around + "}"
     checks = holding.events if holding is not None else events(refusal) if refusal is not None else ()
     return frame(

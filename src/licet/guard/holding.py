@@ -22,6 +22,7 @@ from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
 from licet.guard.layers import Layers
 from licet.guard.redact import Redactor
+from licet.guard.room import Room
 
 Event = CapabilityGranted | CapabilityDenied
 Observer = Callable[[Event], None]
@@ -34,7 +35,10 @@ MOST_OF_A_GROUND = 1000  # characters of one ground
 class Holding:
     """The grant of one running call, and the record of what was asked of it."""
 
-    __slots__ = ("_ask", "_checks", "_observers", "manifest_digest", "over", "programs", "reach", "redactor", "request")
+    __slots__ = (
+        *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
+        *("request", "_room"),
+    )
 
     def __init__(
         self, request: Request, reach: Reach, manifest_digest: str, observers: Sequence[Observer], ask: Ask
@@ -44,11 +48,13 @@ class Holding:
         self.manifest_digest = manifest_digest
         self.over = False
         self.programs: Layers | None = None  # what was around the programs that this call has started, if any
+        self.ended: tuple[int, ...] = ()  # the codes that they ended with, the first ones
         self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers
         self._ask: Ask | None = ask
         # Use and refusal in turn: a flat list is one thing for the garbage collector, not one for each check.
         self._checks: list[Use | Deny | Asked | None] = []
+        self._room: Room | None = None  # for more checks than that of the call itself
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
@@ -66,10 +72,9 @@ class Holding:
         if self.over:
             self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
         if not self.reach.grant.has(use):
-            self.deny(Deny(self.request, self.reach, use))
-        self._checks += (use, None)
-        if self._observers:
-            self._tell(use, None)
+            # Its rules are looked up once, here: whoever is refused often must not cost more at the end.
+            self.deny(Deny(self.request, self.reach.obstacles_of(use), use))
+        self._record(use, None)
 
     async def permit(self, use: Use) -> None:
         """As `check`, and ask a person first where the class says that each delete asks."""
@@ -91,9 +96,7 @@ class Holding:
     def limited(self, reason: Reason, text: str, use: Use, fix: str) -> None:
         """Record that a limit ended something that had been granted; the call itself goes on."""
         decision = Deny(self.request, (Ground(reason, text, fix=fix),), use)
-        self._checks += (use, decision)
-        if self._observers:
-            self._tell(use, decision)
+        self._record(use, decision)
 
     def invalid(self, reason: Reason, wrong: InvalidUse) -> NoReturn:
         """Refuse what is no concrete use at all."""
@@ -101,12 +104,20 @@ class Holding:
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
-        self._checks += (decision.use, decision)
-        if self._observers:
-            self._tell(decision.use, decision)
+        self._record(decision.use, decision)
         raise Refused(decision)
 
-    def _tell(self, use: Use | None, refusal: Deny | Asked | None) -> None:
+    def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
+        """Keep a check, if there is room for it, and let observers know."""
+        if self._room is None:
+            self._room = Room()
+        kept = self._room.take(use, refusal)
+        if kept:
+            self._checks += (use, refusal)
+        if self._observers:
+            self._tell(use, refusal, kept=kept)
+
+    def _tell(self, use: Use | None, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
         event = self._event(use, refusal)
         for observer in self._observers:
             try:
@@ -114,7 +125,8 @@ class Holding:
             except Exception as error:
                 text = f"an observer failed: {type(error).__name__}"
                 decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use)
-                self._checks[-1] = decision  # what was granted until now is not
+                if kept:
+                    self._checks[-1] = decision  # what was granted until now is not
                 raise Refused(decision) from error
 
     @property
@@ -125,9 +137,17 @@ class Holding:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Every check so far, in order, with the rules that decided it."""
+        """The checks so far, in order, with the rules that decided each; at the end, how many more there were."""
         checks: Any = iter(self._checks)
-        return tuple(self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True))
+        told = [self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)]
+        tool, room = self.request.tool, self._room
+        if room is not None and room.more_granted:
+            text = f"{room.more_granted} more checks were granted, which are not listed"
+            told.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
+        if room is not None and room.more_refused:
+            text = f"{room.more_refused} more checks were refused, which are not listed"
+            told.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
+        return tuple(told)
 
     def _event(self, use: Use | None, refusal: Deny | Asked | None) -> Event:
         asked = self.redacted(str(use)) if use is not None else f"tool:call:{self.request.tool}"

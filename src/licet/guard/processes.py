@@ -20,6 +20,7 @@ from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
 from licet.guard.running import Running, Streams
 
+_MOST_CODES = 100  # that a receipt tells
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
 
 
@@ -92,6 +93,8 @@ class ScopedProcesses:
             finished = await self._processes.run(command, walls)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
+        if len(self._holding.ended) < _MOST_CODES:
+            self._holding.ended += (finished.returncode,)
         if finished.limit:
             what, fix = _LIMITS[finished.limit], f"the limit is {limit_names(finished.limit)}"
             self._holding.limited(finished.limit, f"{use.target} {what}", use, fix)

@@ -93,11 +93,14 @@ def _spending(budget: Entry) -> str:
 
 
 def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
-    layers = ", ".join(sandbox["layers"]) or "none, it did not run"
+    idle = "none but those around its programs" if sandbox["programs"] else "none, it did not run"
+    layers = ", ".join(sandbox["layers"]) or idle
     yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
     if programs := sandbox["programs"]:
         missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
-        yield "programs", f"{', '.join(programs['layers'])}{missing}"
+        codes = ", ".join(map(str, programs.get("ended", ())))  # entries of an older licet have none
+        ended = f"; ended with {codes}" if codes else ""
+        yield "programs", f"{', '.join(programs['layers'])}{missing}{ended}"
 
 
 def _event(event: Entry) -> str:
