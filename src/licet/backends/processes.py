@@ -31,7 +31,7 @@ main(*map(int, sys.argv[2:]))
 """
 _SUPERVISE = (sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__)))
 _LATE = -9  # what a program that ran too long ended by
-_GRACE = 2.0  # seconds that the supervisor has to clear up
+_GRACE = 10.0  # seconds that the supervisor has to clear up
 _NO_WAY = "programs are run on Linux only"
 
 
@@ -162,7 +162,7 @@ async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | Non
         # The supervisor keeps the time; should it be gone or stuck, so do we.
         await asyncio.wait_for(said.done, command.seconds + _GRACE)
         # All writers are dead. Whoever still holds a pipe open was handed it, and nobody waits for that.
-        await asyncio.wait([out.done, err.done], timeout=_GRACE / 2)
+        await asyncio.wait([out.done, err.done], timeout=_GRACE / 10)
     except TimeoutError:
         pass
     finally:
