@@ -328,6 +328,16 @@ def test_a_local_gate_keeps_its_receipts_in_its_state_directory(tmp_path: Path) 
         assert [row.kind for row in reader.show(result.receipt)] == ["decision", "receipt"]
 
 
+def test_backends_that_are_closed_have_signed_everything_and_go_on(tmp_path: Path) -> None:
+    backends = Backends.local(tmp_path / "state")
+    here = gate(tmp_path, add, backends=backends)
+    for entries in (2, 4):
+        with backends:
+            assert call(here, "add", {"a": 1}).ok
+        outcome = verified(tmp_path / "state" / "ledger.sqlite")
+        assert (outcome.ok, outcome.entries, outcome.signed) == (True, entries, entries)
+
+
 def test_a_local_gate_without_a_directory_for_its_state_refuses_every_call(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a directory should be", encoding="utf-8")
     result = call(gate(tmp_path, add, backends=Backends.local(tmp_path / "state")), "add", {"a": 1})

@@ -103,6 +103,22 @@ class Backends(Ports):
                 parts[name] = twin(parts[name])
         return cls(**{**own, **parts})
 
+    def close(self) -> None:
+        """Let go of workers and files, and sign what the ledger has; the next call opens again what it needs.
+
+        A process that ends does this by itself. Connections belong to their event loop, and end with it.
+        """
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+            end = getattr(part, "close", None)
+            if callable(end):
+                end()
+
+    def __enter__(self) -> "Backends":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def _workers(programs: ProgramWalls | None = None) -> Sandbox:
     from licet.backends.native import InProcess
