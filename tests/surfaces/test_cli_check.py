@@ -444,3 +444,44 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str
     os.close(master)
     assert ("\x1b[" in said) == coloured
     assert "verison" in said
+
+
+ARGUED = """from typing import Annotated, Literal
+from licet import Context, tool
+from elsewhere import Odd
+from pydantic import Field
+
+@tool(needs=[], effect="read_only", sandbox="restricted")
+def ask(%s) -> None: ...
+"""
+MISNAMED = "that `qestion` is no argument of `ask`: its rule would stop nothing"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "found"),
+    [
+        ("ctx: Context, question: str", f"{MISNAMED}, expected one of question; did you mean `question`?"),
+        ("question: list[str] | None = None, *, b: Literal['qestion'] = 'qestion'", MISNAMED),
+        ("", MISNAMED),
+        ("qestion: str", None),
+        # Another name may stand behind what is not a plain type.
+        ("question: Annotated[str, Field(alias='qestion')]", None),
+        ("question: Odd", None),
+        ("question: str = Field(alias='qestion')", None),
+        ("question", None),
+    ],
+)
+def test_a_rule_on_an_argument_that_a_tool_does_not_have_is_found(
+    parameters: str, found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tools.py").write_text(ARGUED % parameters)
+    Path("licet.yaml").write_text(
+        'agent: a\ntools: {ask: {from: "tools:ask"}}\n'
+        "capabilities:\n  tools:\n    ask: {args: {qestion: {maxLength: 5}}}\n"
+    )
+    result = CliRunner().invoke(licet, ["check", "licet.yaml"])
+    assert result.exit_code == (0 if found is None else 1), result.output
+    if found is not None:
+        assert result.stdout.startswith("licet.yaml:5:")
+        assert found in result.stdout

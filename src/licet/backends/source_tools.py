@@ -3,7 +3,7 @@
 import ast
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
@@ -29,6 +29,8 @@ ARGUMENTS = tuple(
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
 _CODE = frozenset({"available"})  # runs beside the tool, and says nothing about its reach: not evaluated
+
+_PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,31 @@ def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -
     if not any(problem.severity == "error" for problem in problems):
         described = {"name": node.name, "description": summary(ast.get_docstring(node) or "")}
         try:
-            spec = spec_of(**{**described, **given}, origin=origin)
+            spec = replace(spec_of(**{**described, **given}, origin=origin), parameters=_parameters(node))
         except Malformed as error:
             problems.append(_malformed(origin, error))
     return Declared(node.name, spec, tuple(problems))
+
+
+def _parameters(node: Function) -> tuple[str, ...] | None:
+    """The arguments that a function takes; None where one may go by another name, as `Field(alias=…)` gives it."""
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    if given.kwarg or any(isinstance(default, ast.Call) for default in (*given.defaults, *given.kw_defaults)):
+        return None
+    if not all(one.annotation and _plain(one.annotation) for one in every):
+        return None
+    return tuple(
+        one.arg for one in every if not (isinstance(one.annotation, ast.Name) and one.annotation.id == "Context")
+    )
+
+
+def _plain(annotation: ast.expr) -> bool:
+    kinds = (ast.Name, ast.Subscript, ast.Tuple, ast.Constant, ast.BinOp, ast.BitOr, ast.Load)
+    return all(
+        isinstance(part, kinds) and not (isinstance(part, ast.Name) and part.id not in _PLAIN_TYPES)
+        for part in ast.walk(annotation)
+    )
 
 
 def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:

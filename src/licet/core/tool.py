@@ -28,6 +28,7 @@ class ToolSpec:
     )  # None: not known, only source was read
     origin: Origin | None = None
     storage_ttl_seconds: int | None = None
+    parameters: tuple[str, ...] | None = field(default=None, compare=False)  # None: source does not say for sure
     by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
 
     @property

@@ -8,7 +8,14 @@ import click
 
 from licet.core.origin import Problem
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
-from licet.surfaces.cli.policy import degraded_problems, idle_problems, misfit_problems, read, undeclared_problems
+from licet.surfaces.cli.policy import (
+    argument_name_problems,
+    degraded_problems,
+    idle_problems,
+    misfit_problems,
+    read,
+    undeclared_problems,
+)
 from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
 
 
@@ -64,6 +71,7 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
     found = list(policy.problems)
     if policy.manifest is not None:
         found += misfit_problems(policy.manifest)
+        found += argument_name_problems(policy.manifest)
         found += idle_problems(policy.manifest)
         found += degraded_problems(policy.manifest)
         found += undeclared_problems(policy.manifest)

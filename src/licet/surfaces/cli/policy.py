@@ -45,6 +45,19 @@ def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
     return (_problem(manifest, misfit) for misfit in misfits(manifest))
 
 
+def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A problem for each rule on an argument that its tool does not have, as far as source tells: no gate takes it."""
+    for name, seats in manifest.seats.items():
+        taken = manifest.tools[name].parameters if name in manifest.tools else None
+        for origin, argument in ((seat.origin, argument) for seat in seats for argument in seat.args):
+            if taken is None or argument in taken:
+                continue
+            near = difflib.get_close_matches(argument, taken, 1)
+            found = f"that `{argument}` is no argument of `{name}`: its rule would stop nothing"
+            expected = f"one of {', '.join(taken)}" if taken else "no rule: it takes none"
+            yield Problem(origin, found, expected, f"did you mean `{near[0]}`?" if near else "")
+
+
 def idle_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each tool that is named in `native` and runs at another level: its name there does nothing."""
     for name in sorted(set().union(*(listed.names for listed in manifest.natives))):
