@@ -66,6 +66,7 @@ def test_only_the_latest_refusals_are_known_again() -> None:
         all_of_them = [refused(at, number, []) for number in range(3 * MOST_REFUSALS)]
         known = [at._own(number) for number in range(len(all_of_them))]
         assert known == [None] * (2 * MOST_REFUSALS) + all_of_them[-MOST_REFUSALS:]
-        assert [at._own(odd) for odd in (-1, len(all_of_them), "0", None, [])] == [None] * 5
+        others: list[object] = [-1, len(all_of_them), "0", None, []]
+        assert [at._own(other) for other in others] == [None] * len(others)
 
     broker(work)

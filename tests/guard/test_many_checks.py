@@ -1,0 +1,79 @@
+"""A call that asks without end: the first checks are kept, the others are counted, and none costs more at the end."""
+
+from unittest.mock import patch
+
+import pytest
+
+from guard.holdings import holding
+from licet.core.decision import CapabilityDenied, CapabilityGranted
+from licet.core.reach import Reach
+from licet.core.use import Use
+from licet.errors import Refused
+from licet.guard.holding import Event, Holding
+from licet.guard.room import GRANTED, REFUSED
+
+MANY = 6000
+CASES = {
+    "granted, short": (CapabilityGranted, "/data/{}"),
+    "granted, deep": (CapabilityGranted, "/data" + "/a" * 1000 + "/{}"),
+    "refused, short": (CapabilityDenied, "/other/{}"),
+    "refused, long": (CapabilityDenied, "/other/" + "a" * 3000 + "/{}"),
+}
+
+
+def asked(call: Holding, path: str) -> bool:
+    try:
+        call.check(Use(f"fs:read:{path}"))
+    except Refused:
+        return False
+    return True
+
+
+def more(event: Event) -> int:
+    return int(event.rule.partition(" more checks were ")[0])
+
+
+@pytest.mark.parametrize(("kind", "path"), CASES.values(), ids=CASES)
+def test_the_first_checks_are_kept_and_the_others_counted(kind: type[Event], path: str) -> None:
+    many = MANY if "aaa" not in path and "a/a" not in path else 1200
+    call = holding(["fs:read:/data"])
+    call.begin()
+    granted = [asked(call, path.format(number)) for number in range(many)]
+    assert set(granted) == {kind is CapabilityGranted}
+    first, *listed, last = call.events
+    assert first == CapabilityGranted("tool:call:worker", "worker", "", "")
+    assert [event.capability for event in listed] == [f"fs:read:{path.format(n)}" for n in range(len(listed))]
+    assert {type(event) for event in (*listed, last)} == {kind}
+    assert len(listed) + more(last) == many
+    assert more(last) > 0
+    assert sum(len(event.capability) + len(event.rule) for event in listed) <= 2 * max(GRANTED, REFUSED)
+
+
+def test_a_flood_of_one_kind_hides_none_of_the_other() -> None:
+    call = holding(["fs:read:/data"])
+    call.begin()
+    for number in range(MANY):
+        asked(call, f"/data/{number}")
+    asked(call, "/other/file")
+    assert [type(event) for event in call.events[-2:]] == [CapabilityDenied, CapabilityGranted]
+    assert call.events[-2].capability == "fs:read:/other/file"
+
+
+def test_checks_that_are_not_kept_are_still_observed() -> None:
+    seen: list[Event] = []
+    call = holding(["fs:read:/data"], seen=seen)
+    call.begin()
+    for number in range(MANY):
+        asked(call, f"/data/{number}")
+    assert len(seen) == MANY + 1 > len(call.events)
+
+
+def test_the_rules_of_a_refusal_are_looked_up_once() -> None:
+    call = holding(["fs:read:/data"])
+    call.begin()
+    with patch.object(Reach, "obstacles_of", autospec=True, side_effect=Reach.obstacles_of) as looked_up:
+        for number in range(3):
+            asked(call, f"/other/{number}")
+        for _ in range(3):
+            assert [event.reason for event in call.events[1:]] == ["PATH_NOT_REACHABLE"] * 3
+    assert looked_up.call_count == 3
