@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kept_calls import make, receipts, run
+from licet.assemble.running import state_directory
 from licet.backends.ledger_keys import generated_key
 from licet.surfaces.cli.app import licet
 
@@ -110,7 +111,10 @@ def test_where_no_call_was_made_it_is_said_where_one_may_have_been(
     for words in ["list"], ["verify", "--key", generated_key().public]:
         result = CliRunner().invoke(licet, ["receipts", *words])
         assert result.exit_code == 1
-        assert "go to the directory of the manifest, or name one with --state" in result.stderr
+        assert (
+            "go to the directory of the manifest, or name it with --manifest, or its state with --state"
+            in result.stderr
+        )
 
 
 @pytest.mark.parametrize(
@@ -326,3 +330,38 @@ def test_calls_of_the_command_line_leave_receipts_that_verify(tmp_path: Path) ->
     told = json.loads(licet_of("receipts", "verify", "--json").stdout)
     assert (told["ok"], told["entries"], told["signed"]) == (True, 4, 4)
     assert oct((next(tmp_path.rglob("ledger.key"))).stat().st_mode)[-3:] == "600"
+
+
+# From another directory, and what is no ledger any more ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["receipts", "list"], ["receipts", "verify"], ["approvals", "list"]])
+def test_what_calls_have_left_is_found_by_their_manifest(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    desk, elsewhere = tmp_path / "desk", tmp_path / "elsewhere"
+    for folder in (desk, elsewhere):
+        folder.mkdir()
+    (desk / "agent.yaml").write_text("agent: desk\n")
+    shutil.copytree(made, state_directory(desk))
+    monkeypatch.chdir(elsewhere)
+    asked = CliRunner().invoke(licet, [*words, "--manifest", "../desk/agent.yaml"])
+    assert asked.exit_code == 0, asked.output
+    both = CliRunner().invoke(licet, [*words, "--manifest", "../desk/agent.yaml", "--state", "."])
+    assert (both.exit_code, "not both" in both.stderr) == (2, True)
+    assert CliRunner().invoke(licet, [*words, "--manifest", "none.yaml"]).exit_code == 2
+
+
+def test_to_list_requests_makes_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "none"
+    assert CliRunner().invoke(licet, ["approvals", "list", "--state", str(state)]).exit_code == 0
+    assert not state.exists()
+
+
+def test_a_ledger_that_was_overwritten_is_no_pack(state: Path) -> None:
+    (state / "ledger.sqlite").write_bytes(b"x" * 10_000)
+    result = run(state, "receipts", "verify")
+    assert result.exit_code == 1
+    assert "ledger.sqlite cannot be read: file is not a database" in result.stderr
+    assert "pack" not in result.output

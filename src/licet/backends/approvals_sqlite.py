@@ -159,7 +159,9 @@ class SqliteApprovals:
     # For people ------------------------------------------------------------------------------------------------------
 
     async def list(self) -> list[Kept]:
-        """Every request that is kept, the oldest first."""
+        """Every request that is kept, the oldest first; to look makes no file."""
+        if not os.path.lexists(self._file.path):
+            return []
         return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row))])
 
     async def find(self, id: str) -> Kept:  # noqa: A002

@@ -17,6 +17,7 @@ from licet.core.scope import visible
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.show import fail, show, show_json
+from licet.surfaces.cli.state import manifest_option, of_manifest
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")
@@ -37,7 +38,7 @@ _T = TypeVar("_T")
 def state_option(command: Command) -> Command:
     """Add `--state` to a command."""
     text = "Where requests are kept.  [default: for this directory, below $XDG_STATE_HOME]"
-    return click.option("--state", metavar="DIR", type=FILE, help=text)(command)
+    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
 
 
 key_option = click.option(

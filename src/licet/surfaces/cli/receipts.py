@@ -28,6 +28,7 @@ from licet.core.receipt import VERDICTS, Row, Unsound
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
 from licet.surfaces.cli.show import fail, show, show_json
+from licet.surfaces.cli.state import manifest_option, of_manifest
 from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
 from licet.surfaces.cli.writing import write_file
 
@@ -38,7 +39,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def state_option(command: Command) -> Command:
     """Add `--state` to a command."""
     text = "Where the ledger is kept.  [default: for this directory, below $XDG_STATE_HOME]"
-    return click.option("--state", metavar="DIR", type=FILE, help=text)(command)
+    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
 
 
 def key_option(command: Command) -> Command:
@@ -175,7 +176,8 @@ def verify_command(
         file = file / "ledger.sqlite" if file.is_dir() else file
     path = ledger if file is None else file
     try:
-        database = is_ledger(path)
+        # What should be a ledger and is no database was overwritten; it is no pack.
+        database = is_ledger(path) or file is None or path.suffix == ".sqlite"
         held_to = public_key(key, path if database else ledger)
         heads = [head for one in kept for head in kept_in(one)]
         if not database:
@@ -185,6 +187,8 @@ def verify_command(
         with _progress(path, as_json) as progress:
             outcome = verify_ledger(path, held_to, heads, progress)
     except NoKey as wrong:
+        if key is None:  # nobody has named a wrong one
+            raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
@@ -279,9 +283,9 @@ def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
 
 def _elsewhere(path: Path, state: Path | None) -> str:
     """Where else a ledger may be, if nobody has said where."""
-    return (
-        "" if state is not None or path.exists() else "; go to the directory of the manifest, or name one with --state"
-    )
+    if state is not None or path.exists():
+        return ""
+    return "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
 def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
