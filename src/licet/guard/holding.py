@@ -72,8 +72,7 @@ class Holding:
         if self.over:
             self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
         if not self.reach.grant.has(use):
-            # Its rules are looked up once, here: whoever is refused often must not cost more at the end.
-            self.deny(Deny(self.request, self.reach.obstacles_of(use), use))
+            self.deny(Deny(self.request, self.reach, use))
         self._record(use, None)
 
     async def permit(self, use: Use) -> None:
@@ -104,7 +103,9 @@ class Holding:
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
-        self._record(decision.use, decision)
+        # It is kept with its rules: whoever is refused often must not make the end of the call long by looking them up.
+        told = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
+        self._record(decision.use, told)
         raise Refused(decision)
 
     def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
