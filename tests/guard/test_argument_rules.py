@@ -106,6 +106,21 @@ def test_the_operator_is_told_why_a_value_is_not_held(tmp_path: Path) -> None:
     assert "agent.yaml" in result.explain()
 
 
+def test_the_operator_is_told_the_rule_and_its_place_and_the_model_is_not(tmp_path: Path) -> None:
+    rules = {"path": {"pattern": "^inv-"}, "url": {"maxLength": 50}, "amount": {"maximum": 7, "minimum": 1}}
+    result = judged(tmp_path, rules, {"path": "some-value", "amount": 8})
+    said = result.explain()
+    assert 'a rule on `path`: {"pattern":"^inv-"} (' in said
+    assert 'a rule on `amount`: {"maximum":7,"minimum":1} (' in said
+    assert "agent.yaml:" in said
+    assert "change `args.path` of `act` in " in said
+    assert "maxLength" not in said
+    assert "some-value" not in said
+    assert result.error.endswith(
+        "`path` is outside what the manifest allows; `amount` is outside what the manifest allows"
+    )
+
+
 def test_without_anything_to_check_them_rules_let_nothing_pass(tmp_path: Path) -> None:
     result = judged(tmp_path, {"path": {"enum": ["ok.txt"]}}, {"path": "ok.txt"}, argument_rules=None)
     assert result.reason == "ARGUMENT_NOT_ALLOWED"

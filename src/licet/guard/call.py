@@ -5,11 +5,12 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.argument_scopes import tied, use_of
-from licet.core.canonical import data_digest
+from licet.core.canonical import canonical_json, data_digest
 from licet.core.decide import decide
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.use import InvalidUse, Use
@@ -214,7 +215,8 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
         call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
     wrong = one.check(data) if one.check is not None else "nothing here can check the rules on its arguments"
     if wrong:
-        call.refuse("ARGUMENT_NOT_ALLOWED", wrong)
+        told = Ground("ARGUMENT_NOT_ALLOWED", wrong[:MOST_OF_A_GROUND])
+        raise Refused(Deny(call.request, (told, *_broken(call, one, data))))
     for value in tied(one.rules, data):
         try:
             use = use_of(value, reach.grant, workdir)
@@ -223,6 +225,15 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
         if not reach.grant.has(use):
             ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{value.argument}` names what this call does not hold")
             raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
+
+
+def _broken(call: Call, one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
+    """The rules that were broken, for the operator; the model is told the first ground alone, which has none."""
+    for name, rule in one.rules.items():
+        if one.check is not None and one.check({name: data[name]}):
+            text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
+            fix = f"change `args.{name}` of `{call.tool}`" + (f" in {one.origin.file}" if one.origin else "")
+            yield Ground("ARGUMENT_NOT_ALLOWED", text[:MOST_OF_A_GROUND], one.origin, fix)
 
 
 async def weigh(call: Call, registered: Registered) -> None:

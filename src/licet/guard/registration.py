@@ -15,6 +15,7 @@ from licet.core.capability import Capability, capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
+from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -49,6 +50,7 @@ class Rules(NamedTuple):
     check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
     defaults: Mapping[str, Any]  # what the tool gets for arguments that are left out
     parameters: Mapping[str, str]  # of arguments with rules: the parameter that takes each
+    origin: Origin | None = None  # of the seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,8 @@ def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     names = parameter_names(tool.fn, tool.context_parameter)
     parameters = {name: held for name, held in names.items() if held is not None}
     return tuple(
-        Rules(seat.args, made(seat.args) if made is not None else None, defaults, parameters) for seat in seats
+        Rules(seat.args, made(seat.args) if made is not None else None, defaults, parameters, seat.origin)
+        for seat in seats
     )
 
 
