@@ -283,6 +283,11 @@ def text() -> None:
     Path("bad.key").write_text("my key")
 
 
+def open_text() -> None:
+    Path("bad.key").write_text("agent: a")
+    Path("bad.key").chmod(0o644)
+
+
 def another_kind() -> None:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -294,7 +299,12 @@ def another_kind() -> None:
 
 @pytest.mark.parametrize(
     ("make", "said"),
-    [(readable, "is open to others"), (text, "holds no Ed25519 key"), (another_kind, "holds no Ed25519 key")],
+    [
+        (readable, "is open to others"),
+        (text, "holds no Ed25519 key"),
+        (open_text, "holds no Ed25519 key"),
+        (another_kind, "holds no Ed25519 key"),
+    ],
 )
 def test_what_is_no_key_of_ones_own_is_a_mistake_of_the_command_line(make: Any, said: str) -> None:
     make()

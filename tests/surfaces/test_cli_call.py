@@ -159,7 +159,10 @@ SENSELESS: dict[str, tuple[list[str], str]] = {
     "a key twice": (['anything:={"a": 1, "a": 2}'], "a key twice"),
     "no number of JSON": (["real=NaN"], "NaN is no number of JSON"),
     "nesting": (["anything:=" + "[" * 100_000], "is no JSON"),
-    "no such file": (["--args", "gone.json"], "cannot read gone.json"),
+    "no such file": (["--args", "gone.json"], "Invalid value for --args: cannot read gone.json"),
+    "JSON in the place of a file": (["--args", '{"a": 1}'], "for --args: expected the name of a file, found JSON"),
+    "no name of a file": (["--args", "a\0b"], "Invalid value for --args: cannot read a"),
+    "a file of no JSON": (["--args", "own_tools.py"], "Invalid value for --args: own_tools.py is no JSON"),
     "no object": (["--args", "list.json"], "list.json holds no JSON object"),
     "in the file and typed": (["--args", "args.json", "text=b"], "`text` is given twice"),
     "a session that is none": (["--session", "a b"], "expected a session id"),
@@ -174,6 +177,15 @@ def test_a_command_line_that_makes_no_sense_ends_with_2(here: Path, words: list[
     result = run("m.yaml", "echo", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
+
+
+def test_a_state_that_cannot_be_written_says_how_to_choose_another(here: Path) -> None:
+    (here / "taken").touch()
+    result = run("m.yaml", "say", "text=a", "--state", "taken")
+    assert result.exit_code == 1
+    assert "keep receipts elsewhere with `--state DIR`" in result.stderr
+    assert "receipt       none" in result.stderr
+    assert "Unavailable" not in result.stderr
 
 
 @pytest.mark.parametrize("source", ["args.json", "-"])

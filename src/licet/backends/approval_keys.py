@@ -69,9 +69,10 @@ def read_key(path: Path) -> SigningKey:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BadKey(f"{path} is not a regular file")
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                raise BadKey(f"{path} is open to others: run `chmod 600 {path}` as its owner")
             text = file.read(65_536)
+            exposed = found.st_uid != os.geteuid() or found.st_mode & 0o077
+            if exposed and b"PRIVATE KEY" in text:  # what is no key at all is told as that
+                raise BadKey(f"{path} is open to others: run `chmod 600 {path}` as its owner")
     except OSError as error:
         raise BadKey(f"{path} cannot be read: {error.strerror}") from None
     try:

@@ -148,8 +148,11 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         try:
             await ledger.record(call.entry("receipt", parts))
         except Exception as error:
-            text = f"the ledger could not keep the receipt: {type(error).__name__}"
-            fix = str(error) if isinstance(error, LedgerUnavailable) else ""
+            known = isinstance(error, LedgerUnavailable)
+            text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
+            fix = str(error) if known else ""
+            if not call.running:  # then not even the decision was kept, and nobody would find anything under that name
+                parts.receipt = ""
             parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),))))
     if cancelled is not None:
         raise cancelled

@@ -125,7 +125,7 @@ class Session:
         return parts.sealed(None)
 
     async def available(self) -> list[str]:
-        """The tools that could be called now: admitted, with everything they need, and able to run here."""
+        """The tools that could run here: admitted, and with everything they need; not what is left to spend."""
         policy, found = self.gate.policy, []
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:

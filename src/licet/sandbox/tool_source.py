@@ -19,7 +19,10 @@ from licet.guard.ports import SandboxUnavailable
 
 _LICET = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _MOST_FILES = 2000
-_FIX = "define it at the top of a module, or name the tool under `native` if it is trusted code of yours"
+_FIX = (
+    'define it at the top of a module; or, if it is trusted code of yours, give it `sandbox="native"` '
+    "and name it under `native`"
+)
 SCRIPT = "licet_script"  # what a script is called inside: under its own name `__main__` it would run as a program
 
 

@@ -14,6 +14,10 @@ class BadArguments(ValueError):
     """Words that are no arguments, and what was expected instead."""
 
 
+class BadFile(BadArguments):
+    """A file of arguments that is none."""
+
+
 def typed_arguments(words: Iterable[str], file: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that were typed. Text stays text where the schema takes text; elsewhere it is read as JSON."""
     arguments = {} if file is None else _from_file(file)
@@ -40,15 +44,22 @@ def _from_file(file: str) -> dict[str, Any]:
             with open(file, "rb") as stream:
                 data = stream.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise BadArguments(f"{file} is larger than {_LARGEST} bytes")
+            raise BadFile(f"{file} is larger than {_LARGEST} bytes")
         text = data.decode()
-    except OSError as error:
-        raise BadArguments(f"cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadArguments(f"{file} is not a text in UTF-8") from None
-    found = _read(text, file)
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadFile):
+            raise
+        if file.lstrip().startswith("{"):
+            raise BadFile("expected the name of a file, found JSON: pipe it in with `--args -`") from None
+        if isinstance(error, UnicodeDecodeError):
+            raise BadFile(f"{file} is not a text in UTF-8") from None
+        raise BadFile(f"cannot read {file}: {getattr(error, 'strerror', 'no name of a file')}") from None
+    try:
+        found = _read(text, file)
+    except BadArguments as wrong:
+        raise BadFile(str(wrong)) from None
     if not isinstance(found, dict):
-        raise BadArguments(f"{file} holds no JSON object")
+        raise BadFile(f"{file} holds no JSON object")
     return found
 
 

@@ -19,7 +19,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.result import Result
-from licet.surfaces.cli.arguments import BadArguments, typed_arguments
+from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
 from licet.surfaces.cli.explain import complete_tool
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options
 from licet.surfaces.cli.show import show, show_json
@@ -101,7 +101,8 @@ def command(
         given = typed_arguments(arguments, file, schema)
         gate.session(session)
     except BadArguments as wrong:
-        raise click.BadParameter(str(wrong), ctx, param_hint="KEY=VALUE") from None
+        hint = "--args" if isinstance(wrong, BadFile) else "KEY=VALUE"
+        raise click.BadParameter(str(wrong), ctx, param_hint=hint) from None
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--session") from None
     result = run(gate, tool, given, session=session)
@@ -184,6 +185,8 @@ def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     known = policy.seats.keys()
     if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
         yield f"  did you mean  {near[0]}"
+    if result.reason == "LEDGER_UNAVAILABLE":
+        yield "  or            keep receipts elsewhere with `--state DIR`"
     if (missing := _UNKNOWN_SECRET.fullmatch(result.error)) and (names := variables_of(missing[1])):
         variable = f"set the variable `{names[-1]}`, or " if names[-1].isidentifier() else ""
         yield f"  to give it    {variable}write `{missing[1]}=…` into a file for `--secrets`"
