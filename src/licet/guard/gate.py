@@ -74,9 +74,12 @@ class Gate:
         policy = register(
             manifest, self.tools, self.ports, workdir=self.workdir, home=self.home, on_misfit=self.on_misfit
         )
-        if hasattr(self, "_policy"):
+        again = hasattr(self, "_policy")
+        if again:
             self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
+        if again:
+            self._forget()
 
     @property
     def policy(self) -> Policy:
@@ -91,6 +94,13 @@ class Gate:
     def freeze(self, why: str = "an operator has stopped all calls") -> None:
         """Refuse every call from now on."""
         self._frozen = why or "frozen"
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let a sandbox that has processes waiting for calls end them: they may hold a grant that is no more."""
+        forget = getattr(self.ports.sandbox, "forget", None)
+        if forget is not None:
+            forget()
 
     def thaw(self) -> None:
         """Take calls again."""

@@ -1,6 +1,7 @@
 """The life of a worker, inside: it walls itself in, loads its tool, and answers calls until the host hangs up.
 
-The walls come before the tool's code, imports included. Everything that they leave reachable was named by the host in
+Where the walls leave something of a grant reachable, the tool is loaded when its call has come: no call, no use. The
+walls come before the tool's code, imports included. Everything that they leave reachable was named by the host in
 the first frame; a worker that cannot build every wall that it was told to build ends at once.
 """
 
@@ -101,8 +102,14 @@ class _Worker:
             netshim.install(self._connect)
         if spec["programs"] is not None:
             procshim.install(self._start, self._signal, spec["programs"])
+        self._fn: Callable[..., Any] | None = None
+        if not spec["late"]:
+            self._load()
+
+    def _load(self) -> None:
+        spec = self._spec
         try:
-            self._fn: Callable[..., Any] = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
+            self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
@@ -137,6 +144,8 @@ class _Worker:
         wire = self._asking.wire
         while True:
             frame = wire.receive()
+            if self._fn is None and self._wrong is None:  # until now nothing of the tool has run
+                self._load()
             head, blob = self._answer(frame)
             call: int = frame.head["call"]
             if head:
@@ -157,6 +166,7 @@ class _Worker:
 
     @cached_property
     def _validate(self) -> Callable[[object], dict[str, Any]]:
+        assert self._fn is not None  # noqa: S101
         return validator(self._fn, self._context)
 
     def _called(self, frame: Frame) -> Any:
@@ -170,6 +180,7 @@ class _Worker:
             arguments[self._context] = context if loop is not None else Waiting(context)
         try:
             fn, runner = self._fn, self._runner
+            assert fn is not None  # noqa: S101
             return fn(**arguments) if runner is None else runner.run(_alone(fn, arguments))
         finally:
             self._asking.finish()
@@ -190,7 +201,7 @@ async def _alone(fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
             task.cancel()
 
 
-def _line(error: BaseException, fn: Callable[..., Any]) -> int:
+def _line(error: BaseException, fn: Callable[..., Any] | None) -> int:
     """The last line of the tool's own file that an exception came through; 0 if there is none."""
     file, found, step = getattr(getattr(fn, "__code__", None), "co_filename", None), 0, error.__traceback__
     while step is not None:

@@ -41,8 +41,8 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
     if (kind, text) == ("RuntimeError", "can't start new thread"):
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
     line = outcome.head.get("line")
-    known = type(line) is int and 0 < line <= _MOST_LINES
-    raise Raised(kind, text, line if known else 0, number in (errno.EPERM, errno.EACCES))
+    known = line if type(line) is int and 0 < line <= _MOST_LINES else 0
+    raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
 
 
 async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Stopped:

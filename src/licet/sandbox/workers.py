@@ -1,7 +1,8 @@
 """The levels `restricted` and `isolated`: tools run in walled processes of their own, which wait for their calls.
 
-For each tool a few workers are parked ahead of time: walled in, the tool loaded, good for one call. Where a tool says
-`reuse=True` a worker serves many. Whatever happens in a worker ends its own call and nothing else.
+For each tool a few workers are parked ahead of time: walled in, the tool loaded unless its grant is within their reach,
+good for one call. Where a tool says `reuse=True` a worker serves many. Whatever happens in a worker ends its own call
+and nothing else.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ import inspect
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isfinite
 from time import perf_counter
 from types import NoneType
 from typing import Any
+from weakref import WeakSet
 
 from licet.core.decision import Approval
 from licet.core.effects import Level
@@ -50,6 +52,7 @@ RESULT_BYTES = 16 << 20
 _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
 _PARKED = 32  # of all tools together
 _KNOWN = 512
+_REACHED = frozenset(("fs", "network", "process"))  # what code at `isolated` uses of a grant without a handle
 _LOOP_TURNS = 32  # calls after which the loop has its turn, however quick each of them was
 
 
@@ -96,6 +99,7 @@ class _Pool:
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
         self._parked: OrderedDict[Prepared, deque[Child]] = OrderedDict()
+        self._forgotten: WeakSet[Prepared] = WeakSet()
 
     def take(self, prepared: Prepared) -> tuple[Zygote, Child]:
         """A worker for a call: one that waits, or a new one."""
@@ -120,6 +124,10 @@ class _Pool:
         with self._lock:
             if zygote is not self._zygote or zygote.dead:
                 return
+            if prepared in self._forgotten:  # while its call ran
+                if used is not None:
+                    zygote.end(used)
+                return
             waiting = self._parked.setdefault(prepared, deque())
             self._parked.move_to_end(prepared)
             if used is not None:
@@ -134,6 +142,15 @@ class _Pool:
                 _, others = self._parked.popitem(last=False)
                 for child in others:
                     zygote.end(child)
+
+    def forget(self, gone: Collection[Prepared]) -> None:
+        """End the workers that wait for such calls, and have none wait any more."""
+        with self._lock:
+            self._forgotten.update(gone)
+            for prepared in gone:
+                for child in self._parked.pop(prepared, ()):
+                    if self._zygote is not None:
+                        self._zygote.end(child)
 
     def _living(self) -> Zygote:
         if self._zygote is None or not self._zygote.lives():
@@ -234,6 +251,11 @@ class Workers:
                 _pool.park(prepared, zygote)
         return value_of(outcome, prepared.limits)
 
+    def forget(self) -> None:
+        """End what waits for calls: the grants that it was made with may be in force no more."""
+        gone, self._prepared = list(self._prepared.values()), {}
+        _pool.forget(gone)
+
     def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         reach = context._holding.reach
         key = (id(call.tool), id(reach.grant), id(call.limits), level)
@@ -245,7 +267,7 @@ class Workers:
             or found.stated is not call.limits
         ):
             if len(self._prepared) >= _KNOWN:
-                self._prepared.clear()
+                self.forget()
             found = self._prepared[key] = _prepared(level, call, context)
         return found
 
@@ -273,6 +295,7 @@ def _prepared(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "async": tool.is_async,
         "context": tool.context_parameter,
         "reuse": tool.reuse,
+        "late": level == "isolated" and any(rule.domain in _REACHED for rule in reach.grant.allow),
         "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
         "programs": _variables(reach.grant) if level == "isolated" else None,
         "directory": context.workdir if level == "isolated" else "",
