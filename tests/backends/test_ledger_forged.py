@@ -11,14 +11,38 @@ from pathlib import Path
 
 import pytest
 
-from backends.test_ledger_file import at, calls, verified
-from guard.gates import call
+from guard.gates import call, gate
+from licet import Backends, Gate, tool
 from licet.assemble.records import public_key, verify_ledger
+from licet.backends.ledger_keys import check_signature
+from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.core.merkle import Frontier
-from licet.core.verify import UNSIGNED_SECONDS
+from licet.core.verify import UNSIGNED_SECONDS, Outcome, verify
 
 _HASH = "sha256:"
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def add(a: int) -> int:
+    """Add one."""
+    return a + 1
+
+
+def at(folder: Path, ledger: SqliteLedger) -> Gate:
+    return gate(folder, add, backends=Backends.memory(ledger=ledger))
+
+
+def calls(folder: Path, ledger: SqliteLedger, number: int) -> None:
+    here = at(folder, ledger)
+    for _ in range(number):
+        assert call(here, "add", {"a": 1}).ok
+
+
+def verified(path: Path) -> Outcome:
+    """What the database and the public key tell, as of a copy elsewhere."""
+    with LedgerReader(path) as reader:
+        return verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
 
 
 class Ticking:
@@ -168,7 +192,7 @@ def test_verify_holds_a_ledger_to_the_head_beside_its_key(path: Path, how: str, 
 
 def test_a_long_tail_without_a_head_is_not_proven(path: Path) -> None:
     change(path, forge)
-    finding = verified(path).finding  # the database and the public key alone, as a copy elsewhere
+    finding = verified(path).finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.until) == ("unsigned", 2, 40)
     assert "not proven" in finding.text
