@@ -253,7 +253,7 @@ def test_what_names_no_path_is_an_invalid_use(path: object, base: object) -> Non
     assert str(refusal.value).isprintable()
 
 
-def test_a_refused_path_says_why_and_shows_its_beginning() -> None:
+def test_a_refused_path_says_why_and_what_was_sent() -> None:
     for path, says in (
         ("a", "that a base directory makes absolute"),
         (object(), "expected a path"),
@@ -263,8 +263,8 @@ def test_a_refused_path_says_why_and_shows_its_beginning() -> None:
             use_of_path("read", path)
         assert says in str(refusal.value)
     with pytest.raises(InvalidUse) as refusal:
-        use_of_path("read", "/" + "x" * LONGEST_PATH)
-    assert refusal.value.found == "/" + "x" * 79
+        use_of_path("read", long := "/" + "x" * LONGEST_PATH)
+    assert refusal.value.found == long  # whoever shows it cuts it, and knows the secrets that it may hold
 
 
 def test_the_longest_path_is_accepted() -> None:

