@@ -871,6 +871,14 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         "mod:g",
         f"licet.yaml:3:9: error: found no `g` in ROOT/mod.py, expected a function of that name; {WAY_OUT}",
     ),
+    "a function that is misspelt": (
+        {"mod.py": DECLARED.replace("def f", "def get_price")},
+        "mod:get_prices",
+        (
+            "licet.yaml:3:9: error: found no `get_prices` in ROOT/mod.py, expected a function of that name; "
+            "did you mean `get_price`?"
+        ),
+    ),
     "a function behind a star": (
         {"mod.py": "from other import *", "other.py": DECLARED},
         "mod:f",

@@ -694,3 +694,15 @@ def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
     assert Layer("manifest", "the manifest", HERE, (rule,)) == Layer("manifest", "the manifest", HERE, (rule,))
     assert layer(["env:read:A"]) != layer(["env:read:B"])
     assert MaxEffect("full", HERE, stated=True) != MaxEffect("full", HERE, stated=False)
+
+
+def test_a_tool_that_is_declared_by_its_source_and_not_admitted_is_said_to_be_for_others() -> None:
+    found = manifest(tool("a"), sources=MappingProxyType({"b": ("mod:b", Origin("licet.yaml", 3, 5))}))
+    answer = decide(Request("b"), found)
+    assert isinstance(answer, Deny)
+    (ground,) = answer.rules
+    assert (ground.reason, str(ground)) == (
+        "TOOL_NOT_IN_BUNDLE",
+        "`b` is declared, but not for `clerk` (licet.yaml:3)",
+    )
+    assert ground.fix == "add `b` under `capabilities.tools` in agent.yaml"

@@ -16,6 +16,7 @@ from licet.backends.source_names import Imported
 from licet.backends.source_text import read_bytes
 from licet.backends.source_tools import Module, module_of
 from licet.backends.tool_files import code_directories
+from licet.core.domain import nearest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
@@ -106,8 +107,12 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     bindings = module.names.bindings(function)
     way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
     if not bindings:
+        if meant := nearest(function, tuple(one.function for one in module.declared)):
+            return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
         stars = "; names behind `import *` are not followed" if module.names.bindings("*") else ""
-        return Problem(origin, f"no `{function}` in {file}", "a function of that name", way_out + stars)
+        where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"
+        hint = way_out.replace("licet.yaml", where) + stars
+        return Problem(origin, f"no `{function}` in {file}", "a function of that name", hint)
     place = module.text.place(bindings[-1].node)
     if len(bindings) > 1:
         return Problem(place, f"`{function}` bound {len(bindings)} times in this file", "one meaning", way_out)

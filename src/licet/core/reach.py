@@ -173,6 +173,11 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
         admitted = fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
         later = (ground for use in uses for ground in admitted.obstacles_of(use))
         return distinct((*grounds, *admitted.grounds, *later))
+    if tool in manifest.sources:
+        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS]
+        fix = "; ".join(admit(layer, tool) for layer in closed)
+        text = f"`{tool}` is declared, but not for `{manifest.agent}`"
+        return (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.sources[tool][1], fix),)
     text = f"`{visible(tool)}` is not known here"
     fix = "declare it, and add it to a bundle or to `capabilities.tools`"
     return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)

@@ -176,7 +176,8 @@ def declare(call: Call) -> Registered:
     if registered is None or registered.reach is None:
         if registered is None and call.tool in call.policy.manifest.seats:
             text = f"{call.tool} is admitted, but this gate was not given its function"
-            call.refuse("TOOL_NOT_AVAILABLE", text, f"pass it: `Gate(…, tools=[{call.tool}])`")
+            named = f'name its source under `tools`: `{call.tool}: {{from: "module:function"}}`'
+            call.refuse("TOOL_NOT_AVAILABLE", text, f"{named}; or in code, pass it: `Gate(…, tools=[{call.tool}])`")
         decision = decide(call.request, call.policy.manifest)
         if isinstance(decision, Deny):
             raise Refused(decision)
