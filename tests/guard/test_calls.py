@@ -678,6 +678,9 @@ def test_what_is_no_gate_is_refused_when_it_is_made(tmp_path: Path) -> None:
     fine = policy(tmp_path, add)
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: Gate("agent.yaml"), "load_manifest"),  # type: ignore[arg-type]
+        (lambda: Gate(fine, add), r"Gate\(manifest, \[add\]\)"),  # type: ignore[arg-type]
+        (lambda: Backends.local(tmp_path, secretz={}), "`secretz` is no part of backends; expected files, http, sec"),
+        (lambda: Backends.memory(file={}), "`file` is no part of backends; expected files"),
         (lambda: Gate(fine, [print]), "@tool"),  # type: ignore[list-item]
         (lambda: Gate(fine, [add], observers=[watch]), "plain function"),  # type: ignore[list-item]
         (lambda: Gate(fine, [add], on_misfit="ignore"), "refuse"),  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ class Backends(Ports):
         from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
         what they are asked with `licet approvals`, unless another `approver` is given.
         """
+        _check_parts(parts)
         state = Path(path) if path is not None else state_directory(Path.cwd())
         if secrets_file is not None and "secrets" in parts:
             raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
@@ -84,6 +85,7 @@ class Backends(Ports):
     @classmethod
     def memory(cls, **parts: Any) -> "Backends":
         """The same parts without a machine: for tests."""
+        _check_parts(parts)
         from licet.backends.memory_files import MemoryFiles
         from licet.backends.memory_http import MemoryHttp
         from licet.backends.memory_kv import MemoryKv
@@ -127,6 +129,13 @@ def _workers(programs: ProgramWalls | None = None) -> Sandbox:
     return Workers(InProcess(), programs)
 
 
+def _check_parts(parts: Iterable[str]) -> None:
+    known = [part.name for part in fields(Ports)]
+    for name in parts:
+        if name not in known:
+            raise TypeError(f"`{name}` is no part of backends; expected {', '.join(known)}")
+
+
 class Gate(BareGate):
     """Where calls come in: a manifest, the tools under it, and the backends that stand behind them."""
 
@@ -144,6 +153,8 @@ class Gate(BareGate):
         """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits."""
         if not isinstance(manifest, Manifest):
             raise TypeError("expected a manifest: load its file with `load_manifest(…)`")
+        if isinstance(tools, Tool):
+            raise TypeError(f"expected a list of tools: `Gate(manifest, [{tools.name}])`")
         places = Places.here(workdir)
         super().__init__(
             manifest,
