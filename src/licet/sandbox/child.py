@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,9 @@ from licet.sandbox.inside import RemoteContext, Waiting
 from licet.sandbox.loading import load
 from licet.sandbox.wire import Closed, Frame, framed
 
-OUT_OF_MEMORY, NO_WALLS = 77, 78  # exit codes that say why there is no answer
+OUT_OF_MEMORY, NO_WALLS = 77, 78  # why there is no answer
+LAST_WORDS = struct.Struct("=II")  # who ends, and why
+_RESERVE = 1 << 20  # bytes of memory with which to say that there is no more
 _MOST_SAID = 2000  # characters of an error
 _STACK = 2 << 20  # of a thread: what the system would take counts as memory, and is four times that
 _WAYS_OUT = {
@@ -38,25 +41,45 @@ class TooLong(Exception):
     """A result of more bytes than the limit."""
 
 
-def live(end: socket.socket, parent: int) -> NoReturn:
+class LastWords:
+    """Says why a worker ends, by a pipe that is shut before its tool is loaded: code of a tool could say anything."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def say(self, why: int) -> NoReturn:
+        """End."""
+        if self.fd >= 0:
+            os.write(self.fd, LAST_WORDS.pack(os.getpid(), why))
+        os._exit(why)
+
+    def shut(self) -> None:
+        """Say nothing from now on."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
     """Be a worker; does not return."""
+    words = LastWords(fd)
     try:
         asking = Asking(end)
         spec = asking.wire.receive().head
         try:
-            wall_in(spec, end.fileno(), parent)
-        except OSError:
-            os._exit(NO_WALLS)
-        _Worker(asking, spec).serve()
+            wall_in(spec, {end.fileno(), fd}, parent)
+        except (OSError, ValueError):
+            words.say(NO_WALLS)
+        _Worker(asking, spec, words).serve()
     except Closed:
         os._exit(0)
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+        words.say(OUT_OF_MEMORY)
     finally:
         os._exit(1)
 
 
-def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
+def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     """Give up everything that the host did not name, for good."""
     os.setsid()
     scratch = spec["scratch"]
@@ -72,7 +95,7 @@ def wall_in(spec: Mapping[str, Any], keep: int, parent: int) -> None:
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.Rule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
     ruleset = landlock.ruleset(rules)
-    hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, keep, ruleset}, parent=parent)
+    hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, *keep, ruleset}, parent=parent)
     landlock.restrict(ruleset)
     os.close(ruleset)
     own_pid = None if landlock.abi() >= _SIGNALS_SINCE else os.getpid()
@@ -92,8 +115,10 @@ def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlo
 
 
 class _Worker:
-    def __init__(self, asking: Asking, spec: Mapping[str, Any]) -> None:
+    def __init__(self, asking: Asking, spec: Mapping[str, Any], words: LastWords) -> None:
         self._asking = asking
+        self._words = words
+        self._reserve = bytes(_RESERVE)
         self._spec = spec
         self._context: str | None = spec["context"]
         self._wrong: dict[str, Any] | None = None
@@ -108,12 +133,14 @@ class _Worker:
 
     def _load(self) -> None:
         spec = self._spec
+        self._words.shut()
         try:
             self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()
         except BaseException as error:
+            self._reserve = b""
             self._wrong = described(error)
 
     def _connect(self, host: str, port: int) -> int:
@@ -161,6 +188,8 @@ class _Worker:
         try:
             text = _bounded(result_text(self._called(frame)), self._spec["result_bytes"])
         except BaseException as error:
+            if isinstance(error, MemoryError):
+                self._reserve = b""
             return {**described(error), "line": _line(error, self._fn)}, b""
         return {}, text
 

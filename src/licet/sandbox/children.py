@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from licet.core.decision import Reason
 from licet.guard.ports import SandboxUnavailable
@@ -52,6 +52,8 @@ class Death(NamedTuple):
     status: int
     cpu: float
     ended: tuple[Reason, str] | None
+    why: int = 0  # what it said itself, before anything of a tool ran in it
+    unborn: str = ""  # why there was none at all
 
 
 class Child:
@@ -118,7 +120,9 @@ class Zygote:
         self._running: set[Child] = set()
         self._idle = False
         self.dead = False
+        self._ready = False
         self.base = tempfile.mkdtemp(prefix="licet-")
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - what it says of itself, until it is ready
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
@@ -127,10 +131,11 @@ class Zygote:
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
                 [sys.executable, "-I", "-B", "-c", _START, *arguments],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
                 pass_fds=[theirs.fileno()], env=environment, cwd="/", start_new_session=True,
             )  # fmt: skip
         except OSError as wrong:
+            self._said.close()
             for end in (ours, self._woken, self._wake):
                 end.close()
             scratch.remove(self.base)
@@ -160,7 +165,7 @@ class Zygote:
             ours.setblocking(False)
         except OSError as wrong:
             ours.close()
-            raise SandboxUnavailable(f"no worker can be started: {wrong}") from wrong
+            raise SandboxUnavailable(self._stillborn() or f"no worker can be started: {wrong}") from wrong
         finally:
             theirs.close()
         return child
@@ -227,7 +232,22 @@ class Zygote:
             self._woken.close()
             self._wake.close()
 
-    def _heard(self, said: dict[str, int]) -> None:
+    def _stillborn(self) -> str:
+        """What went wrong with a zygote that ended before it was ready; empty if it was, or may still be."""
+        if self._ready or (not self.dead and self._process.poll() is None):
+            return ""
+        try:
+            self._said.seek(0)
+            lines = self._said.read(_BUFFER).decode(errors="replace").split("\n")
+        except (OSError, ValueError):  # it is closed
+            lines = []
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "it did not say why")
+        return f"the process that workers come from ended at once: {said[:500]}"
+
+    def _heard(self, said: dict[str, Any]) -> None:
+        if "ready" in said:
+            self._ready = True
+            self._said.close()
         child = self.children.get(said["number"])
         if child is None:
             return
@@ -236,7 +256,7 @@ class Zygote:
             return
         self.children.pop(child.number, None)
         self._running.discard(child)
-        child.died(Death(said["died"], said["cpu"], child.ended))
+        child.died(Death(said["died"], said["cpu"], child.ended, said.get("why", 0), said.get("said", "")))
         scratch.remove(child.scratch)
 
     def _look(self) -> None:
@@ -257,9 +277,12 @@ class Zygote:
     def _buried(self) -> None:
         """The zygote is dead, and by their own wish so are its workers."""
         self.dead = True
+        unborn = self._stillborn()
+        self._said.close()
         for child in list(self.children.values()):
             self.children.pop(child.number, None)
-            child.died(Death(-1, 0.0, child.ended or ("TOOL_CRASHED", "the process that workers come from has died")))
+            ended = child.ended or ("TOOL_CRASHED", "the process that workers come from has died")
+            child.died(Death(-1, 0.0, ended, unborn=unborn))
             scratch.remove(child.scratch)
         scratch.remove(self.base)
 
@@ -283,6 +306,7 @@ class Zygote:
         """In a fork of the host: forget it all, and let the parent have it."""
         self.dead = True
         self._process.returncode = 0
+        self._said.close()
         for end in (self._control, self._woken, self._wake, *(child.end for child in self.children.values())):
             with contextlib.suppress(OSError):
                 end.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 from licet.declare.arguments import plain_data
 from licet.guard.endings import Raised, Stopped
+from licet.guard.ports import SandboxUnavailable
 from licet.sandbox.broker import Outcome
 from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Zygote
@@ -45,8 +46,11 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
     raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
 
 
-async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Stopped:
-    """Why a worker gave no answer, from what the kernel and the zygote say; its own word is not asked."""
+async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Exception:
+    """Why a worker gave no answer, from what the kernel and the zygote say; the word of a tool is not asked.
+
+    `Stopped`; or `SandboxUnavailable` where nothing of the tool ran.
+    """
     if isinstance(wrong, TooMuch):
         return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
     if isinstance(wrong, BrokenWire):
@@ -57,6 +61,10 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
     death = await child.buried(_LAST_WORDS)
     if death is None:
         return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
+    if death.unborn:
+        return SandboxUnavailable(death.unborn)
+    if death.why == NO_WALLS:
+        return SandboxUnavailable("a wall could not be built in the tool's process")
     if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
         return Stopped(*death.ended)
     code = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0
@@ -65,9 +73,7 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
         return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
     if killer == signal.SIGXFSZ:
         return Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
-    if code == OUT_OF_MEMORY:
+    if death.why == OUT_OF_MEMORY:
         return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
-    if code == NO_WALLS:
-        return Stopped("SANDBOX_UNAVAILABLE", "a wall could not be built in the tool's process")
     said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
     return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")

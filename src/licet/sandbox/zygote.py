@@ -33,22 +33,26 @@ def main(control: int, base: str) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     wire = Wire(socket.socket(fileno=control), FROM_THE_HOST)
+    words = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     workers: dict[int, int] = {}  # by pid
+    last: dict[int, int] = {}  # words, by pid
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
     gc.collect()
+    os.dup2(1, 2)  # until here the host hears what goes wrong; what tools write there is nobody's
+    wire.send({"number": 0, "ready": 1})
     gc.freeze()  # what lives now lives for good: looking at it would only copy its pages
     while True:
         ready = {fd for fd, _ in poll.poll()}
         try:
             if woken in ready:
                 os.read(woken, 4096)
-                _reap(wire, workers)
+                _reap(wire, workers, words[0], last)
             if control in ready:
                 wire.take()
                 for frame in wire.frames():
-                    _obey(wire, workers, frame.head)
+                    _obey(wire, workers, frame.head, words[1])
         except Closed:
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
@@ -58,7 +62,7 @@ def main(control: int, base: str) -> NoReturn:
             os._exit(0)
 
 
-def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int]) -> None:
+def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], words: int) -> None:
     number = order["number"]
     if "end" in order:
         # A pid stays a worker's until it is reaped here, so this reaches no one else.
@@ -70,14 +74,14 @@ def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int]) -> None:
     try:
         pid = os.fork()
     except OSError as wrong:
-        wire.send({"number": number, "died": -1, "cpu": 0, "said": str(wrong)})
+        wire.send({"number": number, "died": -1, "cpu": 0, "said": f"no worker can be started: {wrong}"})
         os.close(end)
         return
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            child.live(socket.socket(fileno=end), parent)
+            child.live(socket.socket(fileno=end), parent, words)
         finally:
             os._exit(1)
     os.close(end)
@@ -85,14 +89,24 @@ def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int]) -> None:
     wire.send({"number": number, "born": pid})
 
 
-def _reap(wire: Wire, workers: dict[int, int]) -> None:
+def _reap(wire: Wire, workers: dict[int, int], words: int, last: dict[int, int]) -> None:
     while workers:
         pid, status, used = os.wait4(-1, os.WNOHANG)
         if not pid:
             return
         number = workers.pop(pid, None)
         if number is not None:
-            wire.send({"number": number, "died": status, "cpu": used.ru_utime + used.ru_stime})
+            last.update(_heard(words))  # it spoke before it ended
+            said = {"number": number, "died": status, "cpu": used.ru_utime + used.ru_stime, "why": last.pop(pid, 0)}
+            wire.send(said)
+
+
+def _heard(words: int) -> dict[int, int]:
+    """What workers have said since that was last asked."""
+    try:
+        return dict(child.LAST_WORDS.iter_unpack(os.read(words, 512 * child.LAST_WORDS.size)))
+    except BlockingIOError:
+        return {}
 
 
 def _warm() -> None:
