@@ -25,6 +25,18 @@ def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "*" if text == "*" else parse(text)
 
 
+def _example(text: str) -> str:
+    """A concrete use; the directory that its path starts from may be one that is known only later, as in a rule."""
+    domain, _, rest = text.partition(":")
+    action, _, path = rest.partition(":")
+    root = path.partition("/")[0]
+    if domain != "fs" or root not in ("${workdir}", "~"):
+        return str(Use(text))
+    if action == "*" or "*" in path:
+        raise Malformed(text, "one concrete use, without a wildcard")
+    return str(Capability(text))
+
+
 NAME = Text(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
 HOST = Text(
     expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
@@ -41,7 +53,7 @@ RULE = Text(
     parse=Capability,
     examples=("fs:read:/srv/data", "network:https:get@*.github.com", "network:tcp:db.internal:5432"),
 )
-USE = Text(expected="a concrete use, such as `network:https:get@api.example.com`", parse=Use)
+USE = Text(expected="a concrete use, such as `network:https:get@api.example.com`", parse=_example)
 VARIABLE = Text(expected="the name of an environment variable", parse=_or_star(variable), examples=("PATH",))
 SECRET = Text(expected="a secret reference, or `prefix/*`", parse=secret_key, examples=("WEATHER_API_KEY", "github/*"))
 BINARY = Text(expected="a binary name or an absolute path", parse=_or_star(binary), examples=("git", "/usr/bin/grep"))
