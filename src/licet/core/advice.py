@@ -31,18 +31,18 @@ def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roo
     """Where and what to add so that a layer allows what a tool needs; for a use, what is wider than it says so."""
     missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
     exact = narrowest(use) if use else None
-    steps = []
+    steps: dict[str, str] = {}  # what to add -> the note on it: one key may stand for several rules, and is told once
     for rule in missing or wanted:
         note = _wider(rule, use) if use else ""
         if not note and use and rule != exact:
             note = _WHOLE_NEED
-        steps.append(_add_rule(layer, rule, spec, roots, note))
-    return "; ".join(dict.fromkeys(steps)) or _EVERY_PATH
+        steps.setdefault(*_add_rule(layer, rule, spec, roots, note))
+    return "; ".join(step + note for step, note in steps.items()) or _EVERY_PATH
 
 
-def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> str:
+def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[str, str]:
     if layer.kind == "delegation":
-        return f"add `{rule}` to `allow` where the parent delegates{note}"
+        return f"add `{rule}` to `allow` where the parent delegates", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
@@ -55,7 +55,7 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
         key, item = _own(layer, EXACT_KEY_OF[kind]), _target(rule, roots)
     else:
         key, item = _own(layer, "grants"), _text(rule, roots)
-    return f"add `{item}` under `{key}` in {layer.origin.file}{note}"
+    return f"add `{item}` under `{key}` in {layer.origin.file}", note
 
 
 def admit(layer: Layer, tool: str) -> str:
