@@ -17,6 +17,7 @@ from licet.assemble.records import public_key, verify_ledger
 from licet.backends.ledger_keys import check_signature
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.ledger_structure import gone_astray
 from licet.core.merkle import Frontier
 from licet.core.verify import UNSIGNED_SECONDS, Outcome, verify
 
@@ -132,7 +133,7 @@ CHANGES: dict[str, Callable[[sqlite3.Connection], None]] = {
 }
 
 
-def change(path: Path, how: Callable[[sqlite3.Connection], None]) -> None:
+def change(path: Path, how: Callable[[sqlite3.Connection], object]) -> None:
     with closing(sqlite3.connect(path)) as db:
         how(db)
         db.commit()
@@ -188,6 +189,29 @@ def test_verify_holds_a_ledger_to_the_head_beside_its_key(path: Path, how: str, 
     finding = verify_ledger(path, public_key(None, path)).finding
     assert finding is not None
     assert finding.kind == kind, finding
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE chains SET sequence = 1, hash = x'00', number = 1", "DELETE FROM chains"]
+)
+def test_chains_that_were_changed_are_found_before_anything_follows_them(path: Path, statement: str) -> None:
+    assert verify_ledger(path, public_key(None, path)).ok
+    change(path, lambda db: db.execute(statement))
+    finding = verify_ledger(path, public_key(None, path)).finding
+    assert finding is not None
+    assert finding.kind == "column"
+    assert "the table `chains` says" in finding.text
+
+
+def test_what_is_written_while_a_ledger_is_verified_is_no_finding(tmp_path: Path, path: Path) -> None:
+    with LedgerReader(path) as reader:
+        outcome = verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+        ledger = SqliteLedger(path)
+        calls(tmp_path, ledger, 2)
+        ledger.close()
+        assert gone_astray(reader, outcome, reader.key) is None
+    with LedgerReader(path) as later:
+        assert gone_astray(later, outcome, later.key) is not None
 
 
 def test_a_long_tail_without_a_head_is_not_proven(path: Path) -> None:

@@ -235,10 +235,21 @@ def test_a_ledger_that_was_exchanged_whole_is_told_by_a_key_from_elsewhere(made:
     names(run(other, "receipts", "verify", "--key", key), 1, 10, f"not with {key}")
 
 
+def set_back(db: sqlite3.Connection) -> None:
+    """Leave the first entry alone, and everything as it was then."""
+    db.execute("DELETE FROM entries WHERE number > 1")
+    db.execute("DELETE FROM heads WHERE size > 1")
+    db.execute("DELETE FROM chains")
+    db.execute("INSERT INTO chains SELECT agent, session, sequence, hash, number FROM entries")
+    hashed, body = db.execute("SELECT hash, body FROM entries").fetchone()
+    state = (hashed, json.loads(body)["recorded"])
+    db.execute("UPDATE ledger SET size = 1, frontier = ?, recorded = ?, signed = 1", state)
+
+
 def test_a_ledger_that_was_set_back_is_told_by_a_head_from_elsewhere(state: Path, tmp_path: Path) -> None:
     kept = tmp_path / "heads.txt"
     kept.write_text(run(state, "receipts", "head").stdout)
-    tamper(state, sql("DELETE FROM entries WHERE number > 1", "DELETE FROM heads WHERE size > 1"))
+    tamper(state, set_back)
     names(run(state, "receipts", "verify"), 2, 10)  # the head beside the key tells
     (state / "ledger.head").unlink()
     assert run(state, "receipts", "verify").exit_code == 0  # nothing that is there tells
@@ -312,6 +323,29 @@ def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
     result = run(state, "receipts", "verify")
     assert result.exit_code == 1
     assert "cannot be read" in result.output or "damaged" in result.output
+
+
+@pytest.mark.parametrize(
+    ("statement", "how"),
+    [
+        ("UPDATE chains SET sequence = 1", "the table `chains` says that its session ends with entry "),
+        ("UPDATE chains SET hash = x'00'", "the table `chains` says that its session ends with entry "),
+        ("UPDATE chains SET number = 'x'", "the table `chains` says that its session ends with entry 'x', "),
+        ("DELETE FROM chains", "the table `chains` says that its session ends nowhere, the entries say with entry "),
+        ("INSERT INTO chains VALUES ('desk', 'other', 7, x'0011', 3)", "has a session 'other' of 'desk'"),
+        ("INSERT INTO chains VALUES ('desk', CAST(x'ff' AS TEXT), 7, x'0011', 3)", "cannot be read"),
+        ("UPDATE ledger SET id = 'zz'", "the table `ledger` says id 'zz', "),
+        ("UPDATE ledger SET key = 'zz'", "the table `ledger` says key 'zz', "),
+        ("UPDATE ledger SET size = 2", "the table `ledger` says size 2, the entries and heads say 10"),
+        ("UPDATE ledger SET frontier = x'00'", "the table `ledger` says frontier 00, "),
+        ("UPDATE ledger SET recorded = '2099-01-01T00:00:00.000000Z'", "the table `ledger` says recorded '2099-"),
+        ("UPDATE ledger SET signed = 1000000", "the table `ledger` says signed 1000000, the entries and heads say 10"),
+        ("DELETE FROM ledger", "the table `ledger` is empty, and there are entries"),
+    ],
+)
+def test_what_the_next_entry_would_follow_is_held_to_the_entries(state: Path, statement: str, how: str) -> None:
+    tamper(state, sql(statement))
+    names(run(state, "receipts", "verify"), 1, 10, how)
 
 
 # Packs ---------------------------------------------------------------------------------------------------------------

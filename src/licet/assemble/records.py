@@ -12,7 +12,7 @@ from licet.assemble.running import state_directory
 from licet.backends.ledger_head import head_beside, read_mark
 from licet.backends.ledger_keys import check_signature, key_beside
 from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_structure import damage
+from licet.backends.ledger_structure import damage, gone_astray
 from licet.core.evidence import Pack, check_pack, envelope, inclusion_proofs, kept_heads, statement, to_sign
 from licet.core.receipt import Row, Unsound
 from licet.core.verify import Finding, Head, Outcome, read_head, verify
@@ -106,7 +106,8 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
         if mark is not None and outcome.finding is None:
             outcome = outcome._replace(finding=_taken_out(reader, mark.head.size))
         if outcome.finding is None or outcome.finding.kind == "clock":
-            outcome = outcome._replace(finding=around.result() or outcome.finding)
+            wrong_around = around.result() or gone_astray(reader, outcome, key)
+            outcome = outcome._replace(finding=wrong_around or outcome.finding)
         return outcome
 
 

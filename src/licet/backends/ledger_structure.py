@@ -1,19 +1,24 @@
 """Whether the file around the entries of a ledger is what licet makes: its tables, and what they are searched by.
 
 Verification reads every entry from its table. A search reads an index first, and one that was tampered with leaves
-entries out; SQLite itself can tell.
+entries out; SQLite itself can tell. A writer goes on from what the tables `ledger` and `chains` say; that follows from
+the entries, and has to be what they say.
 """
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 
 from licet.backends.ledger_reader import SCHEMA, LedgerReader
-from licet.core.verify import Finding
+from licet.core.verify import Finding, Outcome
 
 _TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+_NEXT = "SELECT id, key, size, frontier, recorded, signed, (SELECT coalesce(max(size), 0) FROM heads) FROM ledger"
+_ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
 _LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
+_MOST = 80  # characters of what a table says
 
 
 def damage(path: str) -> Finding | None:
@@ -32,6 +37,59 @@ def damage(path: str) -> Finding | None:
     if found := _LEFT_OUT.search(text):
         return Finding("column", int(found[1]), f"a search does not find it: the index {found[2]} leaves it out")
     return Finding("edited", 1, f"the file is damaged: {' '.join(text.split())}", until=size)
+
+
+def gone_astray(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | None:
+    """Where the next entry would not follow those that are there; None if it would.
+
+    The reader is the one that the entries were read with: another would see what was written meanwhile.
+    """
+    try:
+        return _other_state(reader, outcome, key) or _other_ends(reader, outcome)
+    except sqlite3.Error as error:
+        return Finding("edited", 1, f"the tables around them cannot be read: {error}", until=outcome.entries)
+
+
+def _other_state(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | None:
+    rows = reader.tables(_NEXT)
+    if not outcome.entries and not rows:  # nothing was ever written
+        return None
+    if not rows:
+        return Finding("column", 1, "the table `ledger` is empty, and there are entries", until=outcome.entries)
+    *said, signed = rows[0]
+    true = {"size": outcome.entries, "frontier": outcome.frontier, "recorded": outcome.recorded, "signed": signed}
+    if outcome.entries:  # without any, nothing tells the name and the key
+        true |= {"id": outcome.ledger, "key": key}
+    for name, value in zip(("id", "key", "size", "frontier", "recorded", "signed"), said, strict=True):
+        if name in true and value != true[name]:
+            text = f"the table `ledger` says {name} {_short(value)}, the entries and heads say {_short(true[name])}"
+            return Finding("column", 1, text, until=outcome.entries)
+    return None
+
+
+def _other_ends(reader: LedgerReader, outcome: Outcome) -> Finding | None:
+    said = {(agent, session): end for agent, session, *end in reader.tables(_ENDS)}
+    for session, tail in outcome.ends.items():
+        if (end := said.pop(session, None)) != [*tail]:
+            text = f"the table `chains` says that its session ends {_end(end)}, the entries say {_end(tail)}"
+            return Finding("column", tail.number, text)
+    for agent, name in said:
+        text = f"the table `chains` has a session {_short(name)} of {_short(agent)}, the entries have none"
+        return Finding("column", 1, text, until=outcome.entries)
+    return None
+
+
+def _end(end: Sequence[object] | None) -> str:
+    if end is None:
+        return "nowhere"
+    sequence, digest, number = end
+    return f"with entry {_short(number)}, number {_short(sequence)} of it, hash {_short(digest)}"
+
+
+def _short(value: object) -> str:
+    """What anybody may have written there, in few words."""
+    text = value.hex() if isinstance(value, bytes) else ascii(value)
+    return text if len(text) <= _MOST else text[:_MOST] + "…"
 
 
 @cache

@@ -5,7 +5,7 @@ verified. What was changed with all hashes behind it, but without the key, no lo
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import quoted
 from licet.core.merkle import Frontier, leaf_hash
-from licet.core.receipt import FORMAT, Row, Unsound, canonical_object, canonical_text, check_entry
+from licet.core.receipt import FORMAT, Row, Tail, Unsound, canonical_object, canonical_text, check_entry
 
 Kind = Literal[
     "edited",  # the bytes of an entry are not those that were hashed, or are no entry
@@ -82,6 +82,10 @@ class Outcome(NamedTuple):
     ledger: str
     root: str  # of all entries
     finding: Finding | None
+    # What the next entry follows, for whoever keeps it beside the entries.
+    frontier: bytes = b""
+    recorded: str = ""
+    ends: Mapping[tuple[str, str], Tail] = {}  # of the chain of each agent and session
 
     @property
     def ok(self) -> bool:
@@ -156,6 +160,10 @@ class _Chain:
         self.sequence = self.number = 0
         self.previous = "null"
 
+    @property
+    def tail(self) -> Tail:
+        return Tail(self.sequence, bytes.fromhex(self.previous[len('"sha256:') : -1]), self.number)
+
 
 # The chain, the first bytes, and the words between id, number, parent, previous, recorded; sequence, time, and the end.
 _Like = tuple[_Chain, bytes, str, str, str, str, str]
@@ -184,7 +192,10 @@ class _Walk:
     def outcome(self, finding: Finding | None) -> Outcome:
         frontier = self._frontier
         root = "sha256:" + frontier.root.hex()
-        return Outcome(frontier.size, self._head_count, self._signed, self._ledger, root, finding)
+        recorded = self._recorded.decode(errors="replace")
+        ends = {session: chain.tail for session, chain in self._tails.items()}
+        counts = frontier.size, self._head_count, self._signed
+        return Outcome(*counts, self._ledger, root, finding, bytes(frontier), recorded, ends)
 
     def all(self, entries: Iterable[Row]) -> Finding | None:
         """Every entry; the first thing that is wrong, with one of them or with a head up to it.
