@@ -101,7 +101,7 @@ def test_the_changes_are_plain_json(two: Two) -> None:
 # Any command ---------------------------------------------------------------------------------------------------------
 
 _WC = manifest(allows=["process:exec:wc", "fs:read:/srv"])
-_FULL = {"max_effect": "full", "budget": Budget(max_calls_per_session=9)}
+_FULL: dict[str, Any] = {"max_effect": "full", "budget": Budget(max_calls_per_session=9)}
 COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
     "every binary and the whole disk, and no tool asks for them": (
         _WC,
