@@ -583,6 +583,14 @@ def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
     assert decision.use is None
 
 
+def test_a_class_that_no_file_states_asks_at_the_manifest() -> None:
+    unplaced = replace(tool("t", "fs:write:/a", effect="destructive"), origin=None)
+    policy = manifest(unplaced, allows=["fs:write:/a"], max_effect="destructive", budget=Budget(5))
+    decision = decide(Request("t"), policy)
+    assert isinstance(decision, Ask)
+    assert decision.rules[0].origin == HERE
+
+
 def test_a_delete_that_asks_says_which() -> None:
     policy = manifest(
         tool("t", "fs:delete:/a", effect="full"),

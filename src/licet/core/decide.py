@@ -31,7 +31,7 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
             if reach is None:
                 return _new(Deny, (request, manifest, None))
         known = reach._answers
-        if known is not None and usage is UNUSED:
+        if known is not None and (usage is UNUSED or reach.unlimited):
             # As below, but with `lacks` written out: most calls end here, and this is what they cost.
             for use in request.uses:
                 try:

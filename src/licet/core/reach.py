@@ -38,6 +38,7 @@ from licet.core.effects import (
 from licet.core.folding import CEILINGS, common_of, named_tcp
 from licet.core.manifest import (
     WRITE_APPROVALS,
+    Budget,
     Layer,
     Manifest,
     MaxEffect,
@@ -70,6 +71,7 @@ class Reach:
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
+    unlimited: bool  # no budget and no number of calls stops it, whatever was spent
     # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
     # otherwise None.
     _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
@@ -237,6 +239,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
+        unlimited=max_calls is None and manifest.budget == Budget(),
         _answers=None if more else {},
     )
 
