@@ -26,10 +26,10 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         if not request.sound:
             return _failed(request.tool, TypeError())
         reach: Reach | None = manifest._folded.get(request.tool)
+        if reach is None and request.tool in manifest.seats:
+            reach = reach_of(manifest, request.tool)
         if reach is None:
-            reach = reach_of(manifest, request.tool) if request.tool in manifest.seats else None
-            if reach is None:
-                return _new(Deny, (request, manifest, None))
+            return _new(Deny, (request, manifest, None))
         known = reach._answers
         if known is not None and (usage is UNUSED or reach.unlimited):
             # As below, but with `lacks` written out: most calls end here, and this is what they cost.
