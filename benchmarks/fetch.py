@@ -18,7 +18,7 @@ __all__ = ["measure"]
 TARGET = at_most(1.25)
 BODY = b'{"city": "oslo", "forecast": "rain"}' * 8
 
-_SERVER = f"""
+SERVER = f"""
 import asyncio
 body = {BODY!r}
 answer = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body
@@ -36,8 +36,9 @@ asyncio.run(main())
 
 
 @contextmanager
-def _serving() -> Iterator[str]:
-    server = subprocess.Popen([sys.executable, "-I", "-c", _SERVER], stdout=subprocess.PIPE, text=True)
+def serving(program: str) -> Iterator[str]:
+    """A page from a server of its own process, which says its port first."""
+    server = subprocess.Popen([sys.executable, "-I", "-c", program], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         yield f"http://127.0.0.1:{int(server.stdout.readline())}/points/oslo"
@@ -52,7 +53,7 @@ def measure(effort: Effort) -> list[Row]:
 
     loop = asyncio.new_event_loop()
     wait = loop.run_until_complete
-    with _serving() as url:
+    with serving(SERVER) as url:
         bare = httpx2.AsyncClient(trust_env=False)
         fetch, network = _fetch()
         questions = [url] * 20

@@ -7,17 +7,15 @@ to the web server of the standard library, and to one that does nothing but send
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.fetch import _serving
+from benchmarks.fetch import SERVER, serving
 from benchmarks.harness import (
     Effort,
     Row,
@@ -62,8 +60,8 @@ def measure(effort: Effort) -> list[Row]:
     if not probe.support().namespaces:
         return [Row("a request through the proxy", "direct", target=THROUGH_PROXY, note="there are no namespaces here")]
     return [
-        _requests(effort, _plainly_serving, "direct, to http.server", target=THROUGH_PROXY),
-        _requests(effort, _serving, "direct, to bytes that are ready"),
+        _requests(effort, _PLAIN_SERVER, "direct, to http.server", target=THROUGH_PROXY),
+        _requests(effort, SERVER, "direct, to bytes that are ready"),
         *_starts(effort),
         *_whole_commands(effort),
     ]
@@ -84,23 +82,12 @@ server.serve_forever()
 """
 
 
-@contextmanager
-def _plainly_serving() -> Iterator[str]:
-    server = subprocess.Popen([sys.executable, "-I", "-c", _PLAIN_SERVER], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}/points/oslo"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _requests(effort: Effort, serving: Callable[[], AbstractContextManager[str]], against: str, **goal: Any) -> Row:
+def _requests(effort: Effort, program: str, against: str, **goal: Any) -> Row:
     python = os.path.realpath(sys.executable)
 
     async def run() -> dict[str, list[Timing]]:
         found: dict[str, list[Timing]] = {"direct": [], "proxy": []}
-        with serving() as url:
+        with serving(program) as url:
             port = url.split(":")[2].partition("/")[0]
             direct, walled = _handle("open", port), _handle("walled", port)
             for _ in range(max(3, effort.processes // 8)):

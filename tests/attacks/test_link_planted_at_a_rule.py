@@ -24,7 +24,7 @@ def call(folder: Path, name: str, path: str) -> Result:
     (folder / "agent.yaml").write_text(
         "agent: a\ncapabilities:\n  tools: [save, look]\n  native: [save, look]\n"
         "  max_side_effect_class: write_limited\n  approvals: {write: manifest}\n"
-        '  fs_reach: {read: ["${workdir}/work/reports", "${workdir}/data"], write: ["${workdir}/work"]}\n'
+        '  fs_reach: {read: ["${workdir}/shared/reports", "${workdir}/data"], write: ["${workdir}/shared"]}\n'
     )
     gate = Gate(load_manifest(folder / "agent.yaml"), [save, look], Backends.local(folder / "state"), workdir=folder)
 
@@ -38,21 +38,21 @@ def call(folder: Path, name: str, path: str) -> Result:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     place = tmp_path.resolve() / "place"
-    for name in ("work", "victim", "elsewhere"):
+    for name in ("shared", "victim", "elsewhere"):
         (place / name).mkdir(parents=True)
     (place / "victim" / "key").write_text("secret")
     (place / "elsewhere" / "fine").write_text("granted")
     (place / "data").symlink_to(place / "elsewhere")  # the operator's own: no tool may write beside it
-    (place / "work" / "reports").symlink_to(place / "victim")  # a walled program could have made it
+    (place / "shared" / "reports").symlink_to(place / "victim")  # a walled program could have made it
     return place
 
 
 def test_following_it_leads_out(folder: Path) -> None:
-    assert (folder / "work/reports/key").read_text() == "secret"
+    assert (folder / "shared/reports/key").read_text() == "secret"
 
 
 def test_it_is_not_taken_for_the_operators(folder: Path) -> None:
-    read, written = call(folder, "look", "work/reports/key"), call(folder, "save", "work/reports/new")
+    read, written = call(folder, "look", "shared/reports/key"), call(folder, "save", "shared/reports/new")
     assert (read.ok, written.ok) == (False, False)
     assert (read.reason, written.reason) == ("PATH_NOT_REACHABLE", "PATH_NOT_REACHABLE")
     assert not (folder / "victim" / "new").exists()

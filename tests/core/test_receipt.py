@@ -14,6 +14,7 @@ from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem
 from licet.core.merkle import leaf_hash
 from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entry, frame, link, stem, time_text
 from licet.core.verify import Head, read_head, verify
+from tampered import changed
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.
 NAMES = ["s a", "s a", "z a", "s b", "s a", "z a", "s b", "s a", "z a", "s a"]
@@ -119,25 +120,9 @@ def test_an_empty_ledger_is_whole_with_and_without_a_head() -> None:
     assert verified(ROWS, [*heads(ROWS, [0]), *HEADS]).ok
 
 
-def value_like(value: Any) -> Any:
-    """Another value of the same kind."""
-    match value:
-        case bool():
-            return not value
-        case int():
-            return value + 1
-        case str():
-            return value[:-1] + ("x" if value[-1:] != "x" else "y")
-        case list():
-            return [*value, "x"]
-        case dict():
-            return {**value, "x": 1}
-    return "x"
-
-
 def edited(row: Row, key: str) -> bytes:
     entry = json.loads(row.body)
-    entry[key] = value_like(entry[key])
+    entry[key] = changed(entry[key])
     return json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -23,6 +23,7 @@ from licet.core.evidence import envelope, to_sign
 from licet.core.merkle import leaf_hash
 from licet.core.verify import head_body
 from licet.surfaces.cli.app import licet
+from tampered import changed
 
 FIELDS = [
     *("agent", "approvals", "arguments", "budget", "code", "cost_usd", "duration_ms", "error", "events", "format"),
@@ -70,22 +71,6 @@ def names(result: Result, first: int, last: int, how: str = "") -> None:
     assert first <= int(found[1]) <= last, line
     assert int(found[2] or found[1]) <= last, line
     assert how in line
-
-
-def changed(value: Any) -> Any:
-    """Another value that could stand there too."""
-    match value:
-        case bool():
-            return not value
-        case int():
-            return value + 1
-        case str():
-            return value[:-1] + ("x" if value[-1:] != "x" else "y")
-        case None:
-            return "x"
-        case list():
-            return [*value, "x"]
-    return {**value, "x": 1}
 
 
 def edited(field: str, number: int, *, hashed: bool) -> Attack:
