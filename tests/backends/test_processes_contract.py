@@ -17,7 +17,7 @@ from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
 from licet.guard.layers import Layers
 from licet.guard.ports import Command, Finished, Processes, Unavailable
-from licet.guard.running import Streams
+from licet.guard.running import Ending, Streams
 
 SHELL = "/bin/sh"
 
@@ -207,6 +207,28 @@ def test_what_is_left_is_ended_and_nothing_stays_open(processes: Processes) -> N
 
 def test_one_that_runs_too_long_is_ended(processes: Processes) -> None:
     assert asyncio.run(talked(processes, shell("sleep 60", seconds=0.2), Streams())) == (-9, ())
+
+
+ENDINGS: dict[str, tuple[Command, Ending | None]] = {
+    "with a code": (shell("echo out; echo err >&2; exit 3"), Ending(3, "")),
+    "by a signal": (shell("kill -15 $$"), Ending(-15, "")),
+    "too late": (shell("sleep 60", seconds=0.2), Ending(-9, "LIMIT_TIME")),
+    "because nobody waits": (shell("sleep 60"), None),
+}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_how_it_ended_is_known_once_it_was_left(processes: Processes, how: str) -> None:
+    command, ending = ENDINGS[how]
+
+    async def scene() -> tuple[Ending | None, Ending | None]:
+        async with processes.start(command, NoWalls(), Streams()) as running:
+            if ending is not None:
+                assert await running.ended() == ending.returncode
+            early = running.ending
+        return early, running.ending
+
+    assert asyncio.run(scene()) == (None, ending)
 
 
 def test_programs_are_found_by_name_and_by_path(processes: Processes) -> None:

@@ -223,6 +223,10 @@ def starts(program: str) -> Any:
     return _run(program, "--version", capture_output=True).returncode
 
 
+def a_script(text: str) -> Any:
+    return _run("/bin/sh", "-c", text).returncode
+
+
 def with_open_files() -> Any:
     return _run("echo", pass_fds=[0]).returncode
 
@@ -259,6 +263,7 @@ WAYS: dict[str, Callable[..., Any]] = {
             changed_directory,
             reads,
             starts,
+            a_script,
             with_open_files,
             with_a_function,
             with_a_user,

@@ -1,6 +1,8 @@
 """A program that a limit has ended says by which: to its tool, and in the receipt."""
 
+import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,13 @@ import pytest
 
 from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_namespaces, needs_walls
 from licet import Backends
+from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
 from licet.core.decision import CapabilityDenied
 from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.workers import Workers
+from sandbox import program_tools
 from sandbox.growth_tools import spin
 from sandbox.levels import call, gate
 
@@ -39,7 +43,7 @@ ENDINGS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "processor": (("sh", "-c", "while :; do :; done"), {"limits": {"cpu_seconds": 1}}, "LIMIT_CPU"),
     "processor, deaf": (of(DEAF), {"limits": {"cpu_seconds": 1}}, "LIMIT_CPU"),
     "memory": (of(GREEDY), {"limits": {"memory_mb": 100}}, "LIMIT_MEMORY"),
-    "file": (("sh", "-c", FILL), {"limits": {"file_mb": 4}}, "LIMIT_DISK"),
+    "file": (("sh", "-c", FILL), {"limits": {"file_mb": 4}}, "LIMIT_FILE_SIZE"),
     "output": (("head", "-c", "5000", "/dev/zero"), {"output_bytes": 1000}, "LIMIT_OUTPUT"),
     "time": (("sleep", "60"), {"seconds": 0.5}, "LIMIT_TIME"),
     "nothing": (("true",), {}, ""),
@@ -83,3 +87,32 @@ def test_a_tool_behind_walls_hears_of_it_too(tmp_path: Path) -> None:
     result = call(at, "spin")
     assert result.unwrap() == "LIMIT_CPU"
     assert [event.reason for event in result.events if isinstance(event, CapabilityDenied)] == ["LIMIT_CPU"]
+
+
+LIBRARIES = {
+    "file": (FILL, {"file_mb": 1}, "LIMIT_FILE_SIZE", -signal.SIGXFSZ),
+    "processor": ("while :; do :; done", {"cpu_seconds": 3}, "LIMIT_CPU", -signal.SIGXCPU),
+    "its own fault": ("exit 3", {}, "", 3),
+    "its own signal": ("kill -KILL $$", {}, "", -signal.SIGKILL),
+}
+
+
+@needs_walls
+@pytest.mark.parametrize("how", LIBRARIES)
+def test_what_a_library_has_started_is_told_of_in_the_receipt(tmp_path: Path, how: str) -> None:
+    script, limits, limit, code = LIBRARIES[how]
+    ledger = ChainedMemoryLedger()
+    parts = Backends.memory(
+        processes=LocalProcesses(os.defpath), sandbox=Workers(InProcess(), ProgramWalls()), ledger=ledger
+    )
+    at = gate(
+        tmp_path, "isolated", program_tools.start, backends=parts, limits={"wall_seconds": 120, **limits},
+        grants=["process:exec:/bin/sh", "env:read:GIVEN", "env:read:KEPT"], sandbox={"allow_degraded": True},
+    )  # fmt: skip
+    result = call(at, "start", {"way": "a_script", "path": script})
+    assert result.unwrap() == code
+    told = [limit] if limit else []
+    assert [event.reason for event in result.events if isinstance(event, CapabilityDenied)] == told
+    receipt = json.loads(ledger.rows[-1].body)
+    assert receipt["sandbox"]["programs"]["ended"] == [code]
+    assert [event["reason"] for event in receipt["events"] if event["reason"]] == told

@@ -49,7 +49,7 @@ ENDINGS = {
     "many files": ("LIMIT_FILES", "64 files"),
     "many threads": ("LIMIT_PROCESSES", "16 threads"),
     "more threads than memory": ("LIMIT_PROCESSES", "than its memory holds"),
-    "large file": ("LIMIT_DISK", "8 MB"),
+    "large file": ("LIMIT_FILE_SIZE", "8 MB"),
     "many large files": ("LIMIT_DISK", "16 MB"),
     "long result": ("LIMIT_OUTPUT", "bytes of result"),
     "fork": ("TOOL_FAILED", "PermissionError"),
@@ -80,7 +80,8 @@ def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: s
 TOLD = {  # how a call ended, in the words of the operator, and the key that would let it go on
     "memory": ("ended: `misbehave` ran into a limit", "raise `limits.memory_mb` under `capabilities` ("),
     "many files": ("ended: `misbehave` ran into a limit", "raise `limits.open_files` under `capabilities` ("),
-    "large file": ("ended: `misbehave` ran into a limit", "raise `limits.file_mb` or `limits.scratch_mb` under "),
+    "large file": ("ended: `misbehave` ran into a limit", "raise `limits.file_mb` under `capabilities` ("),
+    "many large files": ("ended: `misbehave` ran into a limit", "raise `limits.scratch_mb` under `capabilities` ("),
     "long result": ("ended: `misbehave` ran into a limit", ""),
     "sleep": ("timed out: `misbehave` was stopped", "raise `limits.wall_seconds` under `capabilities` ("),
     "exit": ("ended: `misbehave` gave no answer", ""),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.guard.ports import Command, Finished, Walls
-from licet.guard.running import Running, Streams
+from licet.guard.running import Ending, Running, Streams
 
 Program = Callable[[Command], Awaitable[Finished]]
 
@@ -48,6 +48,7 @@ class MemoryProcesses:
             yield running
         finally:
             await running.stop()
+            running.left()
 
     def _program(self, command: Command) -> tuple[Program, Command]:
         if not command.binary.startswith("/"):
@@ -74,9 +75,11 @@ class _Running:
         self._pipes = Pipes()
         self._ends = [self._pipes.pipe() if wanted else None for wanted in streams[:3]]
         self._signal = 0
+        self.ending: Ending | None = None
+        self._ended: Ending | None = None
         self._task = asyncio.ensure_future(self._run(program, command))
 
-    async def _run(self, program: Program, command: Command) -> int:
+    async def _run(self, program: Program, command: Command) -> Ending:
         stdin, *outputs = self._ends
         if stdin is not None:
             taken = Receiver(stdin[0], 1 << 30)
@@ -95,7 +98,7 @@ class _Running:
         finally:
             for sender in senders:
                 sender.stop()
-        return finished.returncode
+        return Ending(finished.returncode, finished.limit)
 
     def handed(self) -> tuple[int, ...]:
         """The near ends of the pipes that were asked for."""
@@ -111,11 +114,17 @@ class _Running:
         """Its code."""
         await asyncio.wait([self._task])
         if not self._task.cancelled():
-            return self._task.result()
+            self._ended = self._task.result()
+            return self._ended.returncode
         for end in self._ends[1:]:
             if end is not None:
                 self._pipes.shut(end[1])
-        return -self._signal
+        self._ended = Ending(-self._signal, "")
+        return self._ended.returncode
+
+    def left(self) -> None:
+        """Say how it ended."""
+        self.ending = self._ended
 
     async def stop(self) -> None:
         """End it, if it has not ended."""

@@ -17,7 +17,7 @@ from typing import Literal
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.core.decision import Reason
 from licet.guard.ports import Command, Finished, Unavailable, Walls
-from licet.guard.running import Running, Streams, Used
+from licet.guard.running import Ending, Running, Streams, Used
 
 # As a module and not as a script, which Python would compile each time. `licet` itself is not needed, and not on the
 # path; nor is this folder, whose `http` is not the one that others mean.
@@ -63,7 +63,7 @@ class LocalProcesses:
     @asynccontextmanager
     async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
         """A program behind walls from when it runs; `OSError` if it cannot be started."""
-        inside = _inside(command, walls)
+        inside, running = _inside(command, walls), None
         try:
             async with _supervised(inside, joined=streams.joined) as talk:
                 running = _Running(talk, streams, inside)
@@ -75,6 +75,8 @@ class LocalProcesses:
         finally:
             if inside.watch is not None:
                 await inside.watch.ended()
+            if running is not None:
+                running.left()
 
     async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
         inside, trouble = _inside(command, walls), None
@@ -86,12 +88,7 @@ class LocalProcesses:
                 trouble = await inside.watch.ended()
         if trouble is not None:
             raise trouble
-        limit: Reason | Literal[""] = "LIMIT_OUTPUT" if finished.truncated else ""
-        if used is None:
-            limit = "LIMIT_TIME"
-        elif inside.watch is not None:
-            limit = inside.watch.limit(used) or limit
-        return replace(finished, limit=limit)
+        return replace(finished, limit=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
 
 
 def _inside(command: Command, walls: Walls) -> Command:
@@ -188,11 +185,20 @@ def _used(said: Receiver, command: Command) -> Used | None:
     return Used(int(code), float(seconds), int(kilobytes) << 10)
 
 
+def _limit(used: Used | None, command: Command) -> Reason | Literal[""]:
+    """Which limit has ended a program, once whoever watched it has cleared up."""
+    if used is None:
+        return "LIMIT_TIME"
+    return command.watch.limit(used) if command.watch is not None else ""
+
+
 class _Running:
     """A program whose streams are somebody else's."""
 
     def __init__(self, talk: _Talk, streams: Streams, command: Command) -> None:
         self._talk, self._command = talk, command
+        self.ending: Ending | None = None
+        self._ended: tuple[Used | None] | None = None  # what was used by one that has ended
         self._said = Receiver(talk.status[0], 64)
         self._parts = [Sender(talk.control[1], talk.message), self._said]
         near = (talk.stdin[1], talk.stdout[0], talk.stderr[0])
@@ -228,7 +234,14 @@ class _Running:
         """Its code."""
         await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
         used = _used(self._said, self._command)
+        self._ended = (used,)
         return _LATE if used is None else used.returncode
+
+    def left(self) -> None:
+        """Say how it ended, now that nothing of it is there any more."""
+        if self._ended is not None:
+            (used,) = self._ended
+            self.ending = Ending(_LATE if used is None else used.returncode, _limit(used, self._command))
 
     def stop(self) -> None:
         """Look at its pipes no longer."""

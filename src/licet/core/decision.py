@@ -46,6 +46,7 @@ Reason = Literal[
     "LIMIT_OUTPUT",
     "LIMIT_FILES",
     "LIMIT_PROCESSES",
+    "LIMIT_FILE_SIZE",
     "LIMIT_DISK",
     "TOOL_FAILED",
     "TOOL_CRASHED",

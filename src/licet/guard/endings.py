@@ -11,7 +11,8 @@ LIMIT_KEYS: Mapping[Reason, tuple[str, ...]] = {
     "LIMIT_MEMORY": ("memory_mb",),
     "LIMIT_FILES": ("open_files",),
     "LIMIT_PROCESSES": ("processes",),
-    "LIMIT_DISK": ("file_mb", "scratch_mb"),
+    "LIMIT_FILE_SIZE": ("file_mb",),
+    "LIMIT_DISK": ("scratch_mb",),
     "LIMIT_OUTPUT": ("output_kb",),
 }
 

@@ -18,7 +18,7 @@ from licet.guard.endings import limit_names
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
-from licet.guard.running import Running, Streams
+from licet.guard.running import Ending, Running, Streams
 
 _MOST_CODES = 100  # that a receipt tells
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
@@ -30,7 +30,8 @@ _LIMITS: Mapping[Reason, str] = {
     "LIMIT_CPU": "used more time of the processor than it may",
     "LIMIT_MEMORY": "failed with nearly all the memory in use that it may have",
     "LIMIT_PROCESSES": "failed with as many processes as it may have",
-    "LIMIT_DISK": "wrote a larger file, or more into scratch, than it may",
+    "LIMIT_FILE_SIZE": "wrote a larger file than it may",
+    "LIMIT_DISK": "failed with as much in scratch as it may have",
     "LIMIT_OUTPUT": "wrote more than is kept of it",
 }
 
@@ -93,11 +94,7 @@ class ScopedProcesses:
             finished = await self._processes.run(command, walls)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
-        if len(self._holding.ended) < _MOST_CODES:
-            self._holding.ended += (finished.returncode,)
-        if finished.limit:
-            what, fix = _LIMITS[finished.limit], f"the limit is {limit_names(finished.limit)}"
-            self._holding.limited(finished.limit, f"{use.target} {what}", use, fix)
+        self._record(use, Ending(finished.returncode, finished.limit))
         return finished
 
     @asynccontextmanager
@@ -112,6 +109,16 @@ class ScopedProcesses:
             except (SandboxUnavailable, Unavailable, OSError) as wrong:
                 self._not_run(use, wrong)
             yield running
+        if running.ending is not None:
+            self._record(use, running.ending)
+
+    def _record(self, use: Use, ending: Ending) -> None:
+        """Have the receipt tell how a program ended."""
+        if len(self._holding.ended) < _MOST_CODES:
+            self._holding.ended += (ending.returncode,)
+        if ending.limit:
+            what, fix = _LIMITS[ending.limit], f"the limit is {limit_names(ending.limit)}"
+            self._holding.limited(ending.limit, f"{use.target} {what}", use, fix)
 
     async def _prepared(
         self, name: str, args: Iterable[str], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None

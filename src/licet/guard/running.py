@@ -14,8 +14,19 @@ class Streams(NamedTuple):
     joined: bool = False  # what it says on stderr goes where stdout goes
 
 
+class Ending(NamedTuple):
+    """How a program ended: its code, and the reason of the limit that has ended it, if one has."""
+
+    returncode: int
+    limit: Reason | Literal[""]
+
+
 class Running(Protocol):
     """A program that has started, for as long as whoever started it stays."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, once it was left; None until then, and of one that was left before it had ended."""
 
     def handed(self) -> tuple[int, ...]:
         """The near ends of the pipes that were asked for, in the order of their numbers; the caller closes them."""

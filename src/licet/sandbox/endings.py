@@ -36,7 +36,7 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
     if kind == "TooLong":
         raise Stopped("LIMIT_OUTPUT", text)
     if number == errno.EFBIG:
-        raise Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+        raise Stopped("LIMIT_FILE_SIZE", f"it wrote a file of more than {limits['file_mb']} MB")
     if number == errno.EMFILE:
         raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
     if (kind, text) == ("RuntimeError", "can't start new thread"):
@@ -72,7 +72,7 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
     if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
         return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
     if killer == signal.SIGXFSZ:
-        return Stopped("LIMIT_DISK", f"it wrote a file of more than {limits['file_mb']} MB")
+        return Stopped("LIMIT_FILE_SIZE", f"it wrote a file of more than {limits['file_mb']} MB")
     if death.why == OUT_OF_MEMORY:
         return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
     said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"

@@ -46,7 +46,7 @@ class Programs:
 
     async def _live(self, number: int, asked: tuple[Any, ...], started: "asyncio.Future[tuple[int, ...]]") -> None:
         """One task from start to end: whoever leaves a program, or is cancelled, ends it."""
-        telling, code = -1, ""
+        telling, code, said = -1, 0, ""
         try:
             async with self._context.process._started(*asked) as running:
                 if started.cancelled():
@@ -55,9 +55,10 @@ class Programs:
                 started.set_result((*running.handed(), told))
                 self._running[number] = running
                 try:
-                    code = str(await running.ended())
+                    code = await running.ended()
                 finally:
                     del self._running[number]
+            said = str(code)  # only now: nobody hears of an ending that could not be recorded
         except Exception as wrong:
             if not started.done():
                 started.set_exception(wrong)
@@ -65,7 +66,7 @@ class Programs:
             del self._tasks[number]
             if telling != -1:  # all of it is gone; a pipe that ends without a word says enough of what went wrong
                 with suppress(OSError):  # nobody has to listen
-                    os.write(telling, code.encode())
+                    os.write(telling, said.encode())
                 os.close(telling)
 
     def signal(self, number: int, which: int) -> None:

@@ -253,7 +253,7 @@ class Attendant:
         if used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= self._limits["cpu_seconds"]):
             return "LIMIT_CPU"
         if used.returncode == -signal.SIGXFSZ:
-            return "LIMIT_DISK"
+            return "LIMIT_FILE_SIZE"
         # That memory was refused only the program hears. One that fails with nearly all of it in use has met its end.
         if used.returncode and used.memory_bytes >= self._limits["memory_bytes"] * 9 // 10:
             return "LIMIT_MEMORY"
