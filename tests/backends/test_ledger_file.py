@@ -21,8 +21,9 @@ from licet import Backends, Gate, tool
 from licet.backends.ledger_keys import check_signature, generated_key, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import HEADS_APART, SqliteLedger
+from licet.core.finding import Finding, Outcome
 from licet.core.receipt import Row, check_entry
-from licet.core.verify import Finding, Outcome, verify
+from licet.core.verify import verify
 from licet.guard.ports import LedgerUnavailable
 
 PROGRAM = Path(__file__).with_name("ledger_processes.py")

@@ -18,8 +18,9 @@ from licet.backends.ledger_keys import check_signature
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.ledger_structure import gone_astray
+from licet.core.finding import Outcome
 from licet.core.merkle import Frontier
-from licet.core.verify import UNSIGNED_SECONDS, Outcome, verify
+from licet.core.verify import UNSIGNED_SECONDS, verify
 
 _HASH = "sha256:"
 

@@ -4,9 +4,11 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 
+from licet.core.finding import Outcome
+from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Stem, Tail, frame, link, listed, stem
-from licet.core.verify import Head, Outcome, head_body, verify
+from licet.core.verify import verify
 
 LEDGER, KEY, OTHER_KEY = "ledger-1", "test:key", "test:other"
 

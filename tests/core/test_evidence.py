@@ -21,9 +21,9 @@ from licet.core.evidence import (
     statement,
     to_sign,
 )
+from licet.core.finding import Finding
 from licet.core.merkle import inclusion_proof
 from licet.core.receipt import Row, Unsound
-from licet.core.verify import Finding
 
 ROWS = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3), sample_stem(4), sample_stem(5, "other")])
 HEAD = heads(ROWS, [5])[0]

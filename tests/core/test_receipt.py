@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
+from licet.core.heads import Head, read_head
 from licet.core.merkle import leaf_hash
 from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entry, frame, link, stem, time_text
-from licet.core.verify import Head, read_head, verify
+from licet.core.verify import verify
 from tampered import changed
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.
@@ -162,6 +163,44 @@ def test_a_column_that_disagrees_with_its_entry_is_named(column: str, other: Any
     assert finding is not None
     assert (finding.kind, finding.number) == ("column", 6)
     assert f"by {column} " in finding.text
+
+
+SHORT = rows([sample_stem(number, f"s-{number}") for number in range(1, 7)])  # each session has one entry
+
+
+def test_sessions_of_one_entry_are_whole() -> None:
+    outcome = verified(SHORT, heads(SHORT, [6]))
+    assert (outcome.ok, outcome.signed) == (True, 6)
+    assert outcome.ends == {("a", f"s-{row.number}"): Tail(1, row.hash, row.number) for row in SHORT}
+
+
+@pytest.mark.parametrize("other", ["x", "s-1", None, 7], ids=repr)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_column_of_the_first_entry_of_a_session_is_held_to_it(column: str, other: Any) -> None:
+    changed = [*SHORT[:4], SHORT[4]._replace(**{column: other}), SHORT[5]]
+    finding = verified(changed, heads(SHORT, [6])).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("column", 5)
+    assert f"by {column} " in finding.text
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        (b'"budget":{', b'"budget": {'),
+        (b'"budget":{', b'"afar":1,"budget":{'),
+        (b'"code":"execution_failed"', b'"code":"execution_failed","code":"ok"'),
+        (b'"duration_ms":"1.234"', b'"duration_ms":1.234'),
+        (b'"rules":["y (f:1)"]', b'"rules":"y (f:1)"'),
+        (b'"rules":["y (f:1)"]', b'"rules":["y (f:1)"'),
+    ],
+)
+def test_what_no_head_speaks_for_is_read_word_by_word(written: bytes, instead: bytes) -> None:
+    body = ROWS[9].body.replace(written, instead)
+    assert body != ROWS[9].body
+    finding = verified([*ROWS[:9], ROWS[9]._replace(body=body, hash=leaf_hash(body))], HEADS).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("edited", 10)
 
 
 @pytest.mark.parametrize("other", [None, "x", 7, b""], ids=repr)

@@ -20,8 +20,8 @@ from licet import Backends, Gate, load_manifest
 from licet.backends.ledger_keys import generated_key
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.core.evidence import envelope, to_sign
+from licet.core.heads import head_body
 from licet.core.merkle import leaf_hash
-from licet.core.verify import head_body
 from licet.surfaces.cli.app import licet
 from tampered import changed
 

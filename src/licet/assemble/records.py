@@ -14,8 +14,10 @@ from licet.backends.ledger_keys import check_signature, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_structure import damage, gone_astray
 from licet.core.evidence import Pack, check_pack, envelope, inclusion_proofs, kept_heads, statement, to_sign
+from licet.core.finding import Finding, Outcome
+from licet.core.heads import Head, read_head
 from licet.core.receipt import Row, Unsound
-from licet.core.verify import Finding, Head, Outcome, read_head, verify
+from licet.core.verify import Columns, verify
 from licet.guard.ports import LedgerUnavailable
 
 __all__ = [
@@ -98,7 +100,7 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
     with LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
         around = beside.submit(damage, reader.path)  # SQLite's own work, while the entries are hashed
         try:
-            rows = reader.entries() if progress is None else _counted(reader.entries(), progress)
+            rows = reader.columns() if progress is None else _counted(reader.columns(), progress)
             outcome = verify(rows, reader.heads(), key=key, check=check_signature, kept=kept)
         except LedgerUnavailable as wrong:
             seen = _readable(reader)
@@ -120,7 +122,7 @@ def _taken_out(reader: LedgerReader, signed: int) -> Finding | None:
     return Finding("unsigned", last + 1, text, until=signed)
 
 
-def _counted(rows: Iterator[Row], progress: Progress) -> Iterator[Row]:
+def _counted(rows: Iterator[Columns], progress: Progress) -> Iterator[Columns]:
     for seen, row in enumerate(rows, 1):
         if not seen % 1000:
             progress(seen)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from licet.backends.ledger_keys import check_signature
 from licet.core.evidence import head_line, kept_heads
+from licet.core.heads import Head, HeadFacts, read_head
 from licet.core.merkle import Frontier
 from licet.core.receipt import Unsound
-from licet.core.verify import Head, HeadFacts, read_head
 from licet.guard.ports import LedgerUnavailable
 
 _MOST = 65_536  # bytes

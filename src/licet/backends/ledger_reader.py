@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from licet.backends.sqlite_file import Format
+from licet.core.heads import Head
 from licet.core.receipt import Row, time_text
-from licet.core.verify import Head
+from licet.core.verify import Columns
 from licet.guard.ports import LedgerUnavailable
 
 # The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
@@ -45,6 +46,7 @@ CREATE TABLE ledger (
 """
 FORMAT = Format(0x6C69636C, 1, SCHEMA)  # `licl`: licet's ledgers
 _COLUMNS = ", ".join(Row._fields)
+_ALL = f"SELECT {_COLUMNS} FROM entries ORDER BY number"  # noqa: S608
 _AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
 _row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
 
@@ -117,6 +119,10 @@ class LedgerReader:
         """Every entry in order, a few at a time, from behind a number on."""
         return self._rows(f"SELECT {_COLUMNS} FROM entries WHERE number > ? ORDER BY number", after)  # noqa: S608
 
+    def columns(self) -> Iterator[Columns]:
+        """Every entry in order as a plain tuple, for whoever looks at all of them."""
+        return chain.from_iterable(self._fetched(_ALL, ()))
+
     def heads(self) -> Iterator[Head]:
         """Every signed head, the oldest first."""
         return starmap(
@@ -140,7 +146,7 @@ class LedgerReader:
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
         return map(_row, chain.from_iterable(self._fetched(query, values)))
 
-    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
         told = 0
         try:
             for some in self._some(query, values):
@@ -155,7 +161,7 @@ class LedgerReader:
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
 
-    def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
         cursor = self._db.execute(query, values)
         while some := cursor.fetchmany(_AT_ONCE):
             yield some

@@ -26,9 +26,9 @@ from licet.backends.ledger_keys import SigningKey, key_beside
 from licet.backends.ledger_reader import FORMAT
 from licet.backends.memory_records import SystemClock
 from licet.backends.sqlite_file import SqliteFile
+from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Stem, Tail, kept_at, link, time_text
-from licet.core.verify import Head, head_body
 from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
 
 HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last

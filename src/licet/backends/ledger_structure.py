@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import cache
 
 from licet.backends.ledger_reader import SCHEMA, LedgerReader
-from licet.core.verify import Finding, Outcome
+from licet.core.finding import Finding, Outcome
 
 _TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _NEXT = "SELECT id, key, size, frontier, recorded, signed, (SELECT coalesce(max(size), 0) FROM heads) FROM ledger"

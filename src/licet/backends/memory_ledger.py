@@ -7,9 +7,9 @@ from datetime import datetime
 from licet.backends.ledger_entries import Stems
 from licet.backends.ledger_keys import SigningKey, generated_key
 from licet.backends.memory_records import SystemClock
+from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Tail, kept_at, link, time_text
-from licet.core.verify import Head, head_body
 from licet.guard.ports import Entry, LedgerUnavailable
 
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from licet.core.finding import Finding
+from licet.core.heads import CheckSignature, Head, HeadFacts, read_head
 from licet.core.merkle import Frontier, includes, leaf_hash, node_hash
 from licet.core.receipt import Row, Unsound, canonical_object, check_entry
-from licet.core.verify import CheckSignature, Finding, Head, HeadFacts, read_head
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

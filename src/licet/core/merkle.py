@@ -61,7 +61,7 @@ class Frontier:
             if len(nodes) & 1:
                 right.append(nodes.pop())
             each = iter(nodes)
-            nodes = [sha256(b"\x01" + one + other).digest() for one, other in zip(each, each, strict=True)]
+            nodes = [sha256(b"\x01%b%b" % pair).digest() for pair in zip(each, each, strict=True)]
             size >>= 1
         peaks += reversed(right)
 

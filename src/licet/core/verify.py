@@ -5,31 +5,18 @@ verified. What was changed with all hashes behind it, but without the key, no lo
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from licet.core.canonical import quoted
+from licet.core.finding import Finding, Outcome, both
+from licet.core.heads import CheckSignature, Head, HeadFacts, read_head
 from licet.core.merkle import Frontier, leaf_hash
-from licet.core.receipt import FORMAT, Row, Tail, Unsound, canonical_object, canonical_text, check_entry
+from licet.core.receipt import Row, Tail, Unsound, canonical_text, check_entry
 
-Kind = Literal[
-    "edited",  # the bytes of an entry are not those that were hashed, or are no entry
-    "column",  # what is searched for is not what the entry says
-    "missing",  # a number is left out
-    "moved",  # an entry stands where it was not written, once more or in another order
-    "foreign",  # an entry or a head of another ledger
-    "chain",  # an entry does not follow the one before it in its session
-    "root",  # some entry of a range is not the one that was signed
-    "truncated",  # a head has signed more entries than there are
-    "key",  # a head that another key has signed
-    "signature",  # a head that nobody has signed
-    "head",  # a head that is none
-    "unsigned",  # more entries than could be waiting for a head have none
-    "clock",  # the time went back
-]
 _MOST_KINDS, _NEVER = 4096, 1 << 63
 # No writer leaves more behind its last head: it signs within moments, or after so many entries.
 UNSIGNED_SECONDS, UNSIGNED_ENTRIES = 10, 4096
@@ -38,84 +25,13 @@ _AT_ID, _TIME = ',"format":1,"id":', len("2026-01-01T00:00:00.000000Z")
 _SEARCHED = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
 _LAST = ("tool", "tool_digest", "truncated", "verdict")
 _FORMAT_ID = _AT_ID.encode()
-CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
-
-
-class Finding(NamedTuple):
-    """The first thing that is wrong: at which entry (or up to which), and how."""
-
-    kind: Kind
-    number: int
-    text: str
-    id: str = ""
-    until: int = 0  # the last entry of a range, where only a range is known
-
-    def __str__(self) -> str:
-        where = f"entries {self.number} to {self.until}" if self.until > self.number else f"entry {self.number}"
-        return f"{where}{f' ({self.id})' if self.id else ''}: {self.text}"
-
-
-class Head(NamedTuple):
-    """A signed statement that a ledger had a size and a root."""
-
-    size: int  # as it is searched for; the body counts
-    body: bytes
-    signature: bytes
-
-
-class HeadFacts(NamedTuple):
-    """What a head says."""
-
-    ledger: str
-    size: int
-    root: str
-    time: str
-    key: str
-
-
-class Outcome(NamedTuple):
-    """What came of a verification."""
-
-    entries: int
-    heads: int
-    signed: int  # entries that the last head speaks for; those after it are linked, and not signed yet
-    ledger: str
-    root: str  # of all entries
-    finding: Finding | None
-    # What the next entry follows, for whoever keeps it beside the entries.
-    frontier: bytes = b""
-    recorded: str = ""
-    ends: Mapping[tuple[str, str], Tail] = {}  # of the chain of each agent and session
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.finding is None
-
-
-def head_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
-    """The bytes that are signed."""
-    return (
-        f'{{"format":{FORMAT},"key":{quoted(key)},"kind":"head","ledger":{quoted(ledger)},'
-        f'"root":"sha256:{root.hex()}","size":{size},"time":{quoted(time)}}}'
-    ).encode()
-
-
-def read_head(body: bytes) -> HeadFacts:
-    """What a head says, read strictly; `Unsound` if it is none."""
-    found = canonical_object(body)
-    if type(found.get("format")) is int and found["format"] > FORMAT:
-        raise Unsound(f"it has format {found['format']}, which a newer licet has written: use that one")
-    texts = ("key", "kind", "ledger", "root", "time")
-    if found.keys() != {"format", "size", *texts} or found["format"] != FORMAT or found["kind"] != "head":
-        raise Unsound("it is no head of a ledger")
-    if any(type(found[name]) is not str for name in texts) or type(found["size"]) is not int or found["size"] < 0:
-        raise Unsound("it is no head of a ledger")
-    return HeadFacts(*(found[name] for name in HeadFacts._fields))
+_LEAF = sha256(b"\x00")  # `leaf_hash` begins so; to copy it is quicker than to begin anew
+# The fields of a `Row`: to make one of each of a million tuples takes a while.
+Columns = tuple[int, str, str, str, str, int, str, str, str, bytes, bytes]
 
 
 def verify(
-    entries: Iterable[Row],
+    entries: Iterable[Columns],
     heads: Iterable[Head],
     *,
     key: str,
@@ -144,11 +60,8 @@ def _late(signed: str, last: str) -> bool:
     return passed.total_seconds() > UNSIGNED_SECONDS
 
 
-def _both(doubt: Finding, finding: Finding) -> Finding:
-    """What a head and a chain tell together: the part of the range that both speak of."""
-    first = max(doubt.number, finding.number)
-    last = min(doubt.until, max(finding.number, finding.until))
-    return finding._replace(number=first, until=last) if first <= last else doubt
+def _in_session(session: str) -> str:
+    return f',"session":{quoted(session)},"time":"'
 
 
 class _Chain:
@@ -165,8 +78,9 @@ class _Chain:
         return Tail(self.sequence, bytes.fromhex(self.previous[len('"sha256:') : -1]), self.number)
 
 
-# The chain, the first bytes, and the words between id, number, parent, previous, recorded; sequence, time, and the end.
-_Like = tuple[_Chain, bytes, str, str, str, str, str]
+# What entries of one tool, session and outcome have in common: the chain, the first bytes, the words between id,
+# number, parent, previous, recorded; sequence, time, and the end. Then how far from its end the time of recording is.
+_Like = tuple[_Chain, bytes, str, str, str, str, str, int]
 
 
 class _Walk:
@@ -177,8 +91,8 @@ class _Walk:
         self._frontier = Frontier()
         self._tails: dict[tuple[str, str], _Chain] = {}
         self._ledger = ""
-        # What entries of one tool, session and outcome had in common the last time: most are like the one before.
         self._like: dict[tuple[str, str, str, str, str], _Like] = {}
+        self._shapes: dict[tuple[str, str, str, str], _Like] = {}  # the same in any session
         self._signed = self._head_count = 0
         self._recorded = b""
         self._proven = ""  # when what is signed was there
@@ -197,60 +111,102 @@ class _Walk:
         counts = frontier.size, self._head_count, self._signed
         return Outcome(*counts, self._ledger, root, finding, bytes(frontier), recorded, ends)
 
-    def all(self, entries: Iterable[Row]) -> Finding | None:
+    def all(self, entries: Iterable[Columns]) -> Finding | None:
         """Every entry; the first thing that is wrong, with one of them or with a head up to it.
 
         Most entries are like one before them but for a few words. Whether one is, and follows, is seen at a glance
-        here; any other is read word by word. A million times: what is short here is quick.
+        here; any other is read word by word, and so is each that no head will speak for: whoever has no key could
+        have written it. A million times: what is short here is quick.
         """
-        like_of, frontier, leaves = self._like.get, self._frontier, list[bytes]()
+        like_of, begin_leaf, frontier, leaves = self._like.get, _LEAF.copy, self._frontier, list[bytes]()
+        until, last = self._until, self._recorded
         for expected, row in enumerate(entries, 1):
             number, name, kind, agent, session, sequence, tool, verdict, time, hashed, body = row
             at = -1
             try:
-                like = like_of((kind, agent, session, tool, verdict))
-                if like is not None and number == expected:
-                    chain, opening, kept, parent, reason, within, closing = like
-                    # Strings in JSON have their quotes escaped: what has bare quotes can only stand where the keys are.
+                like = like_of((kind, agent, session, tool, verdict)) or self._like_elsewhere(row)
+                if like is not None and number == expected and until != _NEVER:
+                    chain, opening, kept, parent, reason, within, closing, behind = like
                     middle = f"{_AT_ID}{quoted(name)}{kept}{number}{parent}{chain.previous}{reason}".encode()
+                    leaf = begin_leaf()
+                    leaf.update(body)
                     if (
                         sequence == chain.sequence + 1
-                        and body.startswith(middle, found := body.find(_FORMAT_ID))
                         and body.startswith(opening)
                         and body.endswith(f',"sequence":{sequence}{within}{time}{closing}'.encode())
-                        and sha256(b"\x00" + body).digest() == hashed
+                        and leaf.digest() == hashed
                     ):
-                        at = found + len(middle)
+                        at = len(body) - behind
+                        if not body.endswith(middle, 0, at):
+                            at = self._found(row, like, middle)
             except (AttributeError, TypeError, ValueError):  # a column or a body that holds anything else
                 at = -1
             if at < 0:
                 frontier.extend(leaves)
                 leaves.clear()
-                if (finding := self.take(row)) is not None:
+                self._recorded = last
+                if (finding := self.take(Row(*row))) is not None:
                     return finding
+                until, last = self._until, self._recorded
                 continue
             recorded = body[at : at + _TIME]
-            if recorded < self._recorded:
-                self._went_back(row, recorded)
-            self._recorded = recorded
+            if recorded < last:
+                self._went_back(number, name, last, recorded)
+            last = recorded
             chain.sequence, chain.number, chain.previous = sequence, number, f'"sha256:{hashed.hex()}"'
             leaves.append(hashed)
-            if number >= self._until or len(leaves) == _LEAVES:
+            if number >= until or len(leaves) == _LEAVES:
                 frontier.extend(leaves)
                 leaves.clear()
-                if number >= self._until and (finding := self._heads_so_far()) is not None:
+                self._recorded = last
+                if number >= until and (finding := self._heads_so_far()) is not None:
                     return finding
+                until = self._until
+        self._recorded = last
         frontier.extend(leaves)
         return None
+
+    def _like_elsewhere(self, row: Columns) -> _Like | None:
+        """What an entry has in common with those of other sessions, if it is the first of its own."""
+        _, _, kind, agent, session, _, tool, verdict, _, _, _ = row
+        shape = self._shapes.get((kind, agent, tool, verdict))
+        if shape is None:
+            return None
+        _, opening, kept, parent, reason, _, closing, behind = shape
+        chain = self._tails.setdefault((agent, session), _Chain())
+        like = chain, opening, kept, parent, reason, _in_session(session), closing, behind
+        self._remember((kind, agent, session, tool, verdict), like)
+        return like
+
+    def _remember(self, key: tuple[str, str, str, str, str], like: _Like) -> None:
+        if len(self._like) >= _MOST_KINDS:
+            self._like.clear()
+        if len(self._shapes) >= _MOST_KINDS:
+            self._shapes.clear()
+        kind, agent, _, tool, verdict = key
+        self._like[key] = self._shapes[kind, agent, tool, verdict] = like
+
+    def _found(self, row: Columns, like: _Like, middle: bytes) -> int:
+        """Where an entry has these words, and says next when it was recorded; remembered, for most say it there.
+
+        Strings in JSON have their quotes escaped: what has bare quotes can only stand where the keys are.
+        """
+        _, _, kind, agent, session, _, tool, verdict, _, _, body = row
+        at = body.find(_FORMAT_ID)
+        if not body.startswith(middle, at):
+            return -1
+        at += len(middle)
+        self._remember((kind, agent, session, tool, verdict), (*like[:7], len(body) - at))
+        return at
 
     def take(self, row: Row) -> Finding | None:
         """One more entry, read word by word; what is wrong with it, or with a head up to it."""
         try:
             finding = self._standing(row)
         except (AttributeError, TypeError, ValueError) as wrong:  # no entry, or a column that holds anything else
-            finding = self._misfit(row) or Finding("edited", row.number, str(wrong), row.id)
+            finding = self._unreadable(row, wrong)
         if finding is not None:
-            return finding if self._doubt is None else _both(self._doubt, finding)
+            return finding if self._doubt is None else both(self._doubt, finding)
         frontier = self._frontier
         frontier.add(row.hash)
         return self._heads_so_far() if frontier.size >= self._until else None
@@ -283,48 +239,52 @@ class _Walk:
             return Finding("edited", number, "its bytes are not those that were hashed", name)
         return self._read(row, self._tails.get((row.agent, row.session)) or _Chain())
 
-    def _went_back(self, row: Row, recorded: bytes) -> None:
+    def _went_back(self, number: int, name: str, last: bytes, recorded: bytes) -> None:
         """Note where the clock went back first."""
         if self._clock is None:
-            text = f"the time went back from {self._recorded.decode()} to {recorded.decode(errors='replace')}"
-            self._clock = Finding("clock", row.number, text, row.id)
+            text = f"the time went back from {last.decode()} to {recorded.decode(errors='replace')}"
+            self._clock = Finding("clock", number, text, name)
 
     def _read(self, row: Row, chain: "_Chain") -> Finding | None:
         """Read an entry word by word, and remember what others of its kind will have in common with it."""
         entry = check_entry(row.body)
         self._ledger = self._ledger or entry["ledger"]  # no head has told it yet
-        if (finding := self._misfit(row)) is not None:
+        if (finding := self._misfit(row, entry)) is not None:
             return finding
         if row.sequence != chain.sequence + 1 or canonical_text(entry["previous"]) != chain.previous.encode():
             return self._broken(row, chain)
-        if len(self._like) >= _MOST_KINDS:
-            self._like.clear()
         names = "kind", "ledger", "manifest"
         kept = "".join(f',"{name}":{quoted(entry[name])}' for name in names)
         rest = "".join(f',"{name}":{canonical_text(entry[name]).decode()}' for name in _LAST)
-        self._like[row.kind, row.agent, row.session, row.tool, row.verdict] = (
+        like = (
             chain,
             f'{{"agent":{quoted(entry["agent"])},"approvals":'.encode(),
             f'{kept},"number":',
             f',"parent":{canonical_text(entry["parent"]).decode()},"previous":',
             f',"reason":{quoted(entry["reason"])},"recorded":"',
-            f',"session":{quoted(entry["session"])},"time":"',
+            _in_session(entry["session"]),
             f'"{rest}}}',
+            0,
         )
+        self._remember((row.kind, row.agent, row.session, row.tool, row.verdict), like)
         recorded = entry["recorded"].encode()
         if recorded < self._recorded:
-            self._went_back(row, recorded)
+            self._went_back(row.number, row.id, self._recorded, recorded)
         self._recorded = recorded
         chain.sequence, chain.number, chain.previous = row.sequence, row.number, f'"sha256:{row.hash.hex()}"'
         self._tails[row.agent, row.session] = chain
         return None
 
-    def _misfit(self, row: Row) -> Finding | None:
-        """Say what of a row does not fit its body."""
+    def _unreadable(self, row: Row, wrong: Exception) -> Finding:
+        """What is wrong with a row that could not even be looked at."""
         try:
-            entry: dict[str, Any] = check_entry(bytes(row.body))
-        except (TypeError, ValueError) as wrong:
-            return Finding("edited", row.number, str(wrong), row.id)
+            finding = self._misfit(row, check_entry(bytes(row.body)))
+        except (TypeError, ValueError) as also:
+            return Finding("edited", row.number, str(also), row.id)
+        return finding or Finding("edited", row.number, str(wrong), row.id)
+
+    def _misfit(self, row: Row, entry: dict[str, Any]) -> Finding | None:
+        """Say what of a row does not fit what its body says."""
         if entry["ledger"] != self._ledger:
             text = f"it was written to the ledger {entry['ledger']}, and this one is {self._ledger}"
             return Finding("foreign", row.number, text, row.id)

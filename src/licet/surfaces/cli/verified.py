@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from licet.core.evidence import Pack
-from licet.core.verify import Finding, Outcome
+from licet.core.finding import Finding, Outcome
 from licet.surfaces.cli.show import counted, show, show_json
 
 
