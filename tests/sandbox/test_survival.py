@@ -127,6 +127,17 @@ def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path)
     assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
 
 
+def test_answers_that_a_call_did_not_wait_for_are_not_for_the_next(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.ask_and_go)
+    assert [call(at, "ask_and_go").reason for _ in range(5)] == ["ALLOWED"] * 5
+
+
+def test_each_worker_draws_numbers_of_its_own(tmp_path: Path) -> None:
+    at = gate(tmp_path, "restricted", wild.draw)
+    drawn = [call(at, "draw").unwrap() for _ in range(5)]
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Path) -> None:
     at = gate(tmp_path, "restricted", wild.leave_behind)
     assert [call(at, "leave_behind", {"name": name}).value for name in "abc"] == [[], [], []]

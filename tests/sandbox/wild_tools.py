@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import resource
 import signal
 import sys
@@ -111,6 +112,18 @@ def count_on() -> int:
     """How many calls this process has seen, in one that serves many."""
     seen.append(1)
     return len(seen)
+
+
+@tool(needs=["env:read:NAME"], effect="read_only", reuse=True)
+def ask_and_go(ctx: SyncContext) -> None:
+    """Ask the host for something, and do not wait for the answer."""
+    vars(ctx._target)["_host"]._sent("env.get", b"", {"name": "NAME"})  # type: ignore[attr-defined]
+
+
+@tool(needs=[], effect="read_only")
+def draw() -> float:
+    """A number that nobody can guess."""
+    return random.random()
 
 
 @tool(needs=[], effect="read_only", reuse=True)

@@ -12,14 +12,23 @@ import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.sandbox.operations import NOW, Answered, Mirrors, Operations, at
 from licet.sandbox.programs import Programs
-from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Closed, Frame, Unpacker, packed
+from licet.sandbox.wire import (
+    FROM_A_CHILD,
+    SHORT_READ,
+    BrokenWire,
+    Closed,
+    Frame,
+    Unpacker,
+    packed,
+    succeeded,
+    whole,
+)
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
@@ -54,7 +63,6 @@ class Broker:
         self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
         self._unsent_bytes = 0
         self._writing = self._reading = False
-        self._in_loop = True
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
 
@@ -63,19 +71,18 @@ class Broker:
         self._mirrors, self._programs = Mirrors(), Programs(self._context)
         return Operations(self._context, self._mirrors, self._programs, self.answer, direct=self._direct)
 
-    async def serve(self, start: bytes, *, quick: bool = False) -> Outcome:
+    async def serve(self, start: bytes, come: bytes = b"") -> Outcome:
         """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not.
 
-        With `quick`, whoever runs the loop waits for a moment, and for the most quick of calls does not need the loop.
+        A call that was given a moment already says what is left to send, and what has come.
         """
-        self._in_loop = not quick
         try:
-            self._send(start, (), 0)
-            if quick:
-                self._wait_a_moment()
-                self._in_loop = True
+            if start:
+                self._send(start, (), 0)
+            if come:
+                self._take(come)
             self._balance()
-            return self._done.result() if self._done.done() else await self._done
+            return await self._done
         finally:
             self._read(False)
             if self._writing:
@@ -92,18 +99,10 @@ class Broker:
             if self._programs is not None:
                 await self._programs.finish()
 
-    def _wait_a_moment(self) -> None:
-        left = MOMENT if self._fd < _MOST_SELECTED else 0.0
-        until = perf_counter() + left
-        while left > 0 and not (self._done.done() or self._open or self._unsent):
-            if select.select((self._fd,), (), (), left)[0]:
-                self._readable()
-            left = until - perf_counter()
-
     # What comes in -------------------------------------------------------------------------------------------------
 
     def _read(self, wanted: bool) -> None:
-        if wanted != self._reading and self._in_loop:
+        if wanted != self._reading:
             self._reading = wanted
             if wanted:
                 self._loop.add_reader(self._fd, self._readable)
@@ -122,6 +121,9 @@ class Broker:
         if not data:
             self._fail(Closed("the other side has closed"))
             return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         try:
             for frame in self._unpacker.feed(data):
                 if self._done.done():
@@ -250,6 +252,34 @@ class Broker:
         """Take no more questions than can be answered: whoever floods waits in line."""
         full = len(self._open) >= MOST_OPEN or self._unsent_bytes > MOST_UNSENT
         self._read(not full and not self._done.done())
+
+
+class Moment(NamedTuple):
+    """How far a call came in a moment: its outcome, or what is still to be sent and what has come."""
+
+    outcome: Outcome | None
+    unsent: bytes
+    come: bytes
+
+
+def a_moment(end: socket.socket, start: bytes, call: int) -> Moment:
+    """Send what starts a call and wait for a moment: the quickest of calls need no loop, and nobody who answers."""
+    fd = end.fileno()
+    try:
+        sent = end.send(start, socket.MSG_DONTWAIT)
+        if sent < len(start) or fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
+            return Moment(None, start[sent:], b"")
+        come = end.recv(SHORT_READ)
+    except BlockingIOError:
+        return Moment(None, start, b"")
+    except OSError as gone:
+        raise Closed(str(gone)) from None
+    if not come:
+        raise Closed("the other side has closed")
+    text = whole(come, FROM_A_CHILD)
+    if text is None or text[0] != succeeded(call):
+        return Moment(None, b"", come)
+    return Moment(Outcome({}, text[1]), b"", b"")
 
 
 def _sent(end: socket.socket, data: bytes, files: Sequence[int]) -> int:

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import errno
 import os
+import random
 import socket
 import struct
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NoReturn
@@ -24,13 +24,12 @@ from licet.sandbox import hardening, landlock, netshim, procshim, seccomp
 from licet.sandbox.asking import Answer, Asking
 from licet.sandbox.inside import RemoteContext, Waiting
 from licet.sandbox.loading import load
-from licet.sandbox.wire import Closed, Frame, framed
+from licet.sandbox.wire import Closed, Frame, framed, succeeded
 
 OUT_OF_MEMORY, NO_WALLS = 77, 78  # why there is no answer
 LAST_WORDS = struct.Struct("=II")  # who ends, and why
 _RESERVE = 1 << 20  # bytes of memory with which to say that there is no more
 _MOST_SAID = 2000  # characters of an error
-_STACK = 2 << 20  # of a thread: what the system would take counts as memory, and is four times that
 _WAYS_OUT = {
     "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
 }
@@ -63,6 +62,7 @@ class LastWords:
 def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
     """Be a worker; does not return."""
     words = LastWords(fd)
+    random.seed()  # or each worker would draw the same numbers
     try:
         asking = Asking(end)
         spec = asking.wire.receive().head
@@ -83,11 +83,7 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     """Give up everything that the host did not name, for good."""
     os.setsid()
     scratch = spec["scratch"]
-    os.environ.clear()
-    os.environ.update({"TMPDIR": scratch, "HOME": scratch, "LANG": "C.UTF-8"})
-    tempfile.tempdir = scratch
-    os.umask(0o077)
-    threading.stack_size(_STACK)
+    os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = scratch
     try:
         os.chdir(spec["directory"] or scratch)
     except OSError:
@@ -171,6 +167,9 @@ class _Worker:
         wire = self._asking.wire
         while True:
             frame = wire.receive()
+            if "call" not in frame.head:  # an answer for a call that did not wait for it
+                wire.drop(frame)
+                continue
             if self._fn is None and self._wrong is None:  # until now nothing of the tool has run
                 self._load()
             head, blob = self._answer(frame)
@@ -178,7 +177,7 @@ class _Worker:
             if head:
                 wire.send({"op": "result", "call": call, **head}, blob)
             else:
-                wire.send_packed(framed(b'{"op":"result","call":%d}' % call, blob))
+                wire.send_packed(framed(succeeded(call), blob))
             if not self._spec["reuse"]:
                 os._exit(0)
 

@@ -25,13 +25,17 @@ from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire, packed, send_all
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 # The same licet as here, wherever it lies; everything else comes from the interpreter's own libraries.
+# Modules ask to be told of forks, to repair what other threads of a parent may have held. The zygote has no other, and
+# each worker would pay for it; the one thing that matters, fresh random numbers, workers see to themselves.
 _START = """
-import importlib.util, sys
+import importlib.util, os, sys
+tell, os.register_at_fork = os.register_at_fork, lambda **_: None
 spec = importlib.util.spec_from_file_location("licet", sys.argv[1], submodule_search_locations=[sys.argv[2]])
 sys.modules["licet"] = module = importlib.util.module_from_spec(spec)
 sys.path += [path for path in sys.argv[5:] if path not in sys.path]
 spec.loader.exec_module(module)
 from licet.sandbox.zygote import main
+os.register_at_fork = tell
 main(int(sys.argv[3]), sys.argv[4])
 """
 _PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 _LENGTHS = struct.Struct("<II")
 MOST_DEPTH = 100  # of JSON inside JSON
 # Most frames are short, and memory for a long read is mapped and unmapped each time: only long frames get that.
-_SHORT_READ, _LONG_READ = 1 << 14, 1 << 18
+SHORT_READ, _LONG_READ = 1 << 14, 1 << 18
 _MOST_FILES = 4  # of one frame
+_CLOEXEC, _CUT = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0)), int(getattr(socket, "MSG_CTRUNC", 0))  # enums are slow
 _BESIDE = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
 
@@ -70,6 +71,11 @@ def framed(text: bytes, blob: bytes = b"") -> bytes:
     return b"".join((_LENGTHS.pack(len(text), len(blob)), text, blob))
 
 
+def succeeded(call: int) -> bytes:
+    """The head of the frame by which a worker says that a call went well; its blob is the value."""
+    return b'{"op":"result","call":%d}' % call
+
+
 def members(head: Mapping[str, Any]) -> bytes:
     """The inside of an object as JSON, to be put into heads that are otherwise the same."""
     return _written(head)[1:-1].encode()
@@ -89,16 +95,13 @@ class Unpacker:
     def next_read(self) -> int:
         """How much to read at once."""
         if not self._buffer:
-            return _SHORT_READ
-        return min(max(self._wanted - len(self._buffer), _SHORT_READ), _LONG_READ)
+            return SHORT_READ
+        return min(max(self._wanted - len(self._buffer), SHORT_READ), _LONG_READ)
 
     def feed(self, data: bytes) -> Iterable[Frame]:
         """The frames that are whole now, or `BrokenWire`."""
-        if not self._buffer and len(data) >= _LENGTHS.size:  # most often just one whole frame has come
-            head, blob = _LENGTHS.unpack_from(data)
-            middle = _LENGTHS.size + head
-            if middle + blob == len(data) and head <= self._sizes.head and blob <= self._sizes.blob:
-                return (Frame(parsed(data[_LENGTHS.size : middle]), data[middle:]),)
+        if not self._buffer and (text := whole(data, self._sizes)) is not None:  # as most often
+            return (Frame(parsed(text[0]), text[1]),)
         return self._fed(data)
 
     def _fed(self, data: bytes) -> Iterator[Frame]:
@@ -116,6 +119,17 @@ class Unpacker:
             del buffer[: self._wanted]
             self._wanted = _LENGTHS.size
             yield frame
+
+
+def whole(data: bytes, sizes: Sizes) -> tuple[bytes, bytes] | None:
+    """The head as text, and the blob, of the frame that these bytes are; None if they are less or more than one."""
+    if len(data) < _LENGTHS.size:
+        return None
+    head, blob = _LENGTHS.unpack_from(data)
+    middle = _LENGTHS.size + head
+    if middle + blob != len(data) or head > sizes.head or blob > sizes.blob:
+        return None
+    return data[_LENGTHS.size : middle], data[middle:]
 
 
 def parsed(text: bytes) -> dict[str, Any]:
@@ -176,15 +190,11 @@ class Wire:
     def take(self) -> None:
         """Read what is there, at least something, and keep the frames that it completes."""
         try:
-            data, beside, flags, _ = self.socket.recvmsg(self._unpacker.next_read, _BESIDE, socket.MSG_CMSG_CLOEXEC)
+            data, beside, flags, _ = self.socket.recvmsg(self._unpacker.next_read, _BESIDE, _CLOEXEC)
         except OSError as gone:
             raise Closed(str(gone)) from None
-        found = array.array("i")
-        for level, kind, raw in beside:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                found.frombytes(raw[: len(raw) - len(raw) % found.itemsize])
-        if found or flags & socket.MSG_CTRUNC:  # some may be lost: those that there was no room for
-            self._files.append(tuple(found))
+        if beside or flags & _CUT:  # some may be lost: those that there was no room for
+            self._files.append(_files(beside))
         if not data:
             raise Closed("the other side has closed")
         self._frames += self._unpacker.feed(data)
@@ -211,11 +221,24 @@ class Wire:
         (found,) = self.files(1)
         return found
 
+    def drop(self, frame: Frame) -> None:
+        """Close the files of a frame that nobody wants."""
+        if frame.head.get("files"):
+            _close(self._files.popleft())
+
     def close(self) -> None:
         """Hang up, and close files that nobody took."""
         while self._files:
             _close(self._files.popleft())
         self.socket.close()
+
+
+def _files(beside: Iterable[tuple[int, int, bytes]]) -> tuple[int, ...]:
+    found = array.array("i")
+    for level, kind, raw in beside:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(raw[: len(raw) - len(raw) % found.itemsize])
+    return tuple(found)
 
 
 def _close(files: Sequence[int]) -> None:

@@ -31,7 +31,7 @@ from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
-from licet.sandbox.broker import MOMENT, Broker
+from licet.sandbox.broker import MOMENT, Broker, a_moment
 from licet.sandbox.children import Child, Watched, Zygote
 from licet.sandbox.endings import stopped, value_of
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
@@ -107,6 +107,7 @@ class _Pool:
             zygote = self._living()
             waiting = self._parked.get(prepared)
             while waiting:
+                self._parked.move_to_end(prepared)
                 child = waiting.popleft()
                 if child.death is None:
                     return zygote, child
@@ -119,29 +120,41 @@ class _Pool:
             zygote = self._living()  # it has died since
             return zygote, zygote.spawn(prepared.spec, prepared.watched)
 
-    def park(self, prepared: Prepared, zygote: Zygote, used: Child | None = None) -> None:
-        """Have a worker wait for the next call of a tool: the one that was used, or as many new ones as are due."""
+    def park(self, prepared: Prepared, zygote: Zygote) -> None:
+        """Have as many workers wait for the next calls of a tool as are due."""
         with self._lock:
-            if zygote is not self._zygote or zygote.dead:
-                return
-            if prepared in self._forgotten:  # while its call ran
-                if used is not None:
-                    zygote.end(used)
+            if not self._serves(prepared, zygote):
                 return
             waiting = self._parked.setdefault(prepared, deque())
             self._parked.move_to_end(prepared)
-            if used is not None:
-                waiting.append(used)
-            else:
-                try:
-                    while len(waiting) < _PARKED_OF_ONE:
-                        waiting.append(zygote.spawn(prepared.spec, prepared.watched))
-                except SandboxUnavailable:
-                    return  # the next call will tell
-            while sum(map(len, self._parked.values())) > _PARKED:
-                _, others = self._parked.popitem(last=False)
-                for child in others:
-                    zygote.end(child)
+            try:
+                while len(waiting) < _PARKED_OF_ONE:
+                    waiting.append(zygote.spawn(prepared.spec, prepared.watched))
+            except SandboxUnavailable:
+                return  # the next call will tell
+            self._make_room(zygote)
+
+    def give_back(self, prepared: Prepared, zygote: Zygote, used: Child) -> None:
+        """Have a worker that was used wait for the next call of its tool."""
+        with self._lock:
+            if not self._serves(prepared, zygote):
+                zygote.end(used)
+                return
+            waiting = self._parked.get(prepared)
+            if waiting is None:
+                waiting = self._parked[prepared] = deque()
+            waiting.append(used)
+            self._make_room(zygote)
+
+    def _serves(self, prepared: Prepared, zygote: Zygote) -> bool:
+        """Whether what comes from a zygote may wait for such calls: not if either went out of use while one ran."""
+        return zygote is self._zygote and not zygote.dead and prepared not in self._forgotten
+
+    def _make_room(self, zygote: Zygote) -> None:
+        while sum(map(len, self._parked.values())) > _PARKED:
+            _, others = self._parked.popitem(last=False)
+            for child in others:
+                zygote.end(child)
 
     def forget(self, gone: Collection[Prepared]) -> None:
         """End the workers that wait for such calls, and have none wait any more."""
@@ -230,13 +243,16 @@ class Workers:
         zygote.begin(child)
         kept = False
         try:
-            broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
-            start = _start(prepared, call, context, child.calls)
+            start, come, outcome = _start(prepared, call, context, child.calls), b"", None
             self._calls += 1
             if not call.tool.reuse:  # while this one works, the next is made ready
                 asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
-            outcome = await broker.serve(start, quick=child.quick and self._calls % _LOOP_TURNS > 0 and zygote.alone())
+            if child.quick and self._calls % _LOOP_TURNS and zygote.alone():
+                outcome, start, come = a_moment(child.end, start, child.calls)
+            if outcome is None:
+                broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
+                outcome = await broker.serve(start, come)
             if call.tool.reuse:
                 child.quick = perf_counter() - began < 2 * MOMENT
                 kept = _reusable(child, prepared)
@@ -245,7 +261,7 @@ class Workers:
         finally:
             if kept:
                 zygote.rest(child)
-                _pool.park(prepared, zygote, child)
+                _pool.give_back(prepared, zygote, child)
             else:
                 zygote.end(child)
                 _pool.park(prepared, zygote)
@@ -324,21 +340,19 @@ async def _nobody(approval: Approval, use: Use) -> None:
 
 
 def _start(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
-    defaults = prepared.defaults
-    given = {
-        name: value for name, value in call.arguments.items() if name not in defaults or value is not defaults[name]
-    }
-    who = _who(context.session_id, context.agent, context.workdir)
-    if _is_plain(given):
-        return framed(b'{"call":%d,"plain":true,%s}' % (number, who), plain_json(given))
+    given, defaults = call.arguments, prepared.defaults
+    if defaults or type(given) is not dict:
+        given = {name: value for name, value in given.items() if name not in defaults or value is not defaults[name]}
     # What hints have made of it cannot be made again of itself: aliases, secrets, whatever a validator turns into else.
-    sent = call.arguments.sent if isinstance(call.arguments, Given) else plain_json(given)
-    return framed(b'{"call":%d,"plain":false,%s}' % (number, who), sent)
+    plain = _is_plain(given)
+    sent = call.arguments.sent if not plain and isinstance(call.arguments, Given) else plain_json(given)
+    who = b"" if call.tool.context_parameter is None else _who(context.session_id, context.agent, context.workdir)
+    return framed(b'{"call":%d,"plain":%s%s}' % (number, b"true" if plain else b"false", who), sent)
 
 
 @lru_cache(_KNOWN)
 def _who(session_id: str, agent: str, workdir: str) -> bytes:
-    return members({"session_id": session_id, "agent": agent, "workdir": workdir})
+    return b"," + members({"session_id": session_id, "agent": agent, "workdir": workdir})
 
 
 _PLAIN = frozenset((str, int, bool, NoneType))

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import threading
 from typing import NoReturn
 
 from licet.declare.decorator import declare_later
@@ -17,6 +18,7 @@ from licet.sandbox import child, hardening, landlock, scratch, seccomp
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire, framed, packed
 
 _REHEARSALS = 16
+_STACK = 2 << 20  # of a thread of a worker: what the system would take counts as memory, and is four times that
 
 
 def main(control: int, base: str) -> NoReturn:
@@ -26,7 +28,10 @@ def main(control: int, base: str) -> NoReturn:
     hardening.drop_capabilities()  # here already, since workers then have nothing left to drop
     hardening.limit(hardening.Limits())
     os.environ.clear()
+    os.environ["LANG"] = "C.UTF-8"
+    os.umask(0o077)
     os.chdir("/")
+    threading.stack_size(_STACK)
     _warm()
     declare_later()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
