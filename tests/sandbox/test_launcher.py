@@ -34,7 +34,7 @@ from licet.guard.layers import Layers
 from licet.guard.ports import SandboxUnavailable, Walls
 from licet.sandbox import landlock, launcher, probe
 from licet.sandbox.kernel_paths import around, kernel_paths
-from licet.sandbox.walls import LAUNCH, ProgramWalls
+from licet.sandbox.walls import ProgramWalls
 from loopback import serving
 
 
@@ -82,6 +82,20 @@ def test_a_program_that_is_no_program(kind: str, tmp_path: Path) -> None:
 @both_kinds
 def test_python_and_its_library_run(kind: str) -> None:
     assert Programs(kind).run(PYTHON, "-I", "-c", "import json, ssl, sqlite3; print('fine')").stdout == b"fine\n"
+
+
+@both_kinds
+def test_a_program_finds_nothing_open_but_its_streams(kind: str) -> None:
+    code = """
+found = []
+for file in range(1024):
+    try:
+        os.fstat(file)
+        found.append(file)
+    except OSError:
+        pass
+print(found)"""
+    assert Programs(kind).python(code) == "[0, 1, 2]\n"
 
 
 @needs_namespaces
@@ -216,10 +230,13 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"
 
 
+LAUNCHED = "import sys; from licet.sandbox.launcher import main; main(int(sys.argv[1]), 1)"
+
+
 def launched(orders: bytes) -> tuple[int, str]:
     near, far = socket.socketpair()
     with near, far:
-        process = subprocess.Popen([*LAUNCH, str(far.fileno())], pass_fds=[far.fileno()])
+        process = subprocess.Popen([sys.executable, "-c", LAUNCHED, str(far.fileno())], pass_fds=[far.fileno()])
         far.close()
         near.sendall(orders)
         near.shutdown(socket.SHUT_WR)

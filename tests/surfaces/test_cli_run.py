@@ -59,6 +59,27 @@ def test_output_input_and_code_are_those_of_the_command(desk: Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "given\ngranted\n", "oh\n")
 
 
+def test_streams_that_are_closed_lead_nowhere_and_to_nothing_of_ours(desk: Path) -> None:
+    # Whatever is opened next has the number of a stream that is closed, and would be the command's.
+    command = [
+        sys.executable,
+        "-c",
+        "from licet.surfaces.cli import main; main()",
+        "run",
+        "agent.yaml",
+        "--",
+        "sh",
+        "-c",
+    ]
+    command.append("cat && echo end; echo to nobody >&2")
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command],
+        cwd=desk, env={**os.environ, "XDG_STATE_HOME": str(desk / "state")},
+        stdout=subprocess.PIPE, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (128 + 13, "end\n")  # SIGPIPE: nobody will ever read it
+
+
 def test_it_starts_in_the_working_directory_of_which_only_parts_are_held(desk: Path) -> None:
     capabilities = {**MANIFEST["capabilities"], "fs_reach": {"read": ["${workdir}/in"]}}
     (desk / "part.yaml").write_text(json.dumps({**MANIFEST, "capabilities": capabilities}))

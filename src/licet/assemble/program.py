@@ -9,6 +9,7 @@ from typing import Any
 from licet.assemble.running import Backends, Gate
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
+from licet.backends.supervisors import Supervisor
 from licet.core.commands import COMMAND_NEEDS, admit_commands
 from licet.core.effects import Level
 from licet.core.manifest import Manifest
@@ -34,14 +35,21 @@ class UnknownTool(LookupError):
 
 
 def program_gate(
-    policy: Manifest, state: Path, ended: list[Finished], *, name: str | None = None, workdir: Path | None = None
+    policy: Manifest,
+    state: Path,
+    ended: list[Finished],
+    *,
+    name: str | None = None,
+    workdir: Path | None = None,
+    ready: Supervisor | None = None,
 ) -> Gate:
     """A gate whose one tool starts a `command`, with all that the manifest allows, or with what the tool `name` holds.
 
-    How programs ended is put into `ended`. `UnknownTool` if the manifest has no tool of that name.
+    How programs ended is put into `ended`; the first has the supervisor that is `ready`, if one is. `UnknownTool` if
+    the manifest has no tool of that name.
     """
     http = HttpClient()
-    backends = Backends.local(state, http=http, processes=_Attached(ended), sandbox=_Here(ProgramWalls(http)))
+    backends = Backends.local(state, http=http, processes=_Attached(ended, ready), sandbox=_Here(ProgramWalls(http)))
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
@@ -87,8 +95,8 @@ def _arguments(given: object) -> dict[str, Any]:
 class _Attached(LocalProcesses):
     """Programs with the input and output of this process."""
 
-    def __init__(self, ended: list[Finished]) -> None:
-        super().__init__()
+    def __init__(self, ended: list[Finished], ready: Supervisor | None) -> None:
+        super().__init__(ready=ready)
         self._ended = ended
 
     async def run(self, command: Command, walls: Walls) -> Finished:

@@ -85,6 +85,8 @@ def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:
 
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """The manifest with every `from:` resolved below the directories of its files."""
+    if not manifest.sources:  # what reads source is loaded only where there is some
+        return manifest.declare(()), []
     from licet.backends.source import find_tool
 
     # Not made absolute: what is found there is then named the way the manifest was.

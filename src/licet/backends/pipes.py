@@ -106,7 +106,7 @@ class Sender(_Stream):
             self._left = self._left[os.write(self._fd, self._left[:_CHUNK]) :]
         except (BlockingIOError, InterruptedError):
             return
-        except BrokenPipeError:  # it does not want the rest
+        except (BrokenPipeError, ConnectionResetError):  # it does not want the rest
             self._left = self._left[:0]
         if not self._left:
             self._finish()

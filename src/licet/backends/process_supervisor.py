@@ -1,17 +1,20 @@
 """The small process between the host and a program: it ends the program and everything the program has started.
 
-Run by `processes` in an interpreter of its own, with nothing but the standard library. It takes over orphans (a
-subreaper), so a process that forks twice, leaves its session and ignores signals is still its child, and is killed
-like any other. The host itself is not disturbed: it neither becomes a subreaper nor waits for children that it did not
-start.
+Run by `supervisors` in an interpreter of its own, with nothing but the standard library and, for programs behind walls,
+what builds those. It takes over orphans (a subreaper), so a process that forks twice, leaves its session and ignores
+signals is still its child, and is killed like any other. The host itself is not disturbed: it neither becomes a
+subreaper nor waits for children that it did not start.
 """
 
 import ctypes
 import os
 import select
 import signal
+import socket
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -19,64 +22,93 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
 
-def main(control: int, status: int, *files: int) -> None:
-    """Read a command, run it with the files it is handed, say how it ended, and leave nothing behind."""
+_MOST_FILES = 8
+
+Launch = Callable[[int, int], None]  # puts this process behind walls and becomes the program; see `sandbox.launcher`
+
+
+class _Command(NamedTuple):
+    """What is to be run, and with which files: those of the program's streams, and what walls are built with."""
+
+    words: list[bytes]
+    streams: Sequence[int]
+    status: int
+    walls: Sequence[int]
+
+
+def main(control: int, launch: Launch | None) -> None:
+    """Wait for a command, run it with the files that come with it, say how it ended, and leave nothing behind."""
+    os.set_inheritable(control, False)
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        _say(status, f"error {ctypes.get_errno()}")
-        return
+    wrong = ctypes.get_errno() if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) else 0
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program may not look into us
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nor become a user whom we may not kill
-    os.set_inheritable(control, False)
-    os.set_inheritable(status, False)
-    command = _read_command(control)
-    if command is None:  # the host has gone, or thought better of it
-        return
+    with socket.socket(fileno=control) as host:
+        command = _received(host)
+        if command is None:  # the host has gone, or thought better of it
+            return
+        if wrong:
+            _say(command.status, f"error {wrong}")
+            return
+        _supervise(libc, control, command, launch)
+
+
+def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launch | None) -> None:
+    status = command.status
     try:
         _children()
     except OSError:  # another sandbox around this hides /proc: what cannot be seen could not be ended either
         _say(status, "blind")
         return
+    for stream, file in enumerate(command.streams):
+        os.dup2(file, stream)
+        os.close(file)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(awake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    program, wrong = _start(libc, command)
+    program, wrong = _start(libc, command, launch)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # only the program holds its pipes now, so that their end is its end
         os.dup2(nowhere, stream)
-    for file in files:
+    for file in command.walls:
         os.close(file)
     if not wrong:
         _say(status, "started ")
-    how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command[0]))
+    how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]))
     _kill_all()
     _say(status, how)
+    os._exit(0)  # there is nothing left to clear up, for which the host would wait
 
 
-def _read_command(control: int) -> list[bytes] | None:
-    """The seconds, the directory, the binary, the count of arguments, the arguments, the environment."""
-    size = _read(control, 8)
-    raw = _read(control, int.from_bytes(size, "big")) if size else None
-    return None if raw is None else raw.split(b"\0")
+def _received(host: socket.socket) -> _Command | None:
+    """The seconds, the directory, the binary, the count of arguments, the arguments, the environment; and files.
+
+    Behind walls the seconds alone: all else is for the launcher to hear.
+    """
+    size, files, flags, _ = socket.recv_fds(host, 8, _MOST_FILES)  # the files come with the first bytes
+    for file in files:
+        os.set_inheritable(file, False)  # `recv_fds` takes flags, and does not pass them on
+    if not size or flags & socket.MSG_CTRUNC or len(files) < 4:
+        return None
+    size += _read(host, 8 - len(size)) or b""
+    raw = _read(host, int.from_bytes(size, "big")) if len(size) == 8 else None
+    return None if raw is None else _Command(raw.split(b"\0"), files[:3], files[3], files[4:])
 
 
-def _read(fd: int, size: int) -> bytes | None:
+def _read(host: socket.socket, size: int) -> bytes | None:
     raw = b""
     while len(raw) < size:
-        more = os.read(fd, min(size - len(raw), 1 << 20))
+        more = host.recv(min(size - len(raw), 1 << 20))
         if not more:
             return None
         raw += more
     return raw
 
 
-def _start(libc: ctypes.CDLL, command: list[bytes]) -> tuple[int, int]:
+def _start(libc: ctypes.CDLL, command: _Command, launch: Launch | None) -> tuple[int, int]:
     """The program's id, or the number of the system's error."""
-    _, directory, binary, count = command[:4]
-    last = 4 + int(count)
-    argv, environment = command[4:last], dict(pair.split(b"=", 1) for pair in command[last:] if pair)
     trouble, tell = os.pipe()
     supervisor = os.getpid()
     program = os.fork()
@@ -86,18 +118,33 @@ def _start(libc: ctypes.CDLL, command: list[bytes]) -> tuple[int, int]:
             if os.getppid() != supervisor:
                 os._exit(127)
             os.setsid()
+            signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)  # what Python, or a shell before us, told us to ignore
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            os.chdir(directory)
-            os.execve(binary, argv, environment)  # noqa: S606 - whatever stands here has been checked
+            if launch is None:
+                _become(command.words)
+            # Of what can be looked into, the kernel lets its owner write the maps of a namespace. There is nothing to
+            # see yet, and walls take it back.
+            libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+            orders, ending = command.walls
+            launch(orders, ending)  # closes everything else, `tell` included
         except OSError as error:
             os.write(tell, str(error.errno or 1).encode())
-        os._exit(127)
+        finally:  # whatever happened: only one of us goes on as the supervisor
+            os._exit(127)
     os.close(tell)
-    wrong = os.read(trouble, 16)  # nothing, once the program runs
+    wrong = os.read(trouble, 16)  # nothing, once the program or its launcher runs
     os.close(trouble)
     return program, int(wrong or 0)
+
+
+def _become(words: list[bytes]) -> NoReturn:
+    _, directory, binary, count = words[:4]
+    last = 4 + int(count)
+    argv, environment = words[4:last], dict(pair.split(b"=", 1) for pair in words[last:] if pair)
+    os.chdir(directory)
+    os.execve(binary, argv, environment)  # noqa: S606 - whatever stands here has been checked
 
 
 def _watch(program: int, control: int, awake: int, seconds: float) -> str:

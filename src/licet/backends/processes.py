@@ -6,39 +6,33 @@ Limits: a program that kills its supervisor, or forks faster than it can be kill
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from subprocess import Popen
 from typing import Literal
 
 from licet.backends.pipes import Pipes, Receiver, Sender
+from licet.backends.supervisors import Supervisor
 from licet.core.decision import Reason
 from licet.guard.ports import Command, Finished, Unavailable, Walls
 from licet.guard.running import Ending, Running, Streams, Used
 
-# As a module and not as a script, which Python would compile each time. `licet` itself is not needed, and not on the
-# path; nor is this folder, whose `http` is not the one that others mean.
-_START = """
-import sys
-for name, places in (("licet", []), ("licet.backends", [sys.argv[1]])):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = places
-from licet.backends.process_supervisor import main
-main(*map(int, sys.argv[2:]))
-"""
-_SUPERVISE = (sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__)))
 _LATE = -9  # what a program that ran too long ended by
 _GRACE = 10.0  # seconds that the supervisor has to clear up
 _NO_WAY = "programs are run on Linux only"
 
 
 class LocalProcesses:
-    """Runs programs. `PATH` is that of the moment this was made, and only its absolute directories count."""
+    """Runs programs. `PATH` is that of the moment this was made, and only its absolute directories count.
 
-    def __init__(self, path: str | None = None) -> None:
+    `ready` is a supervisor that has been started already: the first program that it fits has it.
+    """
+
+    def __init__(self, path: str | None = None, *, ready: Supervisor | None = None) -> None:
+        self._ready = ready
         whole = os.environ.get("PATH", os.defpath) if path is None else path
         self._folders = [folder for folder in whole.split(os.pathsep) if os.path.isabs(folder)]
 
@@ -65,7 +59,7 @@ class LocalProcesses:
         """A program behind walls from when it runs; `OSError` if it cannot be started."""
         inside, running = _inside(command, walls), None
         try:
-            async with _supervised(inside, joined=streams.joined) as talk:
+            async with _supervised(inside, self._fitting(inside), joined=streams.joined) as talk:
                 running = _Running(talk, streams, inside)
                 try:
                     await running.begun()
@@ -78,10 +72,16 @@ class LocalProcesses:
             if running is not None:
                 running.left()
 
+    def _fitting(self, command: Command) -> Supervisor | None:
+        """The supervisor that was started already, once, if it was started for such walls."""
+        ready, self._ready = self._ready, None
+        launcher = command.watch.launcher if command.watch is not None else None
+        return ready if ready is not None and ready.launcher == launcher else None
+
     async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
         inside, trouble = _inside(command, walls), None
         try:
-            async with _supervised(inside, attached=attached) as talk:
+            async with _supervised(inside, self._fitting(inside), attached=attached) as talk:
                 finished, used = await _converse(talk, inside)
         finally:
             if inside.watch is not None:
@@ -98,60 +98,67 @@ def _inside(command: Command, walls: Walls) -> Command:
 
 
 class _Talk(Pipes):
-    """Five pipes to a supervisor and its program, as (read, write) pairs, and the command that it waits for."""
+    """Pipes to a supervisor and its program, as (read, write) pairs, and the command that it waits for."""
 
     def __init__(self, command: Command) -> None:
         super().__init__()
         self.message = _message(command)
+        self.control = -1  # the near end of a socket, which is the supervisor's
         try:
             self.stdin, self.stdout, self.stderr = self.pipe(), self.pipe(), self.pipe()
-            self.control, self.status = self.pipe(), self.pipe()
+            self.status = self.pipe()
         except BaseException:
             self.close()
             raise
 
+    def streams(self, *, attached: bool, joined: bool) -> tuple[int, int, int]:
+        """What the program gets: the streams of this process, or these pipes."""
+        if attached:
+            return 0, 1, 2
+        return self.stdin[0], self.stdout[1], self.stdout[1] if joined else self.stderr[1]
+
     def close_far_ends(self) -> None:
         """Close what belongs to the child alone."""
-        for far in (self.stdin[0], self.stdout[1], self.stderr[1], self.control[0], self.status[1]):
+        for far in (self.stdin[0], self.stdout[1], self.stderr[1], self.status[1]):
             self.shut(far)
 
 
 @asynccontextmanager
-async def _supervised(command: Command, *, attached: bool = False, joined: bool = False) -> AsyncIterator[_Talk]:
-    """A supervisor that waits for its command; once this is left it is gone, and its program before it."""
+async def _supervised(
+    command: Command, ready: Supervisor | None, *, attached: bool = False, joined: bool = False
+) -> AsyncIterator[_Talk]:
+    """A supervisor that was told its command; once this is left it is gone, and its program before it."""
     files = command.watch.files if command.watch is not None else ()
     talk: _Talk | None = None
+    supervisor = ready
     try:
         talk = _Talk(command)
-        passed = (talk.control[0], talk.status[1], *files)
-        supervisor = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
-            [*_SUPERVISE, *map(str, passed)],
-            stdin=None if attached else talk.stdin[0],
-            stdout=None if attached else talk.stdout[1],
-            stderr=None if attached else talk.stdout[1] if joined else talk.stderr[1],
-            env={},
-            cwd="/",
-            pass_fds=passed,
-            start_new_session=True,
-        )
+        streams = talk.streams(attached=attached, joined=joined)
+        if supervisor is None:
+            supervisor = Supervisor(command.watch.launcher if command.watch is not None else None)
+        talk.message = supervisor.send(talk.message, (*streams, talk.status[1], *files))
     except BaseException:
         if talk is not None:
             talk.close()
+        if supervisor is not None:
+            supervisor.discard()
         raise
     finally:
         for file in files:
             os.close(file)
     try:
         talk.close_far_ends()
+        talk.control = supervisor.control.fileno()
         yield talk
     finally:
-        talk.close()  # the end of the control pipe means stop
-        await _gone(supervisor)
+        talk.close()
+        supervisor.control.close()  # its end means stop
+        await _gone(supervisor.process)
 
 
 async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | None]:
     """Send the command and its input, and take what comes back until the supervisor has finished."""
-    sent, said = Sender(talk.control[1], talk.message), Receiver(talk.status[0], 64)
+    sent, said = Sender(talk.control, talk.message), Receiver(talk.status[0], 64)
     fed = Sender(talk.stdin[1], command.stdin, talk.shut)
     out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (talk.stdout, talk.stderr))
     streams = (sent, said, fed, out, err)
@@ -200,7 +207,7 @@ class _Running:
         self.ending: Ending | None = None
         self._ended: tuple[Used | None] | None = None  # what was used by one that has ended
         self._said = Receiver(talk.status[0], 64)
-        self._parts = [Sender(talk.control[1], talk.message), self._said]
+        self._parts = [Sender(talk.control, talk.message), self._said]
         near = (talk.stdin[1], talk.stdout[0], talk.stderr[0])
         self._handed = [fd for fd, wanted in zip(near, streams[:3], strict=True) if wanted]
         if not streams.stdin:
@@ -227,8 +234,8 @@ class _Running:
 
     def signal(self, number: int) -> None:
         """Send a signal to the program, through its supervisor."""
-        with suppress(BrokenPipeError):
-            os.write(self._talk.control[1], bytes([number]))
+        with suppress(BrokenPipeError, ConnectionResetError):
+            os.write(self._talk.control, bytes([number]))
 
     async def ended(self) -> int:
         """Its code."""
@@ -249,7 +256,7 @@ class _Running:
             part.stop()
 
 
-async def _gone(supervisor: "subprocess.Popen[bytes]") -> None:
+async def _gone(supervisor: Popen[bytes]) -> None:
     """Return when the supervisor has ended, and its program before it; being cancelled does not cut this short."""
     given_up, cancelled = time.monotonic() + _GRACE, None
     while supervisor.poll() is None:
@@ -266,6 +273,8 @@ async def _gone(supervisor: "subprocess.Popen[bytes]") -> None:
 
 def _message(command: Command) -> bytes:
     """A command as the supervisor reads it: no part of a command can hold a NUL."""
+    if command.watch is not None:  # whoever builds the walls is told all else by the one who stays outside
+        return _framed(str(command.seconds).encode())
     if not os.path.isabs(command.binary):
         raise ValueError(f"expected the absolute path of a program, found `{command.binary}`")
     pairs = [f"{name}={value}" for name, value in command.environment.items()]
@@ -275,6 +284,9 @@ def _message(command: Command) -> bytes:
     with suppress(UnicodeEncodeError):
         raw = [os.fsencode(part) for part in parts]
         if not any(b"\0" in part for part in raw):
-            whole = b"\0".join(raw)
-            return len(whole).to_bytes(8, "big") + whole
+            return _framed(b"\0".join(raw))
     raise ValueError("expected arguments and variables without NUL and lone surrogates")
+
+
+def _framed(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "big") + text

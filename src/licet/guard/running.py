@@ -50,8 +50,12 @@ class Watch(Protocol):
     """Whoever stays outside while a program runs behind walls."""
 
     @property
+    def launcher(self) -> str:
+        """The folder of `launcher`, the module that builds the walls and starts the program in them."""
+
+    @property
     def files(self) -> tuple[int, ...]:
-        """What the program is handed under the same numbers; closed by whoever starts it, once that is done."""
+        """What that is handed to begin with; closed by whoever starts it, once that is done."""
 
     async def started(self) -> Exception | None:
         """Wait until the program itself runs; why it could not be put behind walls, or could not be started there."""

@@ -1,8 +1,8 @@
 """The small program that becomes another one behind walls: it reads orders, builds what they say, and starts a binary.
 
-Run with nothing but the standard library and the modules beside it, in an interpreter of its own, so that nothing of
-the host is there to be inherited. Whatever cannot be built ends it before the binary starts: it then says
-why on the socket that it was given, which the binary never sees.
+Run in a fork of the supervisor (`backends.process_supervisor`), which is an interpreter of its own with nothing but the
+standard library and the modules beside this, so that nothing of the host is there to be inherited. Whatever cannot be
+built ends it before the binary starts: it then says why on the socket that it was given, which the binary never sees.
 """
 
 import errno
@@ -24,20 +24,24 @@ _COUNTED_EVERY = 0.1  # seconds
 _PASSED_ON = signal.valid_signals() - {9, 19}  # SIGKILL and SIGSTOP nobody can catch; other systems lack the names
 
 
-def main(control: int) -> None:
-    """Do what the orders say; it does not return unless they cannot be followed."""
+def main(control: int, ending: int) -> None:
+    """Do what the orders on a socket say; whatever comes of it, it does not return.
+
+    `ending` is a pipe for the word of the walls on why the binary ended.
+    """
     os.set_inheritable(control, False)
     host = socket.socket(fileno=control)
     try:
+        hardening.close_all_but((0, 1, 2, control, ending))  # what the supervisor keeps to itself
         orders = _orders(host)
         if orders["namespaces"]:
-            _in_namespaces(orders, host)
+            _in_namespaces(orders, host, ending)
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
         _wall(orders)
         _become(orders)
     except OSError as wrong:
         _tell(host, wrong)
-    except (ValueError, KeyError, TypeError) as wrong:
+    except Exception as wrong:  # whatever it is: silence would mean that the binary was started
         _tell(host, OSError(errno.EINVAL, f"orders that make no sense: {wrong!r}"))
 
 
@@ -73,7 +77,7 @@ def _tell(host: socket.socket, wrong: OSError) -> NoReturn:
 # Namespaces ----------------------------------------------------------------------------------------------------------
 
 
-def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
+def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> NoReturn:
     """Leave the host's namespaces, and wait for what runs in the new ones, to end as it ended."""
     namespaces.enter()
     if orders["network"]:
@@ -96,7 +100,7 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket) -> NoReturn:
         os.close(stream)
     _pass_on_until_the_end(first)  # and everything in its namespace ends with it
     status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
-    os.write(orders["ending"], limit)  # of the walls' making; how the binary ended, whoever waits for this one sees
+    os.write(ending, limit)  # of the walls' making; how the binary ended, whoever waits for this one sees
     _end_like(int(status))
 
 

@@ -1,7 +1,7 @@
 """What this machine can keep, per level, from attempts that were really made, and what to do about the rest.
 
 The attempts are in `attempts`, which runs in an interpreter of its own. A wall that was not seen to hold does not hold,
-whatever the reason.
+whatever the reason. This module loads little, so that the attempts can be made while all the rest is loaded.
 """
 
 import json
@@ -12,11 +12,10 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from licet.core.effects import Level
-from licet.guard.ports import SandboxUnavailable
+if TYPE_CHECKING:
+    from licet.core.effects import Level
 
 _SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
@@ -31,7 +30,7 @@ main()
 """
 
 # The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
-_OF_LEVEL: Final[dict[Level, tuple[str, ...]]] = {
+_OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {
     "restricted": ("landlock", "seccomp", "hardening"),
     "isolated": ("landlock", "seccomp", "hardening"),
     "native": (),
@@ -72,15 +71,15 @@ class Support:
         """Whether programs get a network, processes and a root of their own."""
         return all(map(self.wall_holds, NAMESPACES))
 
-    def keeps(self, level: Level) -> bool:
+    def keeps(self, level: "Level") -> bool:
         """Whether a level can be kept here."""
         return all(map(self.wall_holds, _OF_LEVEL[level]))
 
-    def layers(self, level: Level) -> tuple[str, ...]:
+    def layers(self, level: "Level") -> tuple[str, ...]:
         """The walls of a level as a receipt names them."""
         return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in _OF_LEVEL[level])
 
-    def missing(self, level: Level) -> tuple[str, ...]:
+    def missing(self, level: "Level") -> tuple[str, ...]:
         """What stands against a level, one line each."""
         walls = [wall for wall in _OF_LEVEL[level] if not self.wall_holds(wall)]
         if self.trouble and walls:
@@ -101,15 +100,17 @@ class Support:
         if not reasons and not self.wall_holds(wall):
             yield f"{wall}: nothing was tried that only this wall stops"
 
-    def advice(self, level: Level) -> tuple[str, ...]:
+    def advice(self, level: "Level") -> tuple[str, ...]:
         """What would help to keep a level, one line each."""
         if self.trouble and sys.platform == "linux":  # what was not tried may well be there
             return ()
         return tuple(dict.fromkeys(help_with(wall) for wall in _OF_LEVEL[level] if not self.wall_holds(wall)))
 
-    def require(self, level: Level) -> None:
+    def require(self, level: "Level") -> None:
         """Refuse a level that cannot be kept, saying what is missing and how to get it."""
         if missing := self.missing(level):
+            from licet.guard.ports import SandboxUnavailable
+
             text = "; ".join((*missing, *self.advice(level)))
             raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")
 
@@ -143,7 +144,8 @@ _SETTINGS = (
 
 def _setting(name: str) -> str:
     try:
-        return Path("/proc/sys", *name.split(".")).read_text(encoding="ascii").strip()
+        with open(os.path.join("/proc/sys", *name.split(".")), encoding="ascii") as file:
+            return file.read().strip()
     except (OSError, ValueError):
         return ""
 
@@ -179,6 +181,8 @@ def look() -> Support:
     try:
         # Where walled calls will have their scratch, the attempts have theirs.
         environment = {"TMPDIR": tempfile.gettempdir()}
+        if "LD_LIBRARY_PATH" in os.environ:  # what an interpreter that was built with shared libraries needs to start
+            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, cwd="/",
             env=environment,

@@ -11,12 +11,11 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from licet.core.decision import Reason
 from licet.core.manifest import least_limits
@@ -28,22 +27,14 @@ from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
 from licet.guard.running import Used
 from licet.sandbox import hardening, landlock, probe
-from licet.sandbox.egress import Egress
 from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
-from licet.sandbox.launcher import PROXY_URL
 from licet.sandbox.namespaces import DEVICES
 
-# As a module and not as a script, which Python would compile each time. `licet` itself would load far more than is
-# needed there, and is not on the path.
-_START = """
-import sys
-for name, places in (("licet", []), ("licet.sandbox", [sys.argv[1]])):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = places
-from licet.sandbox.launcher import main
-main(int(sys.argv[2]))
-"""
-LAUNCH = (sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__)))
+# The way out is loaded only for programs that have one.
+if TYPE_CHECKING:
+    from licet.sandbox.egress import Egress
+
+LAUNCHER = os.path.dirname(os.path.abspath(__file__))
 _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
@@ -107,7 +98,7 @@ class _Around:
         self._holding, self._http, self._spaces = holding, http, not layers.missing
 
     def around(self, command: Command) -> Command:
-        """The command that starts the same program inside; it is to be run in the running loop."""
+        """The same command with all that starts it inside; it is to be run in the running loop."""
         limits = limits_of(self._holding.reach)
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
@@ -134,20 +125,19 @@ class _Around:
                 "mounts": {"read": (*SYSTEM, *own, *paths.read), "write": paths.write, "hide": paths.hide},
                 "rules": (*self._rules(own, scratch, anything), *paths.rules),
             }
-            egress = Egress(self._holding, self._http) if self._http is not None else None
-            watch = Attendant(orders, egress, None if self._spaces else scratch)
+            watch = Attendant(orders, self._egress(), None if self._spaces else scratch)
         except BaseException:
             if not self._spaces:
                 _remove(scratch)
             raise
-        return replace(
-            command,
-            binary=sys.executable,
-            argv=(*LAUNCH, str(watch.files[0])),
-            environment={},
-            directory="/",
-            watch=watch,
-        )
+        return replace(command, watch=watch)
+
+    def _egress(self) -> "Egress | None":
+        if self._http is None:
+            return None
+        from licet.sandbox.egress import Egress
+
+        return Egress(self._holding, self._http)
 
     def _rules(self, own: tuple[str, ...], scratch: str, anything: bool) -> Iterator[KernelRule]:
         """What every program may use: the system, its own files, some devices, and scratch."""
@@ -194,6 +184,8 @@ def _of_binary(command: Command, reach: Reach) -> Iterator[str]:
 
 
 def _proxied() -> Mapping[str, str]:
+    from licet.sandbox.launcher import PROXY_URL
+
     return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 
 
@@ -211,11 +203,13 @@ _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES
 class Attendant:
     """Stays outside while one program runs: gives the launcher its orders, and serves the way out to the network."""
 
-    def __init__(self, orders: Mapping[str, Any], egress: Egress | None, scratch: str | None) -> None:
+    launcher = LAUNCHER
+
+    def __init__(self, orders: Mapping[str, Any], egress: "Egress | None", scratch: str | None) -> None:
         self._limits = orders["limits"]
         self._ending, ending = os.pipe()
         os.set_blocking(self._ending, False)
-        text = json.dumps({**orders, "ending": ending}).encode()
+        text = json.dumps(orders).encode()
         self._loop = asyncio.get_running_loop()
         self._egress, self._scratch = egress, scratch
         self._limit = b""

@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import click
 
 from licet.assemble.running import Backends, Gate, run, state_directory, terminal_approver
 from licet.assemble.secrets import unfit
-from licet.backends.manifest_yaml import load_manifest
 from licet.backends.secrets_environment import variables_of
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
@@ -21,7 +20,8 @@ from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
 from licet.surfaces.cli.explain import complete_tool
-from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, refuse, setting_options
+from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setting_options
+from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
 from licet.surfaces.cli.show import show, show_json
 
 _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
@@ -115,14 +115,6 @@ def command(
     ctx.exit(0 if result.ok else 1)
 
 
-def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
-    """The manifest in a file; what is wrong with it is shown, and ends the command."""
-    try:
-        return load_manifest(path, setting.workspace, setting.personality)
-    except ManifestError:
-        return read_sound(path, setting, as_json)  # shows what is wrong as every command does, and ends
-
-
 def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:
     from licet.assemble.importing import imported_tools
 
@@ -172,14 +164,6 @@ def _readable(text: str) -> str:
     return "".join(char if char == "\n" or visible(char) == char else json.dumps(char)[1:-1] for char in text)
 
 
-def show_refusal(result: Result, ways_out: Iterable[str] = ()) -> None:
-    """Explain on stderr why a call did not go through, with what else may help before the receipt."""
-    first, *rest, receipt = result.explain().splitlines()
-    show(first, err=True, colour="red")
-    for line in (*rest, *ways_out, receipt):
-        show(line, err=True)
-
-
 def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     """What would help that only a person at this command line can do."""
     known = policy.seats.keys()
@@ -190,39 +174,3 @@ def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     if (missing := _UNKNOWN_SECRET.fullmatch(result.error)) and (names := variables_of(missing[1])):
         variable = f"set the variable `{names[-1]}`, or " if names[-1].isidentifier() else ""
         yield f"  to give it    {variable}write `{missing[1]}=…` into a file for `--secrets`"
-
-
-def result_document(result: Result) -> dict[str, Any]:
-    """What came of a call, as plain data."""
-    around = result.programs
-    return {
-        "ok": result.ok,
-        "tool": result.tool,
-        "value": result.value,
-        "code": result.code,
-        "reason": result.reason,
-        "error": result.error or None,
-        "explanation": None if result.ok else result.explain(),
-        "receipt": result.receipt,
-        "approvals": [
-            {"by": list(one.by), "request": one.request or None, "use": one.approval.use or None}
-            for one in result.approvals
-        ],
-        "cost_usd": str(result.cost_usd),
-        "duration_ms": round(result.duration_ms, 3),
-        "truncated": result.truncated,
-        "sandbox": {
-            "layers": list(result.layers),
-            "programs": {"layers": list(around.in_force), "missing": list(around.missing)} if around else None,
-        },
-        "events": [
-            {
-                "kind": type(event).__name__,
-                "capability": event.capability,
-                "tool_name": event.tool_name,
-                "reason": event.reason or None,
-                "rule": event.rule or None,
-            }
-            for event in result.events
-        ],
-    }

@@ -7,14 +7,15 @@ import click
 
 from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.running import run, state_directory
+from licet.backends.supervisors import Supervisor
 from licet.core.scope import Malformed
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.endings import limit_names
 from licet.guard.ports import Finished
 from licet.guard.result import Result
-from licet.surfaces.cli.call import result_document, show_refusal, sound_manifest
 from licet.surfaces.cli.json_text import json_text
 from licet.surfaces.cli.options import Setting
+from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
 from licet.surfaces.cli.show import show
 
 REFUSED = 125
@@ -22,13 +23,20 @@ LATE = 124  # as `timeout` says it
 
 
 def run_program(
-    ctx: click.Context, manifest: Path, name: str | None, setting: Setting, words: list[str], as_json: bool
+    ctx: click.Context,
+    manifest: Path,
+    name: str | None,
+    setting: Setting,
+    words: list[str],
+    as_json: bool,
+    ready: Supervisor | None,
 ) -> int:
     """Run a program with what the manifest allows, or with what a tool of it holds: the exit code of the command."""
     try:
         policy = sound_manifest(manifest, setting, as_json)
         ended: list[Finished] = []
-        gate = program_gate(policy, state_directory(manifest.parent), ended, name=name, workdir=setting.workdir)
+        state = state_directory(manifest.parent)
+        gate = program_gate(policy, state, ended, name=name, workdir=setting.workdir, ready=ready)
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # what is wrong with the files has been shown

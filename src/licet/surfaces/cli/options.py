@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from licet.core.manifest import Manifest
-from licet.core.origin import Problem
+# Words that make no sense are answered before anything of the library is loaded.
+if TYPE_CHECKING:
+    from licet.core.manifest import Manifest
+    from licet.core.origin import Problem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,9 +59,9 @@ def setting_options(command: Command) -> Command:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def read_sound(path: Path, setting: Setting, as_json: bool) -> Manifest:
+def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
     """The manifest in a file; if there is none or it is wrong, every problem is shown and the command ends with 1."""
-    from licet.core.origin import Origin
+    from licet.core.origin import Origin, Problem
     from licet.surfaces.cli.policy import read
 
     policy = read(path, setting)
@@ -72,7 +74,7 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> Manifest:
     refuse(problems, as_json)
 
 
-def refuse(problems: list[Problem], as_json: bool) -> NoReturn:
+def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
     """Show what is wrong with files and end the command with 1."""
     from licet.surfaces.cli.show import problem_document, show_json, show_problems
 

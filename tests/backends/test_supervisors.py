@@ -1,0 +1,105 @@
+"""Supervisors that are started before it is known what they will run."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attacks.programs import NoWalls, alive, until
+from attacks.walled_programs import needs_walls
+from descriptors import open_files
+from licet.backends import supervisors
+from licet.backends.processes import LocalProcesses
+from licet.backends.supervisors import Supervisor
+from licet.guard.ports import Command, Unavailable
+from licet.sandbox import probe
+from licet.sandbox.walls import LAUNCHER
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are run on Linux only")
+
+
+def shell(script: str) -> Command:
+    return Command("/bin/sh", ("sh", "-c", script), {}, "/", b"", 60.0, 1 << 16)
+
+
+def output(processes: LocalProcesses, script: str) -> bytes:
+    return asyncio.run(processes.run(shell(script), NoWalls())).stdout
+
+
+def test_the_first_program_has_the_one_that_is_ready() -> None:
+    ready = Supervisor()
+    processes = LocalProcesses("/usr/bin:/bin", ready=ready)
+    parents = [int(output(processes, "echo $PPID")) for _ in range(2)]
+    assert (parents[0] == ready.process.pid, parents[1] == ready.process.pid) == (True, False)
+    assert ready.process.returncode == 0
+    ready.discard()  # which is nothing to be done any more
+
+
+def test_one_that_was_started_for_walls_starts_nothing_without_them() -> None:
+    ready = Supervisor(LAUNCHER)
+    assert int(output(LocalProcesses("/usr/bin:/bin", ready=ready), "echo $PPID")) != ready.process.pid
+    ready.discard()
+    assert not alive(ready.process.pid)
+
+
+def test_one_that_is_not_needed_is_gone() -> None:
+    before = open_files()
+    with supervisors.early(LAUNCHER) as ready:
+        assert ready is not None
+        assert alive(ready.process.pid)
+    assert not alive(ready.process.pid)
+    assert open_files() == before
+
+
+HOST = """
+import os
+from licet.backends.supervisors import Supervisor
+print(Supervisor().process.pid, flush=True)
+os._exit(0)
+"""
+
+
+def test_one_ends_with_the_host() -> None:
+    host = subprocess.run([sys.executable, "-c", HOST], capture_output=True, timeout=600, check=True)
+    until(lambda: not alive(int(host.stdout)))
+
+
+def test_one_that_is_dead_is_no_success() -> None:
+    ready = Supervisor()
+    ready.process.kill()
+    ready.process.wait()
+    with pytest.raises(Unavailable, match="supervisor"):
+        output(LocalProcesses("/usr/bin:/bin", ready=ready), "true")
+
+
+def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    before = open_files()
+    with supervisors.early(LAUNCHER) as ready:
+        assert ready is None
+    assert open_files() == before
+
+
+def recording(tmp_path: Path) -> str:
+    """This interpreter, which first writes down the libraries that it was told of."""
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\necho "$LD_LIBRARY_PATH" >> {tmp_path}/told\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    return str(wrapper)
+
+
+@needs_walls
+def test_only_our_own_interpreter_is_told_where_its_libraries_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = recording(tmp_path)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert b"LD_LIBRARY_PATH" not in output(LocalProcesses("/usr/bin:/bin"), "env")
+    assert probe.look().keeps("isolated")
+    assert (tmp_path / "told").read_text().split() == [str(tmp_path)] * 2
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert os.fsencode(str(tmp_path)) not in output(LocalProcesses("/usr/bin:/bin"), "env")
