@@ -40,9 +40,17 @@ def claim(
     day: str = "2026-01-01",
     cost: str = "0.10",
     max_calls: int | None = None,
+    of_tool: str | None = None,
     **limits: Any,
 ) -> Claim:
-    return Claim(agent, session, tool, day, D(cost), Budget(**limits), max_calls)
+    own = None if of_tool is None else D(of_tool)
+    return Claim(agent, session, tool, day, D(cost), Budget(**limits), max_calls, own)
+
+
+def used(calls: int, cost: str) -> Usage:
+    """What a session has spent that has called nothing but `t`, on one day and in no other session."""
+    spent = D(cost)
+    return Usage(calls, {"t": calls} if calls else {}, spent, spent, {"t": spent} if spent else {}, calls)
 
 
 async def reserved(budgets: Budgets, wanted: Claim) -> Reservation:
@@ -61,24 +69,26 @@ def test_what_is_spent_is_told_by_session_tool_and_day(budgets: Budgets) -> None
         await reserved(budgets, claim(agent="b"))
         tenth = D("0.10")
         spent = tenth * 2 + D("0.03")
-        assert await budgets.usage("a", "s", "2026-01-01") == Usage(3, {"t": 2, "u": 1}, spent, spent)
-        assert (await budgets.usage("a", "s", "2026-01-02")).cost_usd_today == tenth
-        assert await budgets.usage("b", "s", "2026-01-01") == Usage(1, {"t": 1}, tenth, tenth)
-        assert await budgets.usage("c", "s", "2026-01-01") == Usage(0, {}, D(0), D(0))
+        of_tools = {"t": D("0.13"), "u": tenth}
+        assert await budgets.usage("a", "s", "2026-01-01") == Usage(3, {"t": 2, "u": 1}, spent, spent, of_tools, 3)
+        later = await budgets.usage("a", "s", "2026-01-02")
+        assert (later.calls_today, later.cost_usd_today) == (1, tenth)
+        assert await budgets.usage("b", "s", "2026-01-01") == used(1, "0.10")
+        assert await budgets.usage("c", "s", "2026-01-01") == used(0, "0")
 
     asyncio.run(run())
 
 
 ENDINGS: dict[str, tuple[list[tuple[str, str]], Usage]] = {
-    "never": ([], Usage(1, {"t": 1}, D("0.10"), D("0.10"))),
-    "for all of it": ([("settle", "0.10")], Usage(1, {"t": 1}, D("0.10"), D("0.10"))),
-    "for less": ([("settle", "0.04")], Usage(1, {"t": 1}, D("0.04"), D("0.04"))),
-    "for nothing": ([("settle", "0")], Usage(1, {"t": 1}, D(0), D(0))),
-    "given back": ([("refund", "")], Usage(0, {}, D(0), D(0))),
-    "given back twice": ([("refund", ""), ("refund", "")], Usage(0, {}, D(0), D(0))),
-    "given back, then settled": ([("refund", ""), ("settle", "0.10")], Usage(0, {}, D(0), D(0))),
-    "settled, then given back": ([("settle", "0.04"), ("refund", "")], Usage(1, {"t": 1}, D("0.04"), D("0.04"))),
-    "settled twice": ([("settle", "0.04"), ("settle", "0.01")], Usage(1, {"t": 1}, D("0.04"), D("0.04"))),
+    "never": ([], used(1, "0.10")),
+    "for all of it": ([("settle", "0.10")], used(1, "0.10")),
+    "for less": ([("settle", "0.04")], used(1, "0.04")),
+    "for nothing": ([("settle", "0")], used(1, "0")),
+    "given back": ([("refund", "")], used(0, "0")),
+    "given back twice": ([("refund", ""), ("refund", "")], used(0, "0")),
+    "given back, then settled": ([("refund", ""), ("settle", "0.10")], used(0, "0")),
+    "settled, then given back": ([("settle", "0.04"), ("refund", "")], used(1, "0.04")),
+    "settled twice": ([("settle", "0.04"), ("settle", "0.01")], used(1, "0.04")),
 }
 
 
@@ -111,6 +121,26 @@ LIMITS: dict[str, tuple[list[Claim], list[bool]]] = {
     "calls of a tool": (
         [claim(max_calls=1), claim(max_calls=1), claim("u", max_calls=1), claim(session="x", max_calls=1)],
         [True, False, True, True],
+    ),
+    "calls of a day": (
+        [
+            claim(session="x", max_calls_per_day=2),
+            claim("u", session="y", cost="0", max_calls_per_day=2),
+            claim(session="z", max_calls_per_day=2),
+            claim(session="z", max_calls_per_day=2, day="2026-01-02"),
+            claim(agent="b", max_calls_per_day=2),
+        ],
+        [True, True, False, True, True],
+    ),
+    "money of a tool": (
+        [
+            *[claim(of_tool="0.20")] * 3,
+            claim("u", of_tool="0.20"),
+            claim(session="x", of_tool="0.20"),
+            claim(cost="0", of_tool="0.20"),
+            claim(day="2026-01-02", of_tool="0.20"),
+        ],
+        [True, True, False, True, True, True, False],
     ),
     "money of a session": (
         [*[claim(max_cost_usd=D("0.25"))] * 3, claim(cost="0.05", max_cost_usd=D("0.25"))],
@@ -166,8 +196,8 @@ def test_a_reservation_knows_what_was_spent_before_it(budgets: Budgets) -> None:
 
     assert asyncio.run(run()) == [
         Spent(),
-        Spent(1, 0, D("0.04"), D("0.04")),
-        Spent(2, 1, D("0.14"), D(0)),
+        Spent(1, 0, D("0.04"), D("0.04"), D(0), 1),
+        Spent(2, 1, D("0.14"), D(0), D("0.04"), 0),
     ]
 
 
@@ -225,8 +255,53 @@ def test_money_is_kept_as_exact_text(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         rows = db.execute("SELECT cost_usd, typeof(cost_usd) FROM sessions").fetchall()
         rows += db.execute("SELECT cost_usd, typeof(cost_usd) FROM days").fetchall()
+        rows += db.execute("SELECT cost_usd, typeof(cost_usd) FROM tools").fetchall()
     db.close()
-    assert rows == [("0.3", "text")] * 2
+    assert rows == [("0.3", "text")] * 3
+
+
+FIRST_FORMAT = """
+CREATE TABLE sessions (
+    agent TEXT NOT NULL, session TEXT NOT NULL, calls INTEGER NOT NULL, cost_usd TEXT NOT NULL,
+    PRIMARY KEY (agent, session)
+) WITHOUT ROWID;
+CREATE TABLE tools (
+    agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
+    PRIMARY KEY (agent, session, tool)
+) WITHOUT ROWID;
+CREATE TABLE days (
+    agent TEXT NOT NULL, day TEXT NOT NULL, cost_usd TEXT NOT NULL, PRIMARY KEY (agent, day)
+) WITHOUT ROWID;
+CREATE TABLE held (
+    id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, day TEXT NOT NULL,
+    cost_usd TEXT NOT NULL, since TEXT NOT NULL, process TEXT NOT NULL, lost TEXT
+) WITHOUT ROWID;
+INSERT INTO sessions VALUES ('a', 's', 3, '0.5'), ('a', 'x', 1, '0.25');
+INSERT INTO tools VALUES ('a', 's', 't', 2), ('a', 's', 'u', 1), ('a', 'x', 't', 1);
+INSERT INTO days VALUES ('a', '2026-01-01', '0.75');
+INSERT INTO held VALUES ('b-1', 'a', 's', 't', '2026-01-01', '0.10', '2026-01-01T00:00+00:00', '1-2/pid:[1]/1/1', NULL);
+PRAGMA application_id = 1818846050;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less(tmp_path: Path) -> None:
+    path = tmp_path / "budgets.sqlite"
+    with sqlite3.connect(path) as db:
+        db.executescript(FIRST_FORMAT)
+    db.close()
+    path.chmod(0o600)
+    # Of a tool it is known only what its session has spent: so it counts as all of that.
+    half = D("0.5")
+    found = kept_in(path, lambda store: store.usage("a", "s", "2026-01-01"))
+    assert found == Usage(3, {"t": 2, "u": 1}, half, D("0.75"), {"t": half, "u": half}, 0)
+    assert [one.cost_usd for one in kept_in(path, SqliteBudgets.unsettled)] == [D("0.10")]
+    assert kept_in(path, lambda store: store.reserve(claim(of_tool="0.59"))) is None
+    assert kept_in(path, lambda store: store.reserve(claim(of_tool="0.60", max_calls_per_day=1))) is not None
+    assert kept_in(path, lambda store: store.reserve(claim(max_calls_per_day=1))) is None
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
 
 
 CRASH = """
@@ -238,7 +313,7 @@ from licet.guard.ports import Claim
 
 async def run():
     budgets = SqliteBudgets(sys.argv[1])
-    claim = Claim("a", "s", "t", "2026-01-01", Decimal("0.10"), Budget(), None)
+    claim = Claim("a", "s", "t", "2026-01-01", Decimal("0.10"), Budget(), None, None)
     await budgets.settle(await budgets.reserve(claim), Decimal("0.02"))
     await budgets.reserve(claim)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -302,7 +377,7 @@ def test_who_stops_waiting_for_a_reservation_gets_it_back(tmp_path: Path) -> Non
             if not (await store.unsettled() or store._refunds or store._batches._writing):
                 break
             await asyncio.sleep(0.02)
-        assert await store.usage("a", "s", "2026-01-01") == Usage(0, {}, D(0), D(0))
+        assert await store.usage("a", "s", "2026-01-01") == used(0, "0")
 
     asyncio.run(run())
     store.close()
@@ -365,10 +440,12 @@ from licet.guard.ports import Claim, Unavailable
 
 path, processes = sys.argv[1], int(sys.argv[2])
 
-def claim(session, cost, **limits):
-    return Claim("a", session, "t", "2026-01-01", Decimal(cost), Budget(**limits), None)
+def claim(session, cost, agent="a", of_tool=None, **limits):
+    return Claim(agent, session, "t", "2026-01-01", Decimal(cost), Budget(**limits), None, of_tool)
 
 CALLS = claim("calls", "0", max_calls_per_session=150)
+DAY = [claim(f"day-{number}", "0", agent="b", max_calls_per_day=150) for number in range(3)]
+TOOL = claim("tool", "0.01", of_tool=Decimal("1.20"))
 THREE = claim("money", "0.03", max_cost_usd=Decimal("2.40"), max_cost_usd_per_day=Decimal(5))
 ONE = claim("money", "0.01", max_cost_usd=Decimal("2.40"), max_cost_usd_per_day=Decimal(5))
 
@@ -381,7 +458,7 @@ async def patiently(act):
 
 async def take(dice):
     store, cents = SqliteBudgets(path), 0
-    for claim in (CALLS, THREE, ONE):
+    for claim in (CALLS, dice.choice(DAY), TOOL, THREE, ONE):
         # Whoever gives something back, or settles for less, takes again: nothing that still fits is left.
         while (kept := await patiently(lambda: store.reserve(claim))) is not None:
             turn = dice.random()
@@ -390,7 +467,7 @@ async def take(dice):
                 continue
             cost = min(claim.cost_usd, Decimal("0.01")) if turn < 0.4 else claim.cost_usd
             await patiently(lambda: store.settle(kept, cost))
-            cents += int(cost * 100)
+            cents += int(cost * 100) if claim.session == "money" else 0
     store.close()
     return cents
 
@@ -425,6 +502,8 @@ def test_64_processes_end_exactly_at_the_limit(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     money = kept_in(path, lambda store: store.usage("a", "money", "2026-01-01"))
-    assert money.cost_usd == money.cost_usd_today == D(done.stdout) / 100 == D("2.40")
+    assert money.cost_usd == money.cost_usd_today - D("1.20") == D(done.stdout) / 100 == D("2.40")
     assert kept_in(path, lambda store: store.usage("a", "calls", "2026-01-01")).calls == 150
+    assert kept_in(path, lambda store: store.usage("b", "day-0", "2026-01-01")).calls_today == 150
+    assert kept_in(path, lambda store: store.usage("a", "tool", "2026-01-01")).cost_usd_of_tool == {"t": D("1.20")}
     assert kept_in(path, SqliteBudgets.unsettled) == []

@@ -28,6 +28,7 @@ LIMITS = st.builds(
     st.sampled_from((None, 3, 6)),
     st.sampled_from((None, Decimal("0.3"), Decimal("0.500000000000001"))),
     st.sampled_from((None, Decimal("0.4"), Decimal(1))),
+    st.sampled_from((None, 4, 7)),
 )
 GONE = "/".join((*this_process().split("/")[:2], "4194305", "1"))  # a number that no process can have
 
@@ -51,14 +52,14 @@ class MemoryModel(RuleBasedStateMachine):
         super().__init__()
         self.stores: list[Any] = self.opened()
         self.made: list[Modelled] = []
-        self.limits, self.max_calls = Budget(), None
+        self.limits, self.max_calls, self.max_cost = Budget(), None, None
 
     def opened(self) -> list[Budgets]:
         return [MemoryBudgets()] * 2
 
-    @initialize(limits=LIMITS, max_calls=st.sampled_from((None, 2)))
-    def limited(self, limits: Budget, max_calls: Any) -> None:
-        self.limits, self.max_calls = limits, max_calls
+    @initialize(limits=LIMITS, max_calls=st.sampled_from((None, 2)), max_cost=st.sampled_from((None, Decimal("0.2"))))
+    def limited(self, limits: Budget, max_calls: Any, max_cost: Any) -> None:
+        self.limits, self.max_calls, self.max_cost = limits, max_calls, max_cost
 
     # The model: everything is added up again each time, as fractions.
 
@@ -72,14 +73,16 @@ class MemoryModel(RuleBasedStateMachine):
 
     def fits(self, claim: Claim) -> bool:
         calls, cost = self.counted(agent=claim.agent, session=claim.session)
-        of_tool, _ = self.counted(agent=claim.agent, session=claim.session, tool=claim.tool)
-        _, today = self.counted(agent=claim.agent, day=claim.day)
+        of_tool, cost_of_tool = self.counted(agent=claim.agent, session=claim.session, tool=claim.tool)
+        calls_today, today = self.counted(agent=claim.agent, day=claim.day)
         more = Fraction(claim.cost_usd)
         limits = (
             (calls + 1, self.limits.max_calls_per_session),
             (of_tool + 1, self.max_calls),
             (cost + more, self.limits.max_cost_usd),
             (today + more, self.limits.max_cost_usd_per_day),
+            (calls_today + 1, self.limits.max_calls_per_day),
+            (cost_of_tool + more, self.max_cost),
         )
         return all(limit is None or wanted <= Fraction(limit) for wanted, limit in limits)
 
@@ -98,7 +101,7 @@ class MemoryModel(RuleBasedStateMachine):
     )
     def reserve_at_once(self, stores: list[int], agent: str, session: str, tool: str, day: str, cost: str) -> None:
         """Some calls of one kind at the same time, here and there: as many get through as fit."""
-        claim = Claim(agent, session, tool, day, Decimal(cost), self.limits, self.max_calls)
+        claim = Claim(agent, session, tool, day, Decimal(cost), self.limits, self.max_calls, self.max_cost)
 
         async def all_of_them() -> list[Reservation | None]:
             return list(await asyncio.gather(*(self.stores[store].reserve(claim) for store in stores)))
@@ -109,8 +112,10 @@ class MemoryModel(RuleBasedStateMachine):
             assert self.fits(claim)
             calls, spent = self.counted(agent=agent, session=session)
             assert (kept.before.calls, Fraction(kept.before.cost_usd)) == (calls, spent)
-            assert kept.before.calls_of_tool == self.counted(agent=agent, session=session, tool=tool)[0]
-            assert Fraction(kept.before.cost_usd_today) == self.counted(agent=agent, day=day)[1]
+            of_tool = kept.before.calls_of_tool, Fraction(kept.before.cost_usd_of_tool)
+            assert of_tool == self.counted(agent=agent, session=session, tool=tool)
+            today = kept.before.calls_today, Fraction(kept.before.cost_usd_today)
+            assert today == self.counted(agent=agent, day=day)
             self.let_through(store, kept)
         if len(granted) < len(stores):
             assert not self.fits(claim)
@@ -148,9 +153,11 @@ class MemoryModel(RuleBasedStateMachine):
         for (agent, session, day), usage in asyncio.run(look()).items():
             calls, cost = self.counted(agent=agent, session=session)
             assert (usage.calls, Fraction(usage.cost_usd)) == (calls, cost)
-            assert Fraction(usage.cost_usd_today) == self.counted(agent=agent, day=day)[1]
-            of_tools = {tool: self.counted(agent=agent, session=session, tool=tool)[0] for tool in TOOLS}
-            assert usage.calls_of_tool == {tool: calls for tool, calls in of_tools.items() if calls}
+            assert (usage.calls_today, Fraction(usage.cost_usd_today)) == self.counted(agent=agent, day=day)
+            of_tools = {tool: self.counted(agent=agent, session=session, tool=tool) for tool in TOOLS}
+            assert usage.calls_of_tool == {tool: calls for tool, (calls, _) in of_tools.items() if calls}
+            costs = {tool: Fraction(cost) for tool, cost in usage.cost_usd_of_tool.items()}
+            assert costs == {tool: cost for tool, (_, cost) in of_tools.items() if cost}
 
     @invariant()
     def no_limit_is_passed(self) -> None:
@@ -159,8 +166,13 @@ class MemoryModel(RuleBasedStateMachine):
                 calls, cost = self.counted(agent=agent, session=session)
                 assert calls <= (self.limits.max_calls_per_session or calls)
                 assert cost <= Fraction(self.limits.max_cost_usd or cost)
+                for tool in TOOLS:
+                    calls, cost = self.counted(agent=agent, session=session, tool=tool)
+                    assert calls <= (self.max_calls or calls)
+                    assert cost <= Fraction(self.max_cost or cost)
             for day in DAYS:
-                spent = self.counted(agent=agent, day=day)[1]
+                calls, spent = self.counted(agent=agent, day=day)
+                assert calls <= (self.limits.max_calls_per_day or calls)
                 assert spent <= Fraction(self.limits.max_cost_usd_per_day or spent)
 
 

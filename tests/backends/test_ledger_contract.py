@@ -212,8 +212,13 @@ def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
     for _ in range(2):
         assert call(here, "store", {"text": "x"}).cost_usd == Decimal("0.25")
     *_, decision, receipt = kept.entries()
-    before = {"calls": 1, "calls_of_tool": 1, "cost_usd": "0.25", "cost_usd_today": "0.25"}
-    after = {"calls": 2, "calls_of_tool": 2, "cost_usd": "0.5", "cost_usd_today": "0.5"}
+    before, after = (
+        {
+            **dict.fromkeys(("calls", "calls_of_tool", "calls_today"), calls),
+            **dict.fromkeys(("cost_usd", "cost_usd_of_tool", "cost_usd_today"), cost),
+        }
+        for calls, cost in ((1, "0.25"), (2, "0.5"))
+    )
     assert decision["budget"] == receipt["budget"] == {"before": before, "after": after}
     assert (decision["cost_usd"], receipt["cost_usd"]) == ("0.25", "0.25")
 

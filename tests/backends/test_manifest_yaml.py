@@ -334,11 +334,11 @@ app: shop
 capabilities:
   bundles: [b]
   tools:
-    t: {approval: call, max_calls: 3, args: {path: {scope: "fs:read"}}, limits: {cpu_seconds: 4}}
+    t: {approval: call, max_calls: 3, max_cost_usd: 1e1, args: {path: {scope: "fs:read"}}, limits: {cpu_seconds: 4}}
   private: [10.0.0.0/8]
   native: [t]
   approvals: {write: manifest, expires_seconds: 60, quorum: 1}
-  budget: {max_calls_per_session: 0, max_cost_usd: 0.10, max_cost_usd_per_day: 1e2}
+  budget: {max_calls_per_session: 0, max_calls_per_day: 7, max_cost_usd: 0.10, max_cost_usd_per_day: 1e2}
   limits: {memory_mb: 64}
   sandbox: {allow_degraded: true}
   record: full
@@ -354,11 +354,13 @@ examples:
     assert (manifest.approvals.write, manifest.approvals.expires_seconds) == ("manifest", 60)
     assert manifest.budget.max_calls_per_session == 0
     assert (manifest.budget.max_cost_usd, manifest.budget.max_cost_usd_per_day) == (Decimal("0.1"), Decimal(100))
+    assert (manifest.budget.max_calls_per_session, manifest.budget.max_calls_per_day) == (0, 7)
     assert dict(manifest.limits) == {"memory_mb": 64}
     assert manifest.servers["s"]["command"] == ["x", "y"] or manifest.servers["s"]["command"] == ("x", "y")
     in_bundle, by_name = manifest.seats["t"]
     assert (in_bundle.bundle, dict(in_bundle.limits)) == ("b", {"wall_seconds": 9})
     assert (by_name.approval, by_name.max_calls, dict(by_name.limits)) == ("call", 3, {"cpu_seconds": 4})
+    assert by_name.max_cost_usd == Decimal(10)
     assert by_name.args["path"]["scope"] == "fs:read"
     assert [(example.use, example.matches) for example in manifest.examples] == [
         ("env:read:A", True),

@@ -29,7 +29,7 @@ def now(step: Coroutine[Any, Any, Any]) -> Any:
 def claim(
     tool: str = "t", session: str = "s", agent: str = "a", day: str = "1", cost: str = "0.10", **given: Any
 ) -> Claim:
-    return Claim(agent, session, tool, day, Decimal(cost), Budget(**given), None)
+    return Claim(agent, session, tool, day, Decimal(cost), Budget(**given), None, None)
 
 
 # Budgets --------------------------------------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ _seats = st.builds(
     _args,
     _often_none(st.sampled_from(WRITE_APPROVALS)),
     _often_none(st.integers(0, 3)),
+    _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
     _limits,
 )
 specs = st.builds(
@@ -183,6 +184,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
         _often_none(st.integers(0, 3)),
         _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
         _often_none(st.sampled_from((Decimal("0.5"), Decimal(5)))),
+        _often_none(st.integers(0, 3)),
     ),
     "limits": _limits,
     "allow_degraded": st.booleans(),

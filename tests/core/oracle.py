@@ -119,8 +119,11 @@ def callable_at_all(manifest: Manifest, name: str) -> bool:
     if level == "native" and (name not in manifest.native or effect in ("full", "destructive")):
         return False
     budget = manifest.budget
-    keys = (budget.max_calls_per_session, budget.max_cost_usd, budget.max_cost_usd_per_day)
-    if effect in ("full", "destructive") and all(key is None for key in keys):
+    calls, money = (
+        (budget.max_calls_per_session, budget.max_calls_per_day),
+        (budget.max_cost_usd, budget.max_cost_usd_per_day),
+    )
+    if effect in ("full", "destructive") and all(key is None for key in (*calls, *money)):
         return False
     named = [need.scope for need in spec.needs.allow if need.domain == "connector" and need.scope != "*"]
     refs = {name: ConnectorRef(name) for name in named}
@@ -167,8 +170,8 @@ def within_budget(manifest: Manifest, name: str) -> bool:
     """Whether the first call of a session and day is paid for."""
     spec, seats, budget = manifest.tools[name], manifest.seats[name], manifest.budget
     cost = spec.cost_usd or 0
-    calls = [budget.max_calls_per_session, *(seat.max_calls for seat in seats)]
-    money = (budget.max_cost_usd, budget.max_cost_usd_per_day)
+    calls = [budget.max_calls_per_session, budget.max_calls_per_day, *(seat.max_calls for seat in seats)]
+    money = [budget.max_cost_usd, budget.max_cost_usd_per_day, *(seat.max_cost_usd for seat in seats)]
     enough = all(limit is None or limit >= 1 for limit in calls)
     return enough and all(limit is None or limit >= cost for limit in money)
 

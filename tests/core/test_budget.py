@@ -11,16 +11,17 @@ from licet.core.decision import Usage
 from licet.core.manifest import Budget
 
 D = Decimal
-CALLS, COST, DAY = "max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day"
+CALLS, COST, DAY, CALLS_A_DAY = "max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day", "max_calls_per_day"
+Own = int | Decimal | None  # a limit of the tool: a whole number counts its calls, a decimal its money
 
-LIMITS: dict[str, tuple[Spent, str, dict[str, Any], int | None, Overspent | None]] = {
+LIMITS: dict[str, tuple[Spent, str, dict[str, Any], Own, Overspent | None]] = {
     "no limit": (Spent(9, 9, D(9), D(9)), "9", {}, None, None),
     "the last call": (Spent(calls=4), "0", {CALLS: 5}, None, None),
     "one call more": (Spent(calls=5), "0", {CALLS: 5}, None, Overspent(CALLS, 5, 6)),
     "no calls at all": (Spent(), "0", {CALLS: 0}, None, Overspent(CALLS, 0, 1)),
     "the last call of the tool": (Spent(9, 1), "0", {}, 2, None),
-    "one call of the tool more": (Spent(9, 2), "0", {}, 2, Overspent("max_calls", 2, 3)),
-    "no call of the tool": (Spent(), "0", {}, 0, Overspent("max_calls", 0, 1)),
+    "one call of the tool more": (Spent(9, 2), "0", {}, 2, Overspent("max_calls", 2, 3, True)),
+    "no call of the tool": (Spent(), "0", {}, 0, Overspent("max_calls", 0, 1, True)),
     "the last cent": (Spent(cost_usd=D("0.99")), "0.01", {COST: D(1)}, None, None),
     "a cent more": (Spent(cost_usd=D(1)), "0.01", {COST: D(1)}, None, Overspent(COST, D(1), D("1.01"))),
     "more than there ever was": (Spent(), "2", {COST: D(1)}, None, Overspent(COST, D(1), D(2))),
@@ -38,21 +39,76 @@ LIMITS: dict[str, tuple[Spent, str, dict[str, Any], int | None, Overspent | None
     "money of the day is not money of the session": (Spent(cost_usd_today=D(5)), "1", {COST: D(1)}, None, None),
     "money of the session is not money of the day": (Spent(cost_usd=D(5)), "1", {DAY: D(1)}, None, None),
     "calls before money": (Spent(1, 1, D(1)), "1", {CALLS: 1, COST: D(1)}, 1, Overspent(CALLS, 1, 2)),
-    "calls of the tool before money": (Spent(1, 1, D(1)), "1", {COST: D(1)}, 1, Overspent("max_calls", 1, 2)),
+    "calls of the tool before money": (Spent(1, 1, D(1)), "1", {COST: D(1)}, 1, Overspent("max_calls", 1, 2, True)),
+    "the last call of the day": (Spent(9, 9, calls_today=4), "0", {CALLS_A_DAY: 5}, None, None),
+    "one call more a day": (Spent(calls_today=5), "0", {CALLS_A_DAY: 5}, None, Overspent(CALLS_A_DAY, 5, 6)),
+    "no calls on any day": (Spent(), "0", {CALLS_A_DAY: 0}, None, Overspent(CALLS_A_DAY, 0, 1)),
+    "calls of the day are not calls of the session": (Spent(calls_today=9), "0", {CALLS: 1}, None, None),
+    "calls of the day are not calls of the tool": (Spent(calls_today=9), "0", {}, 1, None),
+    "the session before the day, in calls": (
+        Spent(1, 1, calls_today=1),
+        "0",
+        {CALLS: 1, CALLS_A_DAY: 1},
+        1,
+        Overspent(CALLS, 1, 2),
+    ),
+    "the day before the tool, in calls": (
+        Spent(1, 1, calls_today=1),
+        "0",
+        {CALLS_A_DAY: 1},
+        1,
+        Overspent(CALLS_A_DAY, 1, 2),
+    ),
+    "the last cent of the tool": (Spent(cost_usd_of_tool=D("0.99")), "0.01", {}, D(1), None),
+    "a cent more of the tool": (Spent(cost_usd_of_tool=D(1)), "0.01", {}, D(1), Overspent(COST, D(1), D("1.01"), True)),
+    "a tool that may cost nothing": (Spent(), "0.01", {}, D(0), Overspent(COST, D(0), D("0.01"), True)),
+    "a tool that may cost nothing, and does": (Spent(), "0", {}, D(0), None),
+    "a tool that has spent more than it may, for nothing": (
+        Spent(cost_usd_of_tool=D(2)),
+        "0",
+        {},
+        D(1),
+        Overspent(COST, D(1), D(2), True),
+    ),
+    "money of others is not money of the tool": (Spent(9, 9, D(9), D(9), D(0), 9), "1", {}, D(1), None),
+    "money of the tool is not money of the session": (
+        Spent(cost_usd_of_tool=D(9)),
+        "1",
+        {COST: D(1), DAY: D(1)},
+        None,
+        None,
+    ),
+    "the session before the tool, in money": (
+        Spent(1, 1, D(1), D(1), D(1)),
+        "1",
+        {COST: D(1)},
+        D(1),
+        Overspent(COST, D(1), D(2)),
+    ),
+    "the day before the tool, in money": (
+        Spent(1, 1, D(1), D(1), D(1)),
+        "1",
+        {DAY: D(1)},
+        D(1),
+        Overspent(DAY, D(1), D(2)),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", LIMITS)
 def test_a_limit_is_reached_and_never_passed(case: str) -> None:
-    spent, cost, limits, max_calls, expected = LIMITS[case]
-    assert overspent(spent, D(cost), Budget(**limits), max_calls) == expected
+    spent, cost, limits, own, expected = LIMITS[case]
+    calls, money = (None, own) if isinstance(own, Decimal) else (own, None)
+    found = overspent(spent, D(cost), Budget(**limits), calls, money)
+    assert found == expected
+    assert found is None or type(found.of_tool) is bool
 
 
 def test_usage_is_told_for_one_tool() -> None:
-    usage = Usage(7, {"t": 3, "u": 4}, D("1.5"), D(2))
-    assert spent_of(usage, "t") == Spent(7, 3, D("1.5"), D(2))
-    assert spent_of(usage, "v") == Spent(7, 0, D("1.5"), D(2))
-    assert Spent() == Spent(0, 0, D(0), D(0))
+    usage = Usage(7, {"t": 3, "u": 4}, D("1.5"), D(2), {"t": D("0.5"), "u": D(1)}, 12)
+    assert spent_of(usage, "t") == Spent(7, 3, D("1.5"), D(2), D("0.5"), 12)
+    assert spent_of(usage, "v") == Spent(7, 0, D("1.5"), D(2), D(0), 12)
+    assert Spent() == Spent(0, 0, D(0), D(0), D(0), 0)
 
 
 def test_sums_are_exact_in_whatever_context() -> None:
@@ -62,7 +118,9 @@ def test_sums_are_exact_in_whatever_context() -> None:
         assert plus_up(D("123.456"), D("0.1")) == D("123.556")
         assert settled_amount(D("123.4567")) == D("123.4567")
         limit = Budget(max_cost_usd=D("100.01"))
-        assert overspent(Spent(cost_usd=D("100.01")), D("0.01"), limit, None) is not None
+        assert overspent(Spent(cost_usd=D("100.01")), D("0.01"), limit, None, None) is not None
+        of_tool = Spent(cost_usd_of_tool=D("100.01"))
+        assert overspent(of_tool, D("0.01"), Budget(), None, D("100.01")) == (COST, D("100.01"), D("100.02"), True)
 
 
 def test_a_sum_that_would_be_rounded_is_an_error_where_it_is_kept_and_rounded_up_where_it_is_reported() -> None:

@@ -209,7 +209,7 @@ class Failing:
 
 
 GOOD = manifest(
-    tool("t", "env:read:A", cost_usd=Decimal(1)), allows=["env:read:A"], budget=Budget(5, Decimal(5), Decimal(5))
+    tool("t", "env:read:A", cost_usd=Decimal(1)), allows=["env:read:A"], budget=Budget(5, Decimal(5), Decimal(5), 5)
 )
 
 
@@ -274,6 +274,8 @@ BROKEN_USAGES: list[Any] = [
     spent(cost_usd=None),
     spent(cost_usd=Decimal("NaN")),
     spent(cost_usd_today=Decimal("sNaN")),
+    spent(cost_usd_of_tool=None),
+    spent(calls_today="many"),
 ]
 
 
@@ -468,8 +470,8 @@ def test_a_question_is_told_where_the_answer_would_stand() -> None:
 
 PRICED = manifest(
     tool("t", cost_usd=Decimal("0.5")),
-    seats={"t": (seat(max_calls=4),)},
-    budget=Budget(10, Decimal(2), Decimal(3)),
+    seats={"t": (seat(max_calls=4, max_cost_usd=Decimal(1)),)},
+    budget=Budget(10, Decimal(2), Decimal(3), 20),
 )
 SPENT: list[tuple[Usage, str]] = [
     # what was spent, and what one more call would exceed
@@ -477,12 +479,17 @@ SPENT: list[tuple[Usage, str]] = [
     (Usage(calls=9), ""),
     (Usage(calls=10), "11 would exceed max_calls_per_session 10"),
     (Usage(calls_of_tool={"t": 3}), ""),
-    (Usage(calls_of_tool={"t": 4}), "5 would exceed max_calls 4"),
+    (Usage(calls_of_tool={"t": 4}), "5 would exceed max_calls 4 of `t`"),
     (Usage(calls_of_tool={"u": 400}), ""),
     (Usage(cost_usd=Decimal("1.5")), ""),
     (Usage(cost_usd=Decimal("1.51")), "2.01 would exceed max_cost_usd 2"),
     (Usage(cost_usd_today=Decimal("2.5")), ""),
     (Usage(cost_usd_today=Decimal("2.6")), "3.1 would exceed max_cost_usd_per_day 3"),
+    (Usage(calls_today=19), ""),
+    (Usage(calls_today=20), "21 would exceed max_calls_per_day 20"),
+    (Usage(cost_usd_of_tool={"t": Decimal("0.5")}), ""),
+    (Usage(cost_usd_of_tool={"t": Decimal("0.51")}), "1.01 would exceed max_cost_usd 1 of `t`"),
+    (Usage(cost_usd_of_tool={"u": Decimal(400)}), ""),
 ]
 
 
@@ -495,22 +502,29 @@ def test_a_call_may_spend_all_of_a_budget_and_no_more(usage: Usage, expected: st
     assert told(decision)[:2] == ("deny", "BUDGET_EXCEEDED")
     (rule,) = decision.rules
     assert (rule.text, rule.reason) == (expected, "BUDGET_EXCEEDED")
-    assert rule.fix.startswith(f"raise `{expected.split()[3]}`")
+    whose = " of `t`" if expected.endswith(" of `t`") else ""
+    assert rule.fix == f"raise `{expected.split()[3]}`{whose} in agent.yaml"
 
 
-FROM_THE_START: list[tuple[Budget, int | None, str]] = [
-    # a budget, the calls of the tool, and what its very first call at 0.5 would exceed
-    (Budget(1, Decimal("0.5"), Decimal("0.5")), 1, ""),
+FROM_THE_START: list[tuple[Budget, int | Decimal | None, str]] = [
+    # a budget, the calls of the tool or its money, and what its very first call at 0.5 would exceed
+    (Budget(1, Decimal("0.5"), Decimal("0.5"), 1), 1, ""),
     (Budget(0), None, "1 would exceed max_calls_per_session 0"),
-    (Budget(), 0, "1 would exceed max_calls 0"),
+    (Budget(max_calls_per_day=0), None, "1 would exceed max_calls_per_day 0"),
+    (Budget(), 0, "1 would exceed max_calls 0 of `t`"),
+    (Budget(), Decimal("0.5"), ""),
+    (Budget(), Decimal("0.4"), "0.5 would exceed max_cost_usd 0.4 of `t`"),
     (Budget(None, Decimal("0.4")), None, "0.5 would exceed max_cost_usd 0.4"),
     (Budget(None, None, Decimal("0.4")), None, "0.5 would exceed max_cost_usd_per_day 0.4"),
 ]
 
 
-@pytest.mark.parametrize(("budget", "max_calls", "expected"), FROM_THE_START)
-def test_what_nothing_was_spent_of_can_be_too_little_too(budget: Budget, max_calls: int | None, expected: str) -> None:
-    policy = manifest(PRICED.tools["t"], seats={"t": (seat(max_calls=max_calls),)}, budget=budget)
+@pytest.mark.parametrize(("budget", "own", "expected"), FROM_THE_START)
+def test_what_nothing_was_spent_of_can_be_too_little_too(
+    budget: Budget, own: int | Decimal | None, expected: str
+) -> None:
+    held = seat(max_cost_usd=own) if isinstance(own, Decimal) else seat(max_calls=own)
+    policy = manifest(PRICED.tools["t"], seats={"t": (held,)}, budget=budget)
     decisions = [decide(Request("t"), policy), decide(Request("t"), policy, Usage())]
     assert [decision.verdict for decision in decisions] == ["deny" if expected else "allow"] * 2
     if expected:
@@ -522,16 +536,15 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
         key: Origin("agent.yaml", line, 1) for line, key in enumerate(("max_calls_per_session", "max_cost_usd"), 20)
     }
     tight = Seat(Origin("two.yaml", 8, 1), max_calls=2)
-    policy = replace(
-        PRICED,
-        places=MappingProxyType(places),
-        seats=MappingProxyType({"t": (seat(max_calls=4), tight, seat(max_calls=2), seat())}),
-    )
+    dear = Seat(Origin("three.yaml", 9, 1), max_calls=4, max_cost_usd=Decimal(2))
+    seats = (seat(max_calls=4), tight, seat(max_calls=2, max_cost_usd=Decimal(3)), dear, seat())
+    policy = replace(PRICED, places=MappingProxyType(places), seats=MappingProxyType({"t": seats}))
     for usage, place in (
         (Usage(calls=10), "agent.yaml:20"),
         (Usage(cost_usd=Decimal(2)), "agent.yaml:21"),
         (Usage(cost_usd_today=Decimal(3)), "agent.yaml:1"),
         (Usage(calls_of_tool={"t": 2}), "two.yaml:8"),  # the first that says so
+        (Usage(cost_usd_of_tool={"t": Decimal(2)}), "three.yaml:9"),
     ):
         (rule,) = decide(Request("t"), policy, usage).rules
         assert str(rule.origin) == place
@@ -544,7 +557,7 @@ def test_the_first_call_is_counted_as_one() -> None:
 
 
 def test_without_a_budget_nothing_is_counted() -> None:
-    much = Usage(10**9, {"t": 10**9}, Decimal(10**9), Decimal(10**9))
+    much = Usage(10**9, {"t": 10**9}, Decimal(10**9), Decimal(10**9), {"t": Decimal(10**9)}, 10**9)
     assert decide(Request("t"), manifest(tool("t", cost_usd=Decimal(9))), much).verdict == "allow"
 
 

@@ -441,6 +441,12 @@ ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
     ),
     "more calls": (_one(seat(max_calls=3)), _one(seat(max_calls=4)), "max_calls: 3 → 4"),
     "any number of calls": (_one(seat(max_calls=3)), _one(seat()), "max_calls: 3 → no limit"),
+    "more money of a tool": (
+        _one(seat(max_cost_usd=Decimal("1.50"))),
+        _one(seat(max_cost_usd=Decimal(2))),
+        "max_cost_usd: 1.5 → 2",
+    ),
+    "any money of a tool": (_one(seat(max_cost_usd=Decimal(0))), _one(seat()), "max_cost_usd: 0 → no limit"),
     "a higher limit": (
         _one(seat(limits={"wall_seconds": 3})),
         _one(seat(limits={"wall_seconds": 4})),
@@ -611,6 +617,16 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
         _agent(budget=Budget(None, None, Decimal(1))),
         _agent(budget=Budget(None, None, Decimal(2))),
         "max_cost_usd_per_day: 1 → 2",
+    ),
+    "more calls a day": (
+        _agent(budget=Budget(max_calls_per_day=1)),
+        _agent(budget=Budget(max_calls_per_day=2)),
+        "max_calls_per_day: 1 → 2",
+    ),
+    "any number of calls a day": (
+        _agent(budget=Budget(max_calls_per_day=1)),
+        _agent(),
+        "max_calls_per_day: 1 → no limit",
     ),
     "a higher limit": (
         _agent(limits={"memory_mb": 64}),

@@ -196,7 +196,13 @@ def test_a_tool_is_told_as_data() -> None:
         clerk,
         allows=["fs:read:/srv", "fs:write:/srv"],
         denies=["fs:*:/srv/key"],
-        seats={"clerk": (seat(bundle="desk", approval="call", max_calls=3, args={"a": {"enum": [1]}}),)},
+        seats={
+            "clerk": (
+                seat(
+                    bundle="desk", approval="call", max_calls=3, max_cost_usd=Decimal("1.50"), args={"a": {"enum": [1]}}
+                ),
+            )
+        },
         max_effect="write_limited",
         connectors=Connectors(lines, profiles=(lines,)),
         limits={"wall_seconds": 9},
@@ -214,6 +220,7 @@ def test_a_tool_is_told_as_data() -> None:
         "asks": "call",
         "deletes_ask": False,
         "max_calls": 3,
+        "max_cost_usd": "1.5",
         "limits": {"wall_seconds": 9},
         "args": {"a": [{"enum": [1]}]},
         "reach": {
@@ -380,13 +387,13 @@ def test_the_surface_says_when_a_person_is_asked(effect: Any, write: Any, asks: 
 def test_limits_and_rules_on_arguments_are_those_of_every_place_that_admits_the_tool() -> None:
     places = (
         seat(bundle="desk", limits={"wall_seconds": 20, "memory_mb": 64}, args={"path": {"scope": "fs:read"}}),
-        seat(args={"path": {"maxLength": 9}}, max_calls=3, limits={"wall_seconds": 50}),
+        seat(args={"path": {"maxLength": 9}}, max_calls=3, max_cost_usd=Decimal(2), limits={"wall_seconds": 50}),
     )
     found = manifest(tool("clerk"), seats={"clerk": places}, limits={"wall_seconds": 30, "memory_mb": 256})
     shown = only_tool(found)
     assert shown.limits == (("memory_mb", 64), ("wall_seconds", 20))
     assert shown.args == (("path", ('{"maxLength":9}', '{"scope":"fs:read"}')),)
-    assert (shown.max_calls, shown.bundles) == (3, ("desk",))
+    assert (shown.max_calls, shown.max_cost_usd, shown.bundles) == (3, Decimal(2), ("desk",))
     assert shown.document()["args"] == {"path": [{"maxLength": 9}, {"scope": "fs:read"}]}
 
 
@@ -465,7 +472,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
             profiles=((ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE)),),
         ),
         approvals=Approvals("call", 60, 2, ("k2", "k1", "k1")),
-        budget=Budget(100, Decimal("5.00"), None),
+        budget=Budget(100, Decimal("5.00"), None, 500),
         limits=MappingProxyType({"wall_seconds": 30}),
         allow_degraded=True,
         record="full",
@@ -487,7 +494,12 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         "private": ["10.1.0.0/16"],
         "connectors": {"github": [">=2.0"]},
         "approvals": {"write": "call", "expires_seconds": 60, "quorum": 2, "keys": ["k1", "k2"]},
-        "budget": {"max_calls_per_session": 100, "max_cost_usd": "5", "max_cost_usd_per_day": None},
+        "budget": {
+            "max_calls_per_session": 100,
+            "max_calls_per_day": 500,
+            "max_cost_usd": "5",
+            "max_cost_usd_per_day": None,
+        },
         "limits": {"wall_seconds": 30},
         "sandbox": {"allow_degraded": True},
         "record": "full",

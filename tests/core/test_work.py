@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_tools_that_run_at_another_class_get_their_own_grant() -> None:
     assert two.grant.has("network:https:post@h0.example.com:443")
 
 
-@pytest.mark.parametrize("differs", ["layer", "effects", "levels", "max_calls", "native"])
+@pytest.mark.parametrize("differs", ["layer", "effects", "levels", "max_calls", "max_cost_usd", "native"])
 def test_undeclared_tools_that_are_admitted_differently_get_their_own_answer(differs: str) -> None:
     narrow = layer(["network:*:h0.example.com"], kind="bundle", silent=ALL_BUT_NETWORK)
     other = {
@@ -104,6 +105,7 @@ def test_undeclared_tools_that_are_admitted_differently_get_their_own_answer(dif
         "effects": Seat(HERE, effects=(("read_only", HERE),)),
         "levels": Seat(HERE, levels=(("restricted", HERE),)),
         "max_calls": Seat(HERE, max_calls=3),
+        "max_cost_usd": Seat(HERE, max_cost_usd=Decimal(3)),
         "native": Seat(HERE),
     }[differs]
     found = large(3)

@@ -189,6 +189,39 @@ def test_a_call_counts_on_the_day_on_which_it_began(tmp_path: Path, budgets: Bud
     assert asyncio.run(days()) == [D("0.40"), D("0.40")]
 
 
+def test_calls_of_a_day_are_counted_across_sessions_and_begin_anew_with_the_next(
+    tmp_path: Path, budgets: Budgets
+) -> None:
+    clock = MemoryClock(datetime(2026, 1, 31, 12, tzinfo=UTC))
+    backends = Backends.memory(budgets=budgets, clock=clock)
+    at = gate(tmp_path, paid, metered, backends=backends, budget={"max_calls_per_day": 2})
+
+    async def reasons() -> list[str]:
+        found = []
+        for session in ("one", "two", "three"):
+            async with at.session(session) as opened:
+                found.append((await opened.call("paid")).reason)
+        return found
+
+    assert asyncio.run(reasons()) == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
+    refused = call(at, "metered", {"case": "less"})
+    assert "3 would exceed max_calls_per_day 2 (" in refused.explain()
+    clock.advance(24 * 3600)
+    assert asyncio.run(reasons()) == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
+
+
+def test_a_tool_spends_no_more_than_its_own_money_in_a_session(tmp_path: Path, budgets: Budgets) -> None:
+    tools: dict[str, Any] = {"metered": {"max_cost_usd": 0.7}, "paid": {}}
+    at = gate(tmp_path, metered, paid, backends=Backends.memory(budgets=budgets), tools=tools)
+    # At 0.30 the next call could cost up to 0.40 and still fits; at 0.45 it could not.
+    reasons = [call(at, "metered", {"case": "less"}).reason for _ in range(4)]
+    assert reasons == ["ALLOWED"] * 3 + ["BUDGET_EXCEEDED"]
+    refused = call(at, "metered", {"case": "less"})
+    assert "0.85 would exceed max_cost_usd 0.7 of `metered` (" in refused.explain()
+    assert "raise `max_cost_usd` of `metered` in " in refused.explain()
+    assert call(at, "paid").ok
+
+
 def test_delegates_spend_from_the_account_of_the_first_session(tmp_path: Path, budgets: Budgets) -> None:
     at = gate(
         tmp_path,
@@ -275,9 +308,15 @@ def told(ledger: ChainedMemoryLedger, kind: str = "receipt") -> list[Any]:
     return [json.loads(row.body)["budget"] for row in ledger.rows if row.kind == kind]
 
 
-def account(calls: int, cost: str, of_tool: int | None = None) -> dict[str, Any]:
-    of_tool = calls if of_tool is None else of_tool
-    return {"calls": calls, "calls_of_tool": of_tool, "cost_usd": cost, "cost_usd_today": cost}
+def account(calls: int, cost: str, of_tool: int | None = None, cost_of_tool: str | None = None) -> dict[str, Any]:
+    return {
+        "calls": calls,
+        "calls_of_tool": calls if of_tool is None else of_tool,
+        "calls_today": calls,
+        "cost_usd": cost,
+        "cost_usd_of_tool": cost if cost_of_tool is None else cost_of_tool,
+        "cost_usd_today": cost,
+    }
 
 
 def test_a_receipt_tells_what_was_spent_before_and_after(tmp_path: Path, budgets: Budgets) -> None:
@@ -289,8 +328,8 @@ def test_a_receipt_tells_what_was_spent_before_and_after(tmp_path: Path, budgets
     assert call(at, "paid").reason == "BUDGET_EXCEEDED"
     assert told(ledger) == [
         {"before": account(0, "0"), "after": account(1, "0.15")},
-        {"before": account(1, "0.15", 0), "after": account(2, "0.55", 1)},
-        {"before": account(2, "0.55", 1), "after": account(2, "0.55", 1)},
+        {"before": account(1, "0.15", 0, "0"), "after": account(2, "0.55", 1, "0.4")},
+        {"before": account(2, "0.55", 1, "0.4"), "after": account(2, "0.55", 1, "0.4")},
     ]
     assert told(ledger, "decision")[0] == {"before": account(0, "0"), "after": account(1, "0.4")}
 

@@ -62,7 +62,8 @@ class Case(World):
             Approval(**({"manifest": manifest.digest, "session": SESSION} | one)) for one in given.pop("approved", ())
         )
         spent, today = Decimal(given.pop("cost_usd", 0)), Decimal(given.pop("cost_usd_today", 0))
-        return Usage(approved=approved, cost_usd=spent, cost_usd_today=today, **given)
+        of_tool = {tool: Decimal(cost) for tool, cost in given.pop("cost_usd_of_tool", {}).items()}
+        return Usage(approved=approved, cost_usd=spent, cost_usd_today=today, cost_usd_of_tool=of_tool, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,8 @@ def test_a_receipt_shows_everything_about_its_call(made: Path) -> None:
     ):
         assert re.search(pattern, told, re.MULTILINE), pattern
     told = run(made, "receipts", "show", paid["id"]).stdout
-    assert "calls 2 → 3, of this tool 0 → 1, USD 0 → 0.25, USD today 0 → 0.25" in told
+    assert "calls 2 → 3, of this tool 0 → 1, today 2 → 3, USD 0 → 0.25" in told
+    assert "USD of this tool 0 → 0.25, USD today 0 → 0.25" in told
     assert "  cost          0.25 USD" in told
 
 
@@ -184,7 +185,7 @@ def test_an_unknown_receipt_is_told(made: Path) -> None:
             1,
             ["denied: `look` may not fs:read:/etc/passwd", "desk.yaml:2)", "licet explain MANIFEST look fs:read:/etc"],
         ),
-        (4, 1, ["denied: `pay` may not be called", "2 would exceed max_calls 1 ("]),
+        (4, 1, ["denied: `pay` may not be called", "2 would exceed max_calls 1 of `pay` ("]),
         (5, 1, ["denied: `nope\\u001b[2J` may not be called", "is not known here ("]),
     ],
 )

@@ -28,7 +28,7 @@ MANIFEST = """agent: research
 version: "1.0"
 capabilities:
   bundles: [reading, writing]
-  tools: [blocked]
+  tools: {blocked: {}, fetch: {max_calls: 5, max_cost_usd: 0.50}}
   max_side_effect_class: full
   destinations: {allow: [api.example.com], deny: [evil.example]}
   fs_reach: {read: [/srv], write: [/srv/out]}
@@ -36,14 +36,14 @@ capabilities:
   env: [LANG]
   process: {allowed_binaries: [git]}
   deny: ["fs:*:/srv/notes/private"]
-  budget: {max_calls_per_session: 9, max_cost_usd: 1.50, max_cost_usd_per_day: 20}
+  budget: {max_calls_per_session: 9, max_calls_per_day: 99, max_cost_usd: 1.50, max_cost_usd_per_day: 20}
 """
 TABLE = """\
 agent    research 1.0
 digest   sha256:{digest}
 files    m.yaml, licet.yaml
 at most  full
-budget   9 calls a session, 1.5 USD a session, 20 USD a day
+budget   9 calls a session, 99 calls a day, 1.5 USD a session, 20 USD a day
 
 tool      runs as            reaches
 ────────────────────────────────────────────────────────────────────────────────
@@ -52,6 +52,8 @@ blocked   no class           cannot be called
 fetch     read_only          hosts    api.example.com  https read
           restricted         secrets  KEY
           in reading         env      LANG
+          5 calls
+          0.5 USD
 notes     read_only          paths    /srv/notes  read except /srv/notes/private
           restricted         storage  session
           in reading

@@ -8,10 +8,11 @@ import asyncio
 import os
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from licet.backends.process_identity import is_gone, this_process
 from licet.backends.sqlite_batches import SqliteBatches
@@ -29,24 +30,34 @@ CREATE TABLE sessions (
 ) WITHOUT ROWID;
 CREATE TABLE tools (
     agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
-    PRIMARY KEY (agent, session, tool)
+    cost_usd TEXT NOT NULL DEFAULT '0', PRIMARY KEY (agent, session, tool)
 ) WITHOUT ROWID;
 CREATE TABLE days (
-    agent TEXT NOT NULL, day TEXT NOT NULL, cost_usd TEXT NOT NULL, PRIMARY KEY (agent, day)
+    agent TEXT NOT NULL, day TEXT NOT NULL, cost_usd TEXT NOT NULL, calls INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent, day)
 ) WITHOUT ROWID;
 CREATE TABLE held (
     id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, day TEXT NOT NULL,
     cost_usd TEXT NOT NULL, since TEXT NOT NULL, process TEXT NOT NULL, lost TEXT
 ) WITHOUT ROWID;
 """
-_FORMAT = Format(0x6C696362, 1, _SCHEMA)  # `licb`: licet's budgets
+# The first format did not tell the money of tools apart: each may have spent all that its session has. Nor did it count
+# the calls of a day, and no file could limit them: they count from here on.
+_SINCE_1 = """
+ALTER TABLE tools ADD COLUMN cost_usd TEXT NOT NULL DEFAULT '0';
+ALTER TABLE days ADD COLUMN calls INTEGER NOT NULL DEFAULT 0;
+UPDATE tools SET cost_usd = (
+    SELECT cost_usd FROM sessions WHERE sessions.agent = tools.agent AND sessions.session = tools.session
+)
+"""
+_FORMAT = Format(0x6C696362, 2, _SCHEMA, {1: _SINCE_1})  # `licb`: licet's budgets
 _OF_SESSION = "SELECT calls, cost_usd FROM sessions WHERE agent = ? AND session = ?"
-_OF_TOOL = "SELECT calls FROM tools WHERE agent = ? AND session = ? AND tool = ?"
-_OF_TOOLS = "SELECT tool, calls FROM tools WHERE agent = ? AND session = ? AND calls > 0"
-_OF_DAY = "SELECT cost_usd FROM days WHERE agent = ? AND day = ?"
+_OF_TOOL = "SELECT calls, cost_usd FROM tools WHERE agent = ? AND session = ? AND tool = ?"
+_OF_TOOLS = "SELECT tool, calls, cost_usd FROM tools WHERE agent = ? AND session = ?"
+_OF_DAY = "SELECT calls, cost_usd FROM days WHERE agent = ? AND day = ?"
 _SET_SESSION = "INSERT OR REPLACE INTO sessions (agent, session, calls, cost_usd) VALUES (?, ?, ?, ?)"
-_SET_TOOL = "INSERT OR REPLACE INTO tools (agent, session, tool, calls) VALUES (?, ?, ?, ?)"
-_SET_DAY = "INSERT OR REPLACE INTO days (agent, day, cost_usd) VALUES (?, ?, ?)"
+_SET_TOOL = "INSERT OR REPLACE INTO tools (agent, session, tool, calls, cost_usd) VALUES (?, ?, ?, ?, ?)"
+_SET_DAY = "INSERT OR REPLACE INTO days (agent, day, calls, cost_usd) VALUES (?, ?, ?, ?)"
 _HOLD = "INSERT INTO held (id, agent, session, tool, day, cost_usd, since, process) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _HELD = "SELECT agent, session, tool, day, cost_usd FROM held WHERE id = ?"
 _RELEASE = "DELETE FROM held WHERE id = ?"
@@ -94,9 +105,11 @@ class SqliteBudgets:
         def read(db: sqlite3.Connection) -> Usage:
             db.execute("BEGIN")  # all three as they were at one moment
             try:
-                calls, cost = _of_session(db, agent, session)
-                of_tool = dict(db.execute(_OF_TOOLS, (agent, session)).fetchall())
-                return Usage(calls, of_tool, cost, _of_day(db, agent, day))
+                (calls, cost), (calls_today, today) = _of_session(db, agent, session), _of_day(db, agent, day)
+                tools = {tool: _sum(found) for tool, *found in db.execute(_OF_TOOLS, (agent, session))}
+                of_tool = {tool: called for tool, (called, _) in tools.items() if called}
+                cost_of_tool = {tool: spent for tool, (_, spent) in tools.items() if spent}
+                return Usage(calls, of_tool, cost, today, cost_of_tool, calls_today)
             finally:
                 db.execute("ROLLBACK")
 
@@ -150,8 +163,10 @@ class SqliteBudgets:
             self._looked = os.getpid()
         line = _Line(claim.agent, claim.session, claim.tool, claim.day)
         calls, cost = _of_session(db, claim.agent, claim.session)
-        before = Spent(calls, _of_tool(db, line), cost, _of_day(db, claim.agent, claim.day))
-        if overspent(before, claim.cost_usd, claim.budget, claim.max_calls) is not None:
+        calls_of_tool, cost_of_tool = _of_tool(db, line)
+        calls_today, today = _of_day(db, claim.agent, claim.day)
+        before = Spent(calls, calls_of_tool, cost, today, cost_of_tool, calls_today)
+        if overspent(before, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
             return None
         _spend(db, line, 1, claim.cost_usd)
         db.execute(_HOLD, (name, *line, money_text(claim.cost_usd), _now(), this_process()))
@@ -183,28 +198,31 @@ def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None
 
 
 def _spend(db: sqlite3.Connection, line: _Line, calls: int, cost_usd: Decimal) -> None:
-    before, cost = _of_session(db, line.agent, line.session)
-    db.execute(_SET_SESSION, (line.agent, line.session, before + calls, money_text(plus(cost, cost_usd))))
-    if calls:
-        db.execute(_SET_TOOL, (line.agent, line.session, line.tool, _of_tool(db, line) + calls))
-    if cost_usd:
-        today = plus(_of_day(db, line.agent, line.day), cost_usd)
-        db.execute(_SET_DAY, (line.agent, line.day, money_text(today)))
+    if not calls and not cost_usd:
+        return
+    agent, session, tool, day = line
+    for found, set_to, whose in (
+        (_of_session(db, agent, session), _SET_SESSION, (agent, session)),
+        (_of_tool(db, line), _SET_TOOL, (agent, session, tool)),
+        (_of_day(db, agent, day), _SET_DAY, (agent, day)),
+    ):
+        db.execute(set_to, (*whose, found[0] + calls, money_text(plus(found[1], cost_usd))))
 
 
 def _of_session(db: sqlite3.Connection, agent: str, session: str) -> tuple[int, Decimal]:
-    found = db.execute(_OF_SESSION, (agent, session)).fetchone()
+    return _sum(db.execute(_OF_SESSION, (agent, session)).fetchone())
+
+
+def _of_tool(db: sqlite3.Connection, line: _Line) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_TOOL, line[:3]).fetchone())
+
+
+def _of_day(db: sqlite3.Connection, agent: str, day: str) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_DAY, (agent, day)).fetchone())
+
+
+def _sum(found: Sequence[Any] | None) -> tuple[int, Decimal]:
     return (found[0], Decimal(found[1])) if found else (0, NOTHING)
-
-
-def _of_tool(db: sqlite3.Connection, line: _Line) -> int:
-    found = db.execute(_OF_TOOL, line[:3]).fetchone()
-    return found[0] if found else 0
-
-
-def _of_day(db: sqlite3.Connection, agent: str, day: str) -> Decimal:
-    found = db.execute(_OF_DAY, (agent, day)).fetchone()
-    return Decimal(found[0]) if found else NOTHING
 
 
 def _now() -> str:

@@ -203,21 +203,26 @@ def _agreements(approvals: tuple[Agreement, ...]) -> str:
 
 def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
     """What this call found spent, and what it left: its own part is all that it adds."""
+    usage = call.usage
     if call.reservation is not None:
         before = call.reservation.before
-    elif call.usage.calls or call.usage.cost_usd_today:  # it was refused, and what was spent has been looked up
-        before = spent_of(call.usage, call.tool)
+    elif usage.calls or usage.calls_today or usage.cost_usd_today:  # it was refused, and what was spent was looked up
+        before = spent_of(usage, call.tool)
     else:
         return "null"
-    calls, of_tool, total, today = before
+    calls, of_tool, total, today, total_of_tool, calls_today = before
     more = int(spent)
-    money = after = f'"cost_usd":"{_money(total)}","cost_usd_today":"{_money(today)}"}}'
+    money = after = _sums(total, total_of_tool, today)
     if spent and cost:
-        after = f'"cost_usd":"{money_text(plus(total, cost))}","cost_usd_today":"{money_text(plus(today, cost))}"}}'
+        after = _sums(plus(total, cost), plus(total_of_tool, cost), plus(today, cost))
     return (
-        f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},{after},'
-        f'"before":{{"calls":{calls},"calls_of_tool":{of_tool},{money}}}'
+        f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},"calls_today":{calls_today + more},'
+        f'{after},"before":{{"calls":{calls},"calls_of_tool":{of_tool},"calls_today":{calls_today},{money}}}'
     )
+
+
+def _sums(total: Decimal, of_tool: Decimal, today: Decimal) -> str:
+    return f'"cost_usd":"{_money(total)}","cost_usd_of_tool":"{_money(of_tool)}","cost_usd_today":"{_money(today)}"}}'
 
 
 def _money(amount: Decimal) -> str:

@@ -113,8 +113,7 @@ def _read_ceiling(
         places=MappingProxyType({key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}),
         servers=MappingProxyType({name: data(server) for name, server in record(shared, "servers").items()}),
     )
-    if manifest.budget.max_cost_usd is not None or manifest.budget.max_cost_usd_per_day is not None:
-        problems += _uncounted(manifest)
+    problems += _uncounted(manifest)
     return manifest
 
 
@@ -207,6 +206,7 @@ def _named_seat(entry: Value, approval_key: str) -> Seat:
         approval_origin=held.origin if (held := given.get("approval")) is not None else None,
         approval_key=approval_key,
         max_calls=plain(given, "max_calls", None),
+        max_cost_usd=plain(given, "max_cost_usd", None),
         limits=numbers(given.get("limits")),
     )
 
@@ -219,8 +219,11 @@ def _examples(given: Fields) -> Iterator[Example]:
 
 
 def _uncounted(manifest: Manifest) -> Iterator[Problem]:
-    for name in manifest.seats:
+    """Tools that spend nothing where money is counted."""
+    counts = manifest.budget.max_cost_usd is not None or manifest.budget.max_cost_usd_per_day is not None
+    for name, seats in manifest.seats.items():
         spec = manifest.tools.get(name)
-        if spec is not None and spec.cost_usd is None:
+        limited = counts or any(seat.max_cost_usd is not None for seat in seats)
+        if limited and spec is not None and spec.cost_usd is None:
             found, expected = f"`{name}` without `cost_usd`", "a cost, since the budget counts money"
             yield Problem(spec.origin or manifest.origin, found, expected, "it counts as 0", "warning")

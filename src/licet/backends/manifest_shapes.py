@@ -162,7 +162,8 @@ TOOL_ENTRY = Record(
             description="JSON Schema per argument; `scope` ties a value to the grant",
         ),
         "approval": Field(OneOf(*WRITE_APPROVALS)),
-        "max_calls": Field(Whole(0), description="per session"),
+        "max_calls": Field(Whole(0), description="calls of this tool in a session"),
+        "max_cost_usd": Field(Money(), description="money of this tool in a session"),
         "limits": Field(LIMITS),
     }
 )
@@ -206,9 +207,10 @@ CAPABILITY_FIELDS = {
     "budget": Field(
         Record(
             {
-                "max_calls_per_session": Field(Whole(0)),
-                "max_cost_usd": Field(Money()),
-                "max_cost_usd_per_day": Field(Money()),
+                "max_calls_per_session": Field(Whole(0), description="calls of all tools in a session"),
+                "max_calls_per_day": Field(Whole(0), description="calls of this agent on a day, in all its sessions"),
+                "max_cost_usd": Field(Money(), description="money in a session"),
+                "max_cost_usd_per_day": Field(Money(), description="money of this agent on a day, in all its sessions"),
             }
         )
     ),

@@ -19,6 +19,7 @@ from licet.guard.result import Result, ResultParts
 MOST_ENTRIES = 50_000
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
+_NO_DAY = 0, NOTHING
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -83,12 +84,13 @@ def _without_value(result: ResultParts) -> Result:
 class _Account:
     """What a session has spent and set aside."""
 
-    __slots__ = ("calls", "calls_of_tool", "cost_usd")
+    __slots__ = ("calls", "calls_of_tool", "cost_usd", "cost_usd_of_tool")
 
     def __init__(self) -> None:
         self.calls = 0
         self.calls_of_tool: dict[str, int] = {}
         self.cost_usd = NOTHING
+        self.cost_usd_of_tool: dict[str, Decimal] = {}
 
 
 class MemoryBudgets:
@@ -98,7 +100,7 @@ class MemoryBudgets:
         self._lock = threading.Lock()
         self._held: dict[str, Claim] = {}
         self._accounts: dict[tuple[str, str], _Account] = {}  # by agent and session
-        self._days: dict[tuple[str, str], Decimal] = {}  # by agent and day
+        self._days: dict[tuple[str, str], tuple[int, Decimal]] = {}  # by agent and day: calls, and what they cost
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
@@ -106,24 +108,29 @@ class MemoryBudgets:
         with self._lock:
             account = self._accounts.get((agent, session)) or _Account()
             of_tool = {tool: calls for tool, calls in account.calls_of_tool.items() if calls}
-            return Usage(account.calls, of_tool, account.cost_usd, self._days.get((agent, day), NOTHING))
+            cost_of_tool = {tool: cost for tool, cost in account.cost_usd_of_tool.items() if cost}
+            calls_today, today = self._days.get((agent, day), _NO_DAY)
+            return Usage(account.calls, of_tool, account.cost_usd, today, cost_of_tool, calls_today)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        agent, session, tool, day, cost, budget, max_calls = claim
+        agent, session, tool, day, cost, budget, max_calls, max_cost = claim
         with self._lock:
             account = self._accounts.get((agent, session))
             if account is None:
                 account = self._accounts[agent, session] = _Account()
-            today, of_tool = self._days.get((agent, day), NOTHING), account.calls_of_tool.get(tool, 0)
-            before = _new(Spent, (account.calls, of_tool, account.cost_usd, today))
-            if overspent(before, cost, budget, max_calls) is not None:
+            calls_today, today = self._days.get((agent, day), _NO_DAY)
+            of_tool, cost_of_tool = account.calls_of_tool.get(tool, 0), account.cost_usd_of_tool.get(tool, NOTHING)
+            before = _new(Spent, (account.calls, of_tool, account.cost_usd, today, cost_of_tool, calls_today))
+            if overspent(before, cost, budget, max_calls, max_cost) is not None:
                 return None
             account.calls += 1
             account.calls_of_tool[tool] = of_tool + 1
             if cost:
                 account.cost_usd = plus(account.cost_usd, cost)
-                self._days[agent, day] = plus(today, cost)
+                account.cost_usd_of_tool[tool] = plus(cost_of_tool, cost)
+                today = plus(today, cost)
+            self._days[agent, day] = calls_today + 1, today
             name = f"b-{next(self._ids)}"
             self._held[name] = claim
         made: Reservation = _new(Reservation, (name, claim, before))
@@ -136,22 +143,23 @@ class MemoryBudgets:
         with self._lock:
             claim = self._held.pop(reservation.id, None)
             if claim is not None and less:
-                self._give_back(claim, less)
+                self._give_back(claim, 0, less)
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
         with self._lock:
             claim = self._held.pop(reservation.id, None)
             if claim is not None:
-                account = self._give_back(claim, settlement(claim.cost_usd, NOTHING))
-                account.calls -= 1
-                account.calls_of_tool[claim.tool] -= 1
+                self._give_back(claim, -1, settlement(claim.cost_usd, NOTHING))
 
-    def _give_back(self, claim: Claim, less: Decimal) -> _Account:
-        account, day = self._accounts[claim.agent, claim.session], (claim.agent, claim.day)
+    def _give_back(self, claim: Claim, calls: int, less: Decimal) -> None:
+        account, tool, day = self._accounts[claim.agent, claim.session], claim.tool, (claim.agent, claim.day)
+        account.calls += calls
+        account.calls_of_tool[tool] += calls
         account.cost_usd = plus(account.cost_usd, less)
-        self._days[day] = plus(self._days.get(day, NOTHING), less)
-        return account
+        account.cost_usd_of_tool[tool] = plus(account.cost_usd_of_tool.get(tool, NOTHING), less)
+        calls_today, today = self._days[day]
+        self._days[day] = calls_today + calls, plus(today, less)
 
 
 class MemoryApprover:

@@ -28,6 +28,8 @@ class Spent(NamedTuple):
     calls_of_tool: int = 0
     cost_usd: Decimal = NOTHING
     cost_usd_today: Decimal = NOTHING
+    cost_usd_of_tool: Decimal = NOTHING
+    calls_today: int = 0
 
 
 class Overspent(NamedTuple):
@@ -36,27 +38,37 @@ class Overspent(NamedTuple):
     key: str
     limit: int | Decimal
     wanted: int | Decimal
+    of_tool: bool = False  # a limit of the tool itself: `max_cost_usd` is a key of both
 
 
 def spent_of(usage: Usage, tool: str) -> Spent:
     """What is known of a session's spending, for one tool."""
-    return Spent(usage.calls, usage.calls_of_tool.get(tool, 0), usage.cost_usd, usage.cost_usd_today)
+    calls, cost = usage.calls_of_tool.get(tool, 0), usage.cost_usd_of_tool.get(tool, NOTHING)
+    return Spent(usage.calls, calls, usage.cost_usd, usage.cost_usd_today, cost, usage.calls_today)
 
 
-def overspent(spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None) -> Overspent | None:
+def overspent(
+    spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None, max_cost_usd: Decimal | None
+) -> Overspent | None:
     """The limit that one more call at this cost would pass, or None: up to a limit, and including it, is fine."""
-    calls, of_tool, cost, today = spent
+    calls, of_tool, cost, today, cost_of_tool, calls_today = spent
     limit: int | Decimal | None = budget.max_calls_per_session
     if limit is not None and calls + 1 > limit:
         return Overspent("max_calls_per_session", limit, calls + 1)
+    limit = budget.max_calls_per_day
+    if limit is not None and calls_today + 1 > limit:
+        return Overspent("max_calls_per_day", limit, calls_today + 1)
     if max_calls is not None and of_tool + 1 > max_calls:
-        return Overspent("max_calls", max_calls, of_tool + 1)
+        return Overspent("max_calls", max_calls, of_tool + 1, True)
     limit = budget.max_cost_usd
     if limit is not None and (wanted := plus(cost, cost_usd) if cost_usd else cost) > limit:
         return Overspent("max_cost_usd", limit, wanted)
     limit = budget.max_cost_usd_per_day
     if limit is not None and (wanted := plus(today, cost_usd) if cost_usd else today) > limit:
         return Overspent("max_cost_usd_per_day", limit, wanted)
+    limit = max_cost_usd
+    if limit is not None and (wanted := plus(cost_of_tool, cost_usd) if cost_usd else cost_of_tool) > limit:
+        return Overspent("max_cost_usd", limit, wanted, True)
     return None
 
 

@@ -65,13 +65,17 @@ def _failed(tool: object, error: Exception) -> Deny:
 
 
 def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
-    found = overspent(spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING, manifest.budget, reach.max_calls)
+    spent, cost = spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING
+    found = overspent(spent, cost, manifest.budget, reach.max_calls, reach.max_cost_usd)
     if found is None:
         return None
-    key, limit, wanted = found
-    tightest = [seat.origin for seat in reach.seats if seat.max_calls == limit]
-    origin = tightest[0] if key == "max_calls" else manifest.places.get(key, manifest.origin)
-    text, fix = f"{wanted} would exceed {key} {limit}", f"raise `{key}` in {origin.file}"
+    key, limit, wanted, of_tool = found
+    if of_tool:
+        origin = next(seat.origin for seat in reach.seats if getattr(seat, key) == limit)
+        whose = f" of `{request.tool}`"
+    else:
+        origin, whose = manifest.places.get(key, manifest.origin), ""
+    text, fix = f"{wanted} would exceed {key} {limit}{whose}", f"raise `{key}`{whose} in {origin.file}"
     return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
 
 

@@ -110,6 +110,8 @@ class Usage:
     calls_of_tool: Mapping[str, int] = field(default_factory=dict)
     cost_usd: Decimal = Decimal(0)
     cost_usd_today: Decimal = Decimal(0)
+    cost_usd_of_tool: Mapping[str, Decimal] = field(default_factory=dict)
+    calls_today: int = 0  # of its agent, in all sessions
     approved: frozenset[Approval] = frozenset()
 
 

@@ -147,6 +147,7 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
     yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
     yield from spot.moved("limit", "max_calls", was.max_calls, now.max_calls, no_limit_is_most)
+    yield from spot.moved("limit", "max_cost_usd", was.max_cost_usd, now.max_cost_usd, no_limit_is_most)
     if was.connector != now.connector:
         # A tool that stops naming a connector reaches no more for it; one that names another speaks to someone new.
         yield from spot.turned(

@@ -56,6 +56,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
                 "max_calls_per_session": manifest.budget.max_calls_per_session,
                 "max_cost_usd": manifest.budget.max_cost_usd,
                 "max_cost_usd_per_day": manifest.budget.max_cost_usd_per_day,
+                **_stated(max_calls_per_day=manifest.budget.max_calls_per_day),
             },
             "limits": manifest.limits,
             "allow_degraded": manifest.allow_degraded,
@@ -88,8 +89,14 @@ def _seat(seat: Seat, layers: dict[int, dict[str, Any]]) -> dict[str, Any]:
         "args": seat.args,
         "approval": seat.approval,
         "max_calls": seat.max_calls,
+        **_stated(max_cost_usd=seat.max_cost_usd),
         "limits": seat.limits,
     }
+
+
+def _stated(**keys: object) -> dict[str, object]:
+    """Keys that came later, where a file has them: the digest of one that has none stays what it was pinned as."""
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _spec(spec: ToolSpec) -> dict[str, Any]:

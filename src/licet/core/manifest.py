@@ -103,6 +103,7 @@ class Seat(Carried):
     args: Mapping[str, Any] = field(default_factory=_nothing)
     approval: WriteApproval | None = None
     max_calls: int | None = None
+    max_cost_usd: Decimal | None = None
     limits: Mapping[str, int] = field(default_factory=_nothing)
     approval_origin: Origin | None = None  # where the approval is stated, or would be
     approval_key: str = "capabilities.approvals.write"  # and under which key
@@ -141,6 +142,7 @@ class Budget:
     max_calls_per_session: int | None = None
     max_cost_usd: Decimal | None = None
     max_cost_usd_per_day: Decimal | None = None
+    max_calls_per_day: int | None = None
 
     def __bool__(self) -> bool:
         return self != Budget()

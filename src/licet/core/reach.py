@@ -6,6 +6,7 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from licet.core.advice import (
     add_budget,
@@ -71,7 +72,8 @@ class Reach:
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
-    unlimited: bool  # no budget and no number of calls stops it, whatever was spent
+    max_cost_usd: Decimal | None
+    unlimited: bool  # no budget stops it, nor a limit of its own, whatever was spent
     # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
     # otherwise None.
     _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
@@ -222,10 +224,11 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
     asks = effect == "destructive" or (write != "manifest" and bool(common.writes(spec.needs, effect)))
-    max_calls = None
+    max_calls: int | None = None
+    max_cost: Decimal | None = None
     for seat in seats:
-        max_calls = least(max_calls, seat.max_calls)
-    spent = overspent(Spent(), spec.cost_usd or NOTHING, manifest.budget, max_calls) is not None
+        max_calls, max_cost = least(max_calls, seat.max_calls), least(max_cost, seat.max_cost_usd)
+    spent = overspent(Spent(), spec.cost_usd or NOTHING, manifest.budget, max_calls, max_cost) is not None
     more = grounds or spent or asks or effect in ELEVATED or grant.names_ports
     return Reach(
         spec=spec,
@@ -239,7 +242,8 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
-        unlimited=max_calls is None and manifest.budget == Budget(),
+        max_cost_usd=max_cost,
+        unlimited=max_calls is None and max_cost is None and manifest.budget == Budget(),
         _answers=None if more else {},
     )
 

@@ -52,6 +52,7 @@ class ToolSurface:
     asks: WriteApproval | None  # how often a person must agree to calls; None if nobody is asked
     deletes_ask: bool
     max_calls: int | None
+    max_cost_usd: Decimal | None  # in a session, as the calls
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
     entries: tuple[Entry, ...]
@@ -90,6 +91,7 @@ class ToolSurface:
             "asks": self.asks,
             "deletes_ask": self.deletes_ask,
             "max_calls": self.max_calls,
+            "max_cost_usd": _money(self.max_cost_usd),
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
             "reach": reaches[id(self.entries)],
@@ -157,6 +159,7 @@ class Surface:
             },
             "budget": {
                 "max_calls_per_session": budget.max_calls_per_session,
+                "max_calls_per_day": budget.max_calls_per_day,
                 "max_cost_usd": _money(budget.max_cost_usd),
                 "max_cost_usd_per_day": _money(budget.max_cost_usd_per_day),
             },
@@ -237,6 +240,7 @@ class _Tools:
             asks=asks,
             deletes_ask=reach is not None and reach.effect in ELEVATED and self._holds_deletes(grant),
             max_calls=reach.max_calls if reach else None,
+            max_cost_usd=reach.max_cost_usd if reach else None,
             limits=_limits(manifest, seats),
             args=_args(seats),
             entries=self._entries_of(grant, reach.layers) if reach else (),

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.decide import decide
@@ -26,6 +27,7 @@ class Most:
     level: Level
     asks: WriteApproval | None
     max_calls: int | None
+    max_cost_usd: Decimal | None
     grant: CapabilitySet
 
 
@@ -69,6 +71,7 @@ class Undeclared:
             level=max((level for _, level in fitting), key=LEVELS.index),
             asks=least_asking.approval,
             max_calls=strongest.max_calls,
+            max_cost_usd=strongest.max_cost_usd,
             grant=strongest.grant,
         )
 
@@ -76,7 +79,8 @@ class Undeclared:
 def _deciding(seat: Seat) -> Hashable:
     """All of a seat that what a tool holds depends on; its layer lives as long as the manifest does."""
     effects = tuple(effect for effect, _ in seat.effects)
-    return effects, tuple(level for level, _ in seat.levels), id(seat.layer), seat.approval, seat.max_calls
+    levels, own = tuple(level for level, _ in seat.levels), (seat.max_calls, seat.max_cost_usd)
+    return effects, levels, id(seat.layer), seat.approval, *own
 
 
 def _any_version(connectors: Connectors) -> Connectors:

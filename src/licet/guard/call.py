@@ -284,7 +284,8 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     agent, session = call.session.account
-    claim = (agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, reach.max_calls)
+    own = reach.max_calls, reach.max_cost_usd
+    claim = (agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, *own)
     try:
         call.reservation = await budgets.reserve(_new(Claim, claim))
     except Unavailable as broken:

@@ -296,7 +296,8 @@ class Claim(NamedTuple):
     day: str
     cost_usd: Decimal
     budget: Budget
-    max_calls: int | None
+    max_calls: int | None  # of this tool in a session, and so is the next
+    max_cost_usd: Decimal | None
 
 
 class Reservation(NamedTuple):

@@ -178,7 +178,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         limits=limits,
         rules=_rules(tool, reach, ports),
         cost_usd=(reach.spec if reach is not None else tool.spec).cost_usd or NOTHING,
-        budgeted=bool(manifest.budget) or (reach is not None and reach.max_calls is not None),
+        budgeted=reach is None or not reach.unlimited,
         asks=asks,
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
         # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.

@@ -203,6 +203,7 @@ def _tool(tool: ToolSurface) -> Card:
         f"connector {tool.connector}" if tool.connector else "",
         f"costs at most {money_text(tool.cost_usd)} USD a call" if tool.cost_usd is not None else "",
         f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",
+        f"at most {money_text(tool.max_cost_usd)} USD a session" if tool.max_cost_usd is not None else "",
         f"rules on {', '.join(name for name, _ in tool.args)}" if tool.args else "",
     )
     group = tool.bundles[0] if tool.bundles else ""

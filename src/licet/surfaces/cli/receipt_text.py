@@ -8,6 +8,14 @@ from licet.core.scope import visible
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 _WIDTH = 14
+_SPENT = {
+    "calls": "calls",
+    "calls_of_tool": "of this tool",
+    "calls_today": "today",
+    "cost_usd": "USD",
+    "cost_usd_of_tool": "USD of this tool",
+    "cost_usd_today": "USD today",
+}
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
 Entry = dict[str, Any]
@@ -88,8 +96,9 @@ def _approval(one: Entry) -> str:
 
 def _spending(budget: Entry) -> str:
     before, after = budget["before"], budget["after"]
-    names = {"calls": "calls", "calls_of_tool": "of this tool", "cost_usd": "USD", "cost_usd_today": "USD today"}
-    return ", ".join(f"{said} {before[name]} → {after[name]}" for name, said in names.items())
+    # Receipts of an earlier licet have no calls of the day, and no money of the tool.
+    told = ((said, name) for name, said in _SPENT.items() if name in before and name in after)
+    return ", ".join(f"{said} {before[name]} → {after[name]}" for said, name in told)
 
 
 def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:

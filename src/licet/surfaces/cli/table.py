@@ -80,6 +80,8 @@ def _standing(tool: ToolSurface) -> Iterator[str]:
         yield "asks per delete"
     if tool.max_calls is not None:
         yield f"{tool.max_calls} calls"
+    if tool.max_cost_usd is not None:
+        yield f"{money_text(tool.max_cost_usd)} USD"
     if tool.cost_usd is not None:
         yield f"{money_text(tool.cost_usd)} USD a call"
 
