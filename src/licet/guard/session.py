@@ -11,6 +11,7 @@ from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.set import Rules
 from licet.core.use import Use
 from licet.errors import Refused
+from licet.guard.beside import anywhere, under_trio
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.deadline import Deadline
@@ -49,7 +50,7 @@ class Session:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await self.look()
+        await anywhere(self.look())
         return self
 
     async def look(self) -> None:
@@ -58,7 +59,7 @@ class Session:
             asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(
-                "sessions need asyncio: under another loop, such as trio's, use `licet.run` in a thread"
+                "sessions need the loop of asyncio or of trio: under another, use `licet.run` in a thread"
             ) from None
         self.known = True
         kv = self.gate.ports.kv
@@ -92,7 +93,12 @@ class Session:
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
         """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
+        if under_trio():
+            return self._one([(tool, arguments)])
         return run_call(self, tool, {} if arguments is None else arguments)
+
+    async def _one(self, calls: list[tuple[str, Mapping[str, Any] | None]]) -> Result:
+        return (await anywhere(self._many(calls, 1)))[0]
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -103,6 +109,9 @@ class Session:
             raise TypeError('expected pairs of a tool\'s name and its arguments: [("read_file", {"path": "a"}), …]')
         if type(at_once) is not int or at_once < 1:
             raise ValueError("expected `at_once` to be 1 or more")
+        return await anywhere(self._many(asked, at_once))
+
+    async def _many(self, asked: list[tuple[str, Mapping[str, Any] | None]], at_once: int) -> list[Result]:
         results: list[Result | None] = [None] * len(asked)
         waiting = iter(range(len(asked)))
 
@@ -126,6 +135,9 @@ class Session:
 
     async def available(self) -> list[str]:
         """The tools that could run here: admitted, and with everything they need; not what is left to spend."""
+        return await anywhere(self._available())
+
+    async def _available(self) -> list[str]:
         policy, found = self.gate.policy, []
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:
@@ -142,6 +154,9 @@ class Session:
 
     async def end(self) -> None:
         """Forget the session's storage and retire its id."""
+        await anywhere(self._end())
+
+    async def _end(self) -> None:
         self.gate.ended.add(self._name)
         self.gate.agreed.pop(self._name, None)
         kv = self.gate.ports.kv
