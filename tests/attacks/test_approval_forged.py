@@ -31,7 +31,7 @@ class Scene:
         self.id = asyncio.run(self.store.ask(self.question())).request
 
     def question(self, **changes: Any) -> Question:
-        return question(self.scope, **{"quorum": 2, "keys": (self.one.name, self.two.name), **changes})
+        return question(self.scope, **{"quorum": 2, "keys": (self.one.public, self.two.public), **changes})
 
     def ask(self, **changes: Any) -> str:
         return asyncio.run(self.store.ask(self.question(**changes))).answer
@@ -67,7 +67,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
 
 
 def test_counting_strings_would_take_one_person_for_two(scene: Scene) -> None:
-    answers = [scene.one.name, scene.one.name + "="]
+    answers = [scene.one.public, scene.one.public + "="]
     assert len(set(answers)) == 2
     assert key_bytes(answers[0]) == key_bytes(answers[1])
 
@@ -82,7 +82,7 @@ def test_two_distinct_keys_of_the_manifest_are_enough(scene: Scene) -> None:
 def test_who_signed_is_told(scene: Scene) -> None:
     scene.approve(scene.one)
     scene.approve(scene.two)
-    assert asyncio.run(scene.store.ask(scene.question())).by == tuple(sorted((scene.one.name, scene.two.name)))
+    assert asyncio.run(scene.store.ask(scene.question())).by == tuple(sorted((scene.one.public, scene.two.public)))
 
 
 def test_signatures_for_these_arguments_alone_count_for_them_alone(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ def test_signatures_for_these_arguments_alone_count_for_them_alone(tmp_path: Pat
     scene.approve(scene.two, only_these_arguments=True)
     assert scene.ask() == "approved"
     assert scene.ask(arguments={"to": "mallory"}) == "absent"
-    scene.answer(scene.two.name, scene.two.sign(scene.request.statement(only_these_arguments=True)))  # made wide again
+    narrow = scene.two.sign(scene.request.statement(only_these_arguments=True))
+    scene.answer(scene.two.public, narrow)  # made wide again
     assert scene.ask(arguments={"to": "mallory"}) == "absent"
 
 
@@ -101,7 +102,7 @@ def test_a_quorum_without_keys_is_met_by_nobody(scene: Scene) -> None:
     for key in (scene.one, scene.two):
         with pytest.raises(CannotAnswer, match="lists no keys"):
             scene.approve(key)
-        scene.answer(key.name, key.sign(scene.request.statement()))
+        scene.answer(key.public, key.sign(scene.request.statement()))
     scene.answer("command", b"")
     assert scene.ask(**other) == "absent"
 
@@ -113,33 +114,33 @@ def other_spelling(name: str) -> str:
 
 
 def list_the_stranger(at: Scene) -> None:
-    at.write("UPDATE requests SET keys = ?", json.dumps([at.one.name, at.stranger.name]))
-    at.answer(at.stranger.name, at.stranger.sign(at.request.statement()))
+    at.write("UPDATE requests SET keys = ?", json.dumps([at.one.public, at.stranger.public]))
+    at.answer(at.stranger.public, at.stranger.sign(at.request.statement()))
 
 
 FORGERIES: dict[str, Forge] = {
     "nothing": lambda at: None,
     "the same key again": lambda at: at.approve(at.one),
     "the same key, spelled otherwise": lambda at: at.answer(
-        other_spelling(at.one.name), at.one.sign(at.request.statement())
+        other_spelling(at.one.public), at.one.sign(at.request.statement())
     ),
-    "no signature": lambda at: at.answer(at.two.name, b""),
-    "no bytes of a signature": lambda at: at.answer(at.two.name, b"\0" * 64),
+    "no signature": lambda at: at.answer(at.two.public, b""),
+    "no bytes of a signature": lambda at: at.answer(at.two.public, b"\0" * 64),
     "the signature of the first, under the name of the second": lambda at: at.answer(
-        at.two.name, at.one.sign(at.request.statement())
+        at.two.public, at.one.sign(at.request.statement())
     ),
     "a key that the manifest does not list": lambda at: at.answer(
-        at.stranger.name, at.stranger.sign(at.request.statement())
+        at.stranger.public, at.stranger.sign(at.request.statement())
     ),
     "a mere yes": lambda at: at.answer("command", b""),
     "a yes in the words of a person": lambda at: at.answer("the boss", b""),
     "no key": lambda at: at.answer("ed25519:", at.two.sign(at.request.statement())),
-    "a signature of the request alone": lambda at: at.answer(at.two.name, at.two.sign(at.request.text().encode())),
+    "a signature of the request alone": lambda at: at.answer(at.two.public, at.two.sign(at.request.text().encode())),
     "a signature of less, given for all": lambda at: at.answer(
-        at.two.name, at.two.sign(at.request.statement(only_these_arguments=True))
+        at.two.public, at.two.sign(at.request.statement(only_these_arguments=True))
     ),
     "a signature of another answer": lambda at: at.answer(
-        at.two.name, at.two.sign(at.request.statement().replace(b"approved", b"denied"))
+        at.two.public, at.two.sign(at.request.statement().replace(b"approved", b"denied"))
     ),
     "a smaller quorum in the file": lambda at: at.write("UPDATE requests SET quorum = 1"),
     "no keys in the file": lambda at: at.write("UPDATE requests SET quorum = 1, keys = NULL"),
@@ -152,8 +153,8 @@ def test_one_signature_and_a_forgery_are_not_two(scene: Scene, forge: Forge) -> 
     scene.approve(scene.one)
     forge(scene)
     assert scene.ask() == "absent"
-    scene.write("DELETE FROM answers WHERE signer NOT IN (?, ?)", scene.one.name, scene.two.name)
-    scene.write("UPDATE requests SET quorum = 2, keys = ?", json.dumps([scene.one.name, scene.two.name]))
+    scene.write("DELETE FROM answers WHERE signer NOT IN (?, ?)", scene.one.public, scene.two.public)
+    scene.write("UPDATE requests SET quorum = 2, keys = ?", json.dumps([scene.one.public, scene.two.public]))
     scene.approve(scene.two)  # the real one
     assert scene.ask() == "approved"
 
@@ -162,7 +163,7 @@ def test_a_signature_for_one_request_is_none_for_the_next(scene: Scene) -> None:
     """Both ask for the very same; what differs is the nonce, and the time."""
     scene.approve(scene.one)
     scene.approve(scene.two)
-    signed = {key.name: key.sign(scene.request.statement()) for key in (scene.one, scene.two)}
+    signed = {key.public: key.sign(scene.request.statement()) for key in (scene.one, scene.two)}
     scene.time += 300
     assert scene.ask() == "expired"
     [scene.id] = [kept.request.id for kept in asyncio.run(scene.store.list()) if kept.request.id != scene.id]

@@ -75,7 +75,7 @@ class Approvals(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def question(self, scope: str, session: str, text: str, quorum: int) -> Question:
-        listed = tuple(key.name for key in KEYS[:2]) if quorum else None
+        listed = tuple(key.public for key in KEYS[:2]) if quorum else None
         asked = {"quorum": max(quorum, 1), "keys": listed, "expires_seconds": SECONDS}
         # As the digest of a manifest that says so would differ.
         return question(scope, {"text": text}, session=session, manifest=f"sha256:{quorum}", **asked)
@@ -122,7 +122,7 @@ class Approvals(RuleBasedStateMachine):
             assert not allowed
         else:
             assert allowed
-            one.given["command" if key is None else key.name] = narrow and one.subject[0] == "session"
+            one.given["command" if key is None else key.public] = narrow and one.subject[0] == "session"
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), store=st.integers(0, 1))

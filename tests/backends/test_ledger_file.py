@@ -19,7 +19,7 @@ import pytest
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.backends.ledger_keys import check_signature, generated_key, key_beside
-from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_reader import FORMAT, LedgerReader
 from licet.backends.ledger_sqlite import HEADS_APART, SqliteLedger
 from licet.core.finding import Finding, Outcome
 from licet.core.receipt import Row, check_entry
@@ -261,9 +261,14 @@ def spoil_key_link(path: Path) -> None:
     key.symlink_to(path.with_suffix(".elsewhere"))
 
 
+def spoil_key_pipe(path: Path) -> None:
+    path.with_suffix(".key").unlink()
+    os.mkfifo(path.with_suffix(".key"), 0o600)  # nobody ever writes into it: whoever waits for that waits for ever
+
+
 def spoil_version(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {FORMAT.version + 1}")
         db.commit()
 
 
@@ -287,7 +292,8 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a key that others can read": (spoil_key_open, "open to others: run `chmod 600"),
     "an empty key": (spoil_key_empty, "holds no Ed25519 key: put its backup there"),
     "a link to a key": (spoil_key_link, "cannot be read"),
-    "a newer format": (spoil_version, "written by a newer licet (format 2): use that one"),
+    "a pipe for a key": (spoil_key_pipe, "is not a regular file: put its backup there"),
+    "a newer format": (spoil_version, f"written by a newer licet (format {FORMAT.version + 1}): use that one"),
     "another program's": (spoil_program, "a database of another program"),
     "no database": (spoil_bytes, "damaged or no database"),
     "open to others": (spoil_open, "open to others: run `chmod 600"),
@@ -470,7 +476,8 @@ def test_what_is_no_ledger_is_not_read(path: Path, make: Callable[[Path], object
 
 def test_a_newer_ledger_is_not_read(filled: Path) -> None:
     spoil_version(filled)
-    with pytest.raises(LedgerUnavailable, match="written by a newer licet \\(format 2\\): use that one"):
+    why = f"written by a newer licet \\(format {FORMAT.version + 1}\\): use that one"
+    with pytest.raises(LedgerUnavailable, match=why):
         LedgerReader(filled)
 
 

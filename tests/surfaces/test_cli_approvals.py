@@ -288,6 +288,10 @@ def open_text() -> None:
     Path("bad.key").chmod(0o644)
 
 
+def pipe() -> None:
+    os.mkfifo("bad.key", 0o600)  # nobody ever writes into it: whoever waits for that waits for ever
+
+
 def another_kind() -> None:
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -304,6 +308,7 @@ def another_kind() -> None:
         (text, "holds no Ed25519 key"),
         (open_text, "holds no Ed25519 key"),
         (another_kind, "holds no Ed25519 key"),
+        (pipe, "is not a regular file"),
     ],
 )
 def test_what_is_no_key_of_ones_own_is_a_mistake_of_the_command_line(make: Any, said: str) -> None:

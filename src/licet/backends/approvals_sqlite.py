@@ -182,7 +182,7 @@ class SqliteApprovals:
         self._check_open(seen)
         _check_key(seen, key)
         signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
-        signer = UNSIGNED if key is None else key.name
+        signer = UNSIGNED if key is None else key.public
 
         def agree(db: sqlite3.Connection) -> Kept:
             kept = _found(db, id)
@@ -286,8 +286,8 @@ def _check_key(kept: Kept, key: SigningKey | None) -> None:
         raise CannotAnswer(
             f"{kept.request.id} wants {kept.quorum} of {len(kept.keys)} signatures: sign with `--key FILE`"
         )
-    if key_bytes(key.name) not in {key_bytes(listed) for listed in kept.keys}:
-        raise CannotAnswer(f"{key.name} is not among the manifest's `approvals.keys`")
+    if key_bytes(key.public) not in {key_bytes(listed) for listed in kept.keys}:
+        raise CannotAnswer(f"{key.public} is not among the manifest's `approvals.keys`")
 
 
 def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:

@@ -170,7 +170,7 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
     The file must stay where no tool can read it. The public half belongs under `approvals.keys` of a manifest.
     """
     try:
-        name = (read_key if public else make_key)(file).name
+        name = (read_key if public else make_key)(file).public
     except BadKey as wrong:
         fail(str(wrong), as_json)
     if as_json:

@@ -1,0 +1,121 @@
+"""Ed25519 keys in files that only their owner can read: made whole, read with care, used to sign, and verified.
+
+Whose key it is, and what to do where it is missing or wrong, is said by `ledger_keys` and `approval_keys`.
+"""
+
+import os
+import secrets
+import stat
+from typing import TYPE_CHECKING
+
+from licet.core.approval import key_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_MOST = 65_536  # bytes
+
+
+class BadKey(Exception):
+    """A file that is no key to sign with: what is wrong with it, and how to mend it."""
+
+
+class SigningKey:
+    """A private key, and the text of its public half: `ed25519:…`."""
+
+    def __init__(self, private: "Ed25519PrivateKey") -> None:
+        self._private = private
+        self.public = key_text(private.public_key().public_bytes_raw())
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public})"
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message."""
+        return self._private.sign(message)
+
+
+def generated_key() -> SigningKey:
+    """A new key that is kept nowhere."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return SigningKey(Ed25519PrivateKey.generate())
+
+
+def create_key(path: str) -> SigningKey:
+    """A new key in a new file, whole or not at all; `FileExistsError` if anything stands there."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    private = Ed25519PrivateKey.generate()
+    create_file(path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+    return SigningKey(private)
+
+
+def create_file(path: str, data: bytes, mode: int) -> None:
+    """Make a file appear, with all that it holds and on the disk; what is there is never replaced."""
+    spare = f"{path}.{secrets.token_hex(8)}"
+    number = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(number)
+        os.link(spare, path)  # fails if it is there
+        _sync_folder(os.path.dirname(os.path.abspath(path)))
+    finally:
+        os.unlink(spare)
+
+
+def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
+    """The key in a file that nobody else can read; `BadKey` if it holds none, with how to mend that.
+
+    `FileNotFoundError` if there is no file. Whether a link is followed is for who names the path to say.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    # Without O_NONBLOCK, a named pipe that somebody has put there would be waited for.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
+    try:
+        number = os.open(path, flags)
+        with os.fdopen(number, "rb") as file:
+            found = os.fstat(number)
+            if not stat.S_ISREG(found.st_mode):
+                raise BadKey(f"{path} is not a regular file: {mend}")
+            data = file.read(_MOST)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadKey(f"the key {path} cannot be read: {error.strerror}") from None
+    exposed = found.st_uid != os.geteuid() or found.st_mode & 0o077
+    if exposed and b"PRIVATE KEY" in data:  # what is no key at all is told as that
+        raise BadKey(f"the key {path} is open to others: run `chmod 600 {path}` as its owner")
+    try:
+        private = load_pem_private_key(data, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        private = None
+    if not isinstance(private, Ed25519PrivateKey):
+        raise BadKey(f"{path} holds no Ed25519 key: {mend}")
+    return SigningKey(private)
+
+
+def verifies(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether a signature of a message was made with the private half of a key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True
+
+
+def _sync_folder(folder: str) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
