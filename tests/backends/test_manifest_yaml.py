@@ -141,6 +141,20 @@ def test_the_workspace_beside_the_manifest_is_taken(tmp_path: Path) -> None:
     assert [Path(file).name for file in manifest.files] == ["manifest.yaml", "licet.yaml"]
 
 
+def test_the_format_is_a_key_of_every_file_and_says_nothing_of_what_kind_it_is(tmp_path: Path) -> None:
+    texts = {
+        "manifest": "agent: a\ncapabilities: {bundles: [b]}\n",
+        "licet": "bundles: {b: {tools: [t]}}\n",
+        "p": "id: p\ntoolset: [t]\n",
+    }
+    bare = write(tmp_path / "bare", **texts)
+    stated = write(tmp_path / "stated", **{name: f"licet: 1\n{text}" for name, text in texts.items()})
+    one, two = (load_manifest(path, personality=path.with_name("p.yaml")) for path in (bare, stated))
+    assert "t" in two.seats
+    assert one.digest == two.digest
+    assert read_policy(stated.with_name("licet.yaml")).kind == "workspace"
+
+
 def test_the_workspace_of_a_parent_directory_is_not_taken(tmp_path: Path) -> None:
     write(tmp_path, licet=TOOL)
     manifest = load_manifest(write(tmp_path / "below", manifest="agent: a\n"))

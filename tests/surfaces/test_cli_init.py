@@ -235,6 +235,7 @@ def test_without_any_one_line_it_no_longer_fits(parts: list[str], count: int) ->
 def test_the_file_for_one_tool_reads_well() -> None:
     assert "\n".join(line for line in written(WEATHER).text.splitlines() if not line.strip().startswith("#")) == (
         """
+licet: 1  # the format of this file
 agent: weather-agent
 
 tools:

@@ -230,8 +230,11 @@ MANIFEST_FIELDS = {
     ),
 }
 
-WORKSPACE = Record(WORKSPACE_FIELDS)
-MANIFEST = Record(MANIFEST_FIELDS | WORKSPACE_FIELDS)
+FORMAT = 1  # of policy files: what keys there are, and what they mean
+FORMAT_FIELDS = {"licet": Field(Whole(1, FORMAT), description="the format of this file; 1 if left out")}
+
+WORKSPACE = Record(WORKSPACE_FIELDS | FORMAT_FIELDS)
+MANIFEST = Record(MANIFEST_FIELDS | WORKSPACE_FIELDS | FORMAT_FIELDS)
 PERSONALITY = Record(
     {
         "id": Field(NAME, required=True, description="the personality"),
@@ -241,6 +244,7 @@ PERSONALITY = Record(
             Record({"network": Field(Record({"allow": _several(HOST), "deny": _several(HOST)}))}),
             description="another spelling of `destinations`",
         ),
+        **FORMAT_FIELDS,
     }
 )
 SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY}

@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from licet.backends.foreign import foreign
 from licet.backends.manifest_reader import read_manifest, read_personality
-from licet.backends.manifest_shapes import SHAPES
+from licet.backends.manifest_shapes import FORMAT, SHAPES, WORKSPACE_FIELDS
 from licet.backends.public_suffix import suffix_problems
+from licet.backends.shape_parts import number_of
 from licet.backends.shapes import Located, check
 from licet.backends.tool_files import tool_files
 from licet.backends.workspace_reader import declarations
-from licet.backends.yaml_nodes import Mapping, Node, read_nodes
+from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
@@ -52,6 +53,14 @@ class Policy:
         return all(problem.severity == "warning" for problem in self.problems)
 
 
+class _Newer(Exception):
+    """A file of a format that this licet does not know: nothing else that it would say about it can be relied on."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     path: Path
@@ -71,6 +80,13 @@ def load_manifest(
 
 def read_policy(path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None) -> Policy:
     """Read a policy file of any kind and everything it refers to; problems are returned, not raised."""
+    try:
+        return _read_policy(path, workspace, personality)
+    except _Newer as newer:
+        return Policy("manifest", None, (newer.problem,))
+
+
+def _read_policy(path: str | Path, workspace: str | Path | None, personality: str | Path | None) -> Policy:
     problems: list[Problem] = []
     file = _read(Path(path), problems)
     if file.kind == "workspace":
@@ -117,7 +133,7 @@ def _manifest(file: _File, shared: _File | None, problems: list[Problem]) -> Man
 
 def _workspace(file: _File, given: str | Path | None, problems: list[Problem]) -> _File | None:
     """The workspace that was named, the file itself, or the one beside it; never one from a parent directory."""
-    own = [key for key in SHAPES["workspace"].fields if file.content is not None and key in file.content.value]
+    own = [key for key in WORKSPACE_FIELDS if file.content is not None and key in file.content.value]
     if given is None:
         beside = file.path.parent / WORKSPACE_FILE
         if file.path.name == WORKSPACE_FILE or not os.path.lexists(beside):
@@ -153,6 +169,7 @@ def _read(path: Path, problems: list[Problem]) -> _File:
         problems.append(Problem(origin, missing, "a policy file"))
         return _File(path, "manifest", None)
     node, found = read_nodes(data, str(path))
+    _refuse_newer(node)
     if other := foreign(node, data, found):
         problems.append(Problem(origin, other, f"a policy file, {SHAPES['manifest'].expected}"))
         return _File(path, "manifest", None)
@@ -163,11 +180,21 @@ def _read(path: Path, problems: list[Problem]) -> _File:
     return _File(path, kind, check(SHAPES[kind], node, problems))
 
 
+def _refuse_newer(node: Node | None) -> None:
+    entry = node.entries.get("licet") if isinstance(node, Mapping) else None
+    if entry is None or not isinstance(entry.node, Scalar):
+        return
+    number = number_of(entry.node)
+    if number is not None and number > FORMAT:
+        found, expected = f"format {entry.node.text}", f"format {FORMAT}, the newest that this licet reads"
+        raise _Newer(Problem(entry.key_origin, found, expected, "upgrade licet, or write the file for this one"))
+
+
 def _kind(node: Node | None) -> Kind:
     keys = node.entries.keys() if isinstance(node, Mapping) else set()
     if keys & {"id", "toolset", "safety"}:
         return "personality"
-    if keys & {"agent", "capabilities"} or not keys & SHAPES["workspace"].fields.keys():
+    if keys & {"agent", "capabilities"} or not keys & WORKSPACE_FIELDS.keys():
         return "manifest"
     return "workspace"
 

@@ -126,6 +126,8 @@ class Whole:
 
     @property
     def expected(self) -> str:
+        if self.minimum == self.maximum:
+            return f"the number {self.minimum}"
         bounds = (
             f"of at least {self.minimum}" if self.maximum == LARGEST_INT else f"from {self.minimum} to {self.maximum}"
         )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from licet.backends.manifest_shapes import FORMAT
 from licet.backends.yaml_scalars import plain_value
 from licet.core.canonical import money_text
 from licet.core.effects import ELEVATED
@@ -69,6 +70,7 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str]) ->
         "#   licet surface FILE           what can the agent reach?",
         "#   licet explain FILE TOOL USE  why is something allowed or refused?",
         "",
+        f"licet: {FORMAT}  # the format of this file",
         f"agent: {_word(agent)}",
         "",
         "# Where each tool is declared. Reviews read the source; they never import it.",
