@@ -18,8 +18,9 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
+from licet.backends.ledger_format import FORMAT
 from licet.backends.ledger_keys import check_signature, generated_key, key_beside
-from licet.backends.ledger_reader import FORMAT, LedgerReader
+from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import HEADS_APART, SqliteLedger
 from licet.core.finding import Finding, Outcome
 from licet.core.receipt import Row, check_entry

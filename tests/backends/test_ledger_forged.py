@@ -204,6 +204,41 @@ def test_chains_that_were_changed_are_found_before_anything_follows_them(path: P
     assert "the table `chains` says" in finding.text
 
 
+@pytest.fixture
+def long_session(tmp_path: Path) -> Path:
+    """A ledger of one session with several calls, and of another with one."""
+    made = tmp_path / "state" / "ledger.sqlite"
+    ledger = SqliteLedger(made)
+    for session, number in (("s", 4), ("other", 1)):
+        for _ in range(number):
+            assert call(at(tmp_path, ledger), "add", {"a": 1}, session=session).ok
+    ledger.close()
+    return made
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "sequence = sequence + 1",
+        "sequence = 1",
+        "hash = zeroblob(32)",
+        "hash = (SELECT hash FROM entries WHERE number = 1)",
+        "number = 1",
+        "number = 1000000",
+        "number = 'x'",
+        "sequence = 1, number = 10, hash = (SELECT hash FROM entries WHERE number = 10)",  # the end of the other
+    ],
+)
+def test_nothing_is_linked_to_what_is_not_the_entry_that_a_session_ends_with(
+    tmp_path: Path, long_session: Path, changes: str
+) -> None:
+    change(long_session, lambda db: db.execute(f"UPDATE chains SET {changes} WHERE session = 's'"))
+    refused(tmp_path, long_session, "the table `chains` says that a session ends with entry ")
+    ledger = SqliteLedger(long_session)
+    assert call(at(tmp_path, ledger), "add", {"a": 1}, session="other").ok  # what is in order goes on
+    ledger.close()
+
+
 def test_what_is_written_while_a_ledger_is_verified_is_no_finding(tmp_path: Path, path: Path) -> None:
     with LedgerReader(path) as reader:
         outcome = verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
@@ -243,7 +278,7 @@ def test_a_ledger_that_is_taken_away_is_missed(tmp_path: Path, path: Path) -> No
 
 
 HEADS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "gone": (Path.unlink, "is gone, which has the last signed head"),
+    "gone": (Path.unlink, "is not there, which has the last signed head"),
     "empty": (lambda head: head.write_bytes(b""), "holds no head of a ledger"),
     "changed": (lambda head: head.write_bytes(head.read_bytes().replace(b'"size":40', b'"size":32')), "holds no head"),
     "dated back": (lambda head: head.write_bytes(head.read_bytes().replace(b"2026", b"2025")), "is not signed with"),

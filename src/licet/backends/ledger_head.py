@@ -85,10 +85,16 @@ def write_mark(path: str, head: Head, frontier: Frontier) -> None:
 def not_from(path: str, mark: Mark | None) -> LedgerUnavailable:
     """Why a ledger is not gone on with."""
     if mark is None:
-        text = f"{path} is gone, which has the last signed head of the ledger: put it back"
-        return LedgerUnavailable(f"{text}, or {_aside(path)}")
+        text = f"{path} is not there, which has the last signed head of the ledger: put it back"
+        return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
     size = f"{mark.facts.size} {'entry' if mark.facts.size == 1 else 'entries'} at {mark.facts.time}"
     text = f"the ledger was rolled back or changed since its last signed head ({size}, {path})"
+    return LedgerUnavailable(f"{text}: `licet receipts verify` tells more; {_aside(path)}")
+
+
+def astray(path: str, number: object) -> LedgerUnavailable:
+    """Why nothing is linked to what is said to be the last entry of a session."""
+    text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
     return LedgerUnavailable(f"{text}: `licet receipts verify` tells more; {_aside(path)}")
 
 

@@ -14,37 +14,12 @@ from itertools import chain, starmap
 from typing import Any
 from urllib.parse import quote
 
-from licet.backends.sqlite_file import Format
+from licet.backends.ledger_format import FORMAT
 from licet.core.heads import Head
 from licet.core.receipt import Row, time_text
 from licet.core.verify import Columns
 from licet.guard.ports import LedgerUnavailable
 
-# The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
-# `chains` has the end of each session, `ledger` what the next entry follows. People look for receipts, by one thing and
-# the time: only those are in an index.
-SCHEMA = """
-CREATE TABLE entries (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
-    sequence INTEGER NOT NULL, tool TEXT NOT NULL, verdict TEXT NOT NULL, time TEXT NOT NULL, hash BLOB NOT NULL,
-    body BLOB NOT NULL
-);
-CREATE INDEX by_id ON entries (id);
-CREATE INDEX by_agent ON entries (agent, time) WHERE kind = 'receipt';
-CREATE INDEX by_tool ON entries (tool, time) WHERE kind = 'receipt';
-CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt';
-CREATE INDEX by_time ON entries (time) WHERE kind = 'receipt';
-CREATE TABLE chains (
-    agent TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL, hash BLOB NOT NULL, number INTEGER NOT NULL,
-    PRIMARY KEY (agent, session)
-) WITHOUT ROWID;
-CREATE TABLE heads (size INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL);
-CREATE TABLE ledger (
-    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
-    frontier BLOB NOT NULL, recorded TEXT NOT NULL, signed INTEGER NOT NULL, signed_at REAL NOT NULL
-)
-"""
-FORMAT = Format(0x6C69636C, 1, SCHEMA)  # `licl`: licet's ledgers
 _COLUMNS = ", ".join(Row._fields)
 _ALL = f"SELECT {_COLUMNS} FROM entries ORDER BY number"  # noqa: S608
 _AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
@@ -58,7 +33,7 @@ class LedgerReader:
         self.path = os.path.abspath(path)
         self._db = self._open()
         try:
-            self._check()
+            self.version = self._check()  # of its format: an older one is read as it is
             self._db.execute("BEGIN")  # what is read from here on fits together
             found = self._db.execute("SELECT id, key FROM ledger").fetchone()
         except sqlite3.Error as error:
@@ -180,18 +155,18 @@ class LedgerReader:
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
 
-    def _check(self) -> None:
+    def _check(self) -> int:
         db = self._db
         db.execute("PRAGMA trusted_schema = OFF")
-        application, version = (
-            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
+        application: int = db.execute("PRAGMA application_id").fetchone()[0]
+        version: int = db.execute("PRAGMA user_version").fetchone()[0]
         if application != FORMAT.application:
             raise LedgerUnavailable(f"{self.path} is no ledger")
         if version > FORMAT.version:
             raise LedgerUnavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
-        if version < FORMAT.version:
-            raise LedgerUnavailable(f"{self.path} has the older format {version}: the next call brings it up to date")
+        if version != FORMAT.version and version not in FORMAT.steps:
+            raise LedgerUnavailable(f"{self.path} has format {version}, which this licet no longer reads")
+        return version
 
 
 def _text(data: bytes) -> str:

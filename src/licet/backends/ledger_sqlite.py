@@ -21,9 +21,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from licet.backends.ledger_entries import Stems
-from licet.backends.ledger_head import head_beside, not_from, trusted_mark, write_mark
+from licet.backends.ledger_format import FORMAT
+from licet.backends.ledger_head import astray, head_beside, not_from, trusted_mark, write_mark
 from licet.backends.ledger_keys import SigningKey, key_beside
-from licet.backends.ledger_reader import FORMAT
 from licet.backends.memory_records import SystemClock
 from licet.backends.sqlite_file import SqliteFile
 from licet.core.heads import Head, head_body
@@ -45,7 +45,10 @@ _INSERT_ROWS = _INSERT + f", {_ROW}" * (_ROWS - 1)
 _STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at FROM ledger"
 _BEGIN = "INSERT INTO ledger VALUES (1, ?, ?, 0, x'', '', 0, 0)"
 _ADVANCE = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?"
-_TAIL = "SELECT sequence, hash, number FROM chains WHERE agent = ? AND session = ?"
+_TAIL = """
+SELECT chains.sequence, chains.hash, chains.number, entries.agent, entries.session, entries.sequence, entries.hash
+FROM chains LEFT JOIN entries USING (number) WHERE chains.agent = ? AND chains.session = ?
+"""
 _CHAIN = "INSERT OR REPLACE INTO chains (agent, session, sequence, hash, number) VALUES (?, ?, ?, ?, ?)"
 _HEAD = "INSERT OR REPLACE INTO heads (size, body, signature) VALUES (?, ?, ?)"
 
@@ -244,7 +247,11 @@ class SqliteLedger:
         tail = self._tails.get(session)
         if tail is None:
             found = db.execute(_TAIL, session).fetchone()
-            tail = Tail(*found) if found else START
+            if found is None:
+                return START
+            tail, last = Tail(*found[:3]), found[3:]
+            if last != (*session, tail.sequence, tail.hash):  # it names another entry, or none
+                raise astray(self.head_path, tail.number)
         return tail
 
     def _sign(

@@ -8,13 +8,11 @@ the entries, and has to be what they say.
 import re
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
-from functools import cache
 
-from licet.backends.ledger_reader import SCHEMA, LedgerReader
+from licet.backends.ledger_format import TABLES, own_tables
+from licet.backends.ledger_reader import LedgerReader
 from licet.core.finding import Finding, Outcome
 
-_TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _NEXT = "SELECT id, key, size, frontier, recorded, signed, (SELECT coalesce(max(size), 0) FROM heads) FROM ledger"
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
 _LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
@@ -26,7 +24,7 @@ def damage(path: str) -> Finding | None:
     with LedgerReader(path) as reader:
         size = reader.size
         try:
-            if [*reader.tables(_TABLES)] != _own_tables():
+            if reader.tables(TABLES) not in own_tables(reader.version):
                 return Finding("column", 1, "the tables around them are not those that licet makes", until=size)
             told = reader.tables("PRAGMA integrity_check(1)")
         except sqlite3.Error as error:
@@ -90,10 +88,3 @@ def _short(value: object) -> str:
     """What anybody may have written there, in few words."""
     text = value.hex() if isinstance(value, bytes) else ascii(value)
     return text if len(text) <= _MOST else text[:_MOST] + "…"
-
-
-@cache
-def _own_tables() -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(SCHEMA)
-        return db.execute(_TABLES).fetchall()
