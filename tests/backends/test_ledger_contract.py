@@ -16,8 +16,9 @@ from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.core.canonical import data_digest
+from licet.core.finding import Outcome
 from licet.core.receipt import Row, check_entry
-from licet.core.verify import Outcome, verify
+from licet.core.verify import verify
 from licet.guard.people import Answered
 from licet.guard.ports import Entry
 
@@ -129,7 +130,8 @@ def test_a_call_leaves_its_decision_and_its_receipt(tmp_path: Path, kept: Kept) 
     assert (decision["code"], decision["duration_ms"], decision["verdict"]) == (None, None, "allow")
     assert receipt["rules"][0].startswith("`add` is admitted (")
     granted = {"capability": "tool:call:add", "kind": "CapabilityGranted", "reason": "", "rule": ""}
-    assert decision["events"] == receipt["events"] == [granted]
+    assert decision["events"] == [{"kind": "SessionOpened"}, granted]
+    assert receipt["events"] == [{"kind": "SessionOpened"}, granted, {"kind": "SandboxEntered"}]
     assert (decision["sequence"], receipt["sequence"], decision["previous"]) == (1, 2, None)
     assert "bodies" not in receipt
     assert kept.verified().ok
@@ -139,14 +141,14 @@ def test_every_check_is_an_event_in_order(tmp_path: Path, kept: Kept) -> None:
     call(
         at(tmp_path, kept, look, parts={"environ": {"A": "1", "B": "2"}}, env=["A"]), "look", {"names": ["A", "B", "A"]}
     )
-    told = [(event["kind"], event["capability"], event["reason"]) for event in kept.receipt()["events"]]
-    assert told == [
+    checks = [event for event in kept.receipt()["events"] if event["kind"].startswith("Capability")]
+    assert [(event["kind"], event["capability"], event["reason"]) for event in checks] == [
         ("CapabilityGranted", "tool:call:look", ""),
         ("CapabilityGranted", "env:read:A", ""),
         ("CapabilityDenied", "env:read:B", "ENV_NOT_ALLOWED"),
         ("CapabilityGranted", "env:read:A", ""),
     ]
-    assert "agent.yaml" in kept.receipt()["events"][1]["rule"]
+    assert "agent.yaml" in checks[1]["rule"]
     assert kept.receipt()["verdict"] == "allow"
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from licet import Backends, Gate, Manifest, Result, Tool, load_manifest
+from licet.core.decision import CapabilityDenied, CapabilityGranted
 
 
 def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
@@ -42,3 +43,8 @@ def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None, sessio
             return await opened.call(tool, arguments)
 
     return asyncio.run(once())
+
+
+def checks(events: Iterable[Any]) -> list[CapabilityGranted | CapabilityDenied]:
+    """What was checked, without what else happened."""
+    return [event for event in events if isinstance(event, CapabilityGranted | CapabilityDenied)]

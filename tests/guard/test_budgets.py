@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guard.gates import call, gate, policy
+from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Result, load_manifest, tool
 from licet.backends.budgets_sqlite import SqliteBudgets
 from licet.backends.memory_files import MemoryFiles
@@ -148,7 +148,7 @@ def test_a_refusal_names_the_limit_and_is_the_only_event(tmp_path: Path, budgets
     refused = call(at, "paid")
     assert "would exceed max_cost_usd 0.5 (" in refused.explain()
     assert "agent.yaml:1" in refused.explain()
-    assert [type(event) for event in refused.events] == [CapabilityDenied]
+    assert [type(event) for event in checks(refused.events)] == [CapabilityDenied]
 
 
 def test_nobody_is_asked_about_a_call_that_is_not_paid_for(tmp_path: Path, budgets: Budgets) -> None:

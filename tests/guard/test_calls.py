@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from guard.gates import call, gate, policy
+from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, tool
 from licet.backends.memory_records import MemoryApprover, MemoryLedger
 
@@ -68,7 +68,7 @@ def test_a_call_gives_the_value_and_a_receipt(tmp_path: Path, which: Tool) -> No
     assert result.unwrap() == 5
     assert result.receipt
     assert result.duration_ms > 0
-    assert [event.capability for event in result.events] == [f"tool:call:{which.name}"]
+    assert [event.capability for event in checks(result.events)] == [f"tool:call:{which.name}"]
 
 
 REFUSED_INPUT = {
@@ -137,7 +137,7 @@ def test_a_refusal_inside_a_handle_reaches_the_model_in_the_seeds_words(tmp_path
     assert (result.code, result.reason) == ("execution_failed", "ENV_NOT_ALLOWED")
     assert result.error == "ENV_NOT_ALLOWED: HOME is not in the tool's declared env"
     assert "agent.yaml" in result.explain()
-    assert [type(event).__name__ for event in result.events] == ["CapabilityGranted", "CapabilityDenied"]
+    assert [type(event).__name__ for event in checks(result.events)] == ["CapabilityGranted", "CapabilityDenied"]
 
 
 @pytest.mark.parametrize("which", [read_env, blocking_read_env])
@@ -424,7 +424,7 @@ def test_observers_see_every_check_and_one_that_fails_denies(tmp_path: Path) -> 
     call(at, "read_env", {"name": "A"})
     call(at, "read_env", {"name": "B"})
     call(at, "nobody")
-    told = [(type(event).__name__, event.capability) for event in seen]
+    told = [(type(event).__name__, event.capability) for event in checks(seen)]
     assert told == [
         ("CapabilityGranted", "tool:call:read_env"),
         ("CapabilityGranted", "env:read:A"),

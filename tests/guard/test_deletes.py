@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from guard.gates import call, gate
+from guard.gates import call, checks, gate
 from licet import Backends, Context, Gate, tool
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.native import InProcess
@@ -65,7 +65,7 @@ def test_a_delete_is_recorded_as_it_was_answered(tmp_path: Path, answer: str) ->
 
     result = call(desk(tmp_path, approver), "tidy")
     assert result.value == ("kept" if reason else "gone")
-    told = [(type(event).__name__, event.capability, event.reason) for event in result.events]
+    told = [(type(event).__name__, event.capability, event.reason) for event in checks(result.events)]
     kind = "CapabilityDenied" if reason else "CapabilityGranted"
     assert told == [
         ("CapabilityGranted", "tool:call:tidy", ""),
@@ -79,6 +79,6 @@ def test_a_store_of_answers_that_cannot_be_used_refuses_the_delete_and_not_the_c
 
     result = call(desk(tmp_path, approver), "tidy")
     assert result.value == "kept"
-    assert [(event.capability, event.reason) for event in result.events][1:] == [
+    assert [(event.capability, event.reason) for event in checks(result.events)][1:] == [
         (f"fs:delete:{tmp_path}/old.txt", "BACKEND_MISSING")
     ]

@@ -115,4 +115,4 @@ def test_what_a_library_has_started_is_told_of_in_the_receipt(tmp_path: Path, ho
     assert [event.reason for event in result.events if isinstance(event, CapabilityDenied)] == told
     receipt = json.loads(ledger.rows[-1].body)
     assert receipt["sandbox"]["programs"]["ended"] == [code]
-    assert [event["reason"] for event in receipt["events"] if event["reason"]] == told
+    assert [event["reason"] for event in receipt["events"] if event.get("reason")] == told

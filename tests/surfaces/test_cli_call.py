@@ -248,16 +248,12 @@ def test_the_whole_result_as_json() -> None:
     said = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)
     assert said.pop("duration_ms") > 0
     assert said.pop("receipt").startswith("r-")
-    granted = {
-        "kind": "CapabilityGranted",
-        "capability": "tool:call:say",
-        "tool_name": "say",
-        "reason": None,
-        "rule": None,
-    }
+    kinds = {"SessionOpened": None, "CapabilityGranted": None, "SandboxEntered": "native: handles"}
+    about = {"capability": "tool:call:say", "tool_name": "say", "reason": None}
+    events = [{**about, "kind": kind, "rule": rule} for kind, rule in kinds.items()]
     assert said == {
         "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
-        "explanation": None, "cost_usd": "0", "truncated": False, "events": [granted], "approvals": [],
+        "explanation": None, "cost_usd": "0", "truncated": False, "events": events, "approvals": [],
             "sandbox": {"layers": ["handles"], "programs": None},
     }  # fmt: skip
 

@@ -4,18 +4,19 @@ Nothing here is secret: arguments and results are digests, and texts are those t
 With `record: full` the redacted bodies come along.
 """
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from licet.core.budget import plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
-from licet.core.decision import Ask, events
+from licet.core.decision import Ask, CapabilityGranted
+from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
 from licet.core.receipt import Frame, Stem, frame, listed, stem, time_text
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
-from licet.guard.holding import Event
-from licet.guard.people import Agreement
+from licet.guard.holding import Check
 from licet.guard.ports import Entry
 from licet.guard.registration import Registered
 from licet.guard.result import ResultParts
@@ -40,15 +41,17 @@ class _Known(NamedTuple):
     rules: str  # that admit the tool
     sandbox: str  # around the tool, once it runs
     idle: str  # where it does not run
-    granted: str  # the event that every call begins with
     decision: Frame  # of a call that nobody was asked about
     full: bool  # whether bodies come along
     receipt: Frame  # of a call that gave something back, and did nothing else
+    begun: list[Check]  # what has happened in such a call when its decision is kept
+    whole: list[Check]  # … and when it has ended
 
 
 class _Notes(NamedTuple):
     """What the decision of a call says, and its receipt most often repeats."""
 
+    known: _Known
     moment: datetime
     time: str
     digest: str
@@ -67,6 +70,9 @@ class Stems:
         kind, name, agent, session, tool, manifest, moment, content, call = entry
         if call is None:
             raise TypeError("this ledger writes down what a call knows: its entry must come with the call")
+        notes = call.notes
+        if kind == "receipt" and notes is not None and notes.moment is moment:
+            return _receipt(name, moment, call, notes.known, content, notes)
         key = agent, session, tool, manifest
         known = self._known.get(key)
         if known is None or known.registered is not call.registered:
@@ -75,8 +81,7 @@ class Stems:
             known = self._known[key] = _learn(entry, call)
         if kind == "decision":
             return _decision(name, moment, call, known)
-        notes = call.notes if call.notes is not None and call.notes.moment is moment else None
-        return _receipt(name, moment, call, known, content, notes)
+        return _receipt(name, moment, call, known, content, None)
 
 
 def _learn(entry: Entry, call: "Call") -> _Known:
@@ -96,29 +101,31 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     layers = listed(registered.layers) if registered is not None else "[]"
     sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'
     idle = f'{{"layers":[],"level":{level},"programs":null}}'
-    granted = f'[{{"capability":{quoted(f"tool:call:{tool}")},"kind":"CapabilityGranted","reason":"","rule":""}}]'
-    usual: dict[str, Any] = {**common, "rules": rules, "sandbox": sandbox, "events": granted}
-    decision, receipt = frame("decision", **usual), frame("receipt", **usual, code="ok")
+    begun, whole = ([*registered.usual.begun], registered.usual.whole) if registered is not None else ([], [])
+    usual: dict[str, Any] = {**common, "rules": rules, "sandbox": sandbox}
+    decision = frame("decision", **usual, events=_checks(begun, tool))
+    receipt = frame("receipt", **usual, events=_checks(whole, tool), code="ok")
     full = call.policy.manifest.record == "full"
-    return _Known(registered, common, rules, sandbox, idle, granted, decision, full, receipt)
+    return _Known(registered, common, rules, sandbox, idle, decision, full, receipt, begun, whole)
 
 
 def _decision(name: str, moment: datetime, call: "Call", known: _Known) -> Stem:
     within, cost = known.decision, _NOTHING
     if call.reservation is not None:
         cost = call.reservation.claim.cost_usd
-    if call.approvals or cost:
+    holding = call.holding
+    if call.approvals or cost or holding is None or not holding.is_usual(known.begun):
         within = frame(
             "decision",
             **known.common,
             cost_usd=money_text(cost),
-            approvals=_agreements(call.approvals),
-            events=known.granted,
+            approvals=_agreements(call),
+            events=_events(holding.events if holding is not None else ()),
             rules=known.rules,
             sandbox=known.sandbox,
         )
     time, digest, budget = time_text(moment), f'"{call.digest}"', _budget(call, cost, True)
-    call.notes = _new(_Notes, (moment, time, digest, cost, budget))
+    call.notes = _new(_Notes, (known, moment, time, digest, cost, budget))
     return stem(within, name, time, digest, "null", "null", budget)
 
 
@@ -128,14 +135,17 @@ def _receipt(
     refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
     full = known.full
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
-    within = known.receipt if usual and holding is not None and holding.plain else _told(call, known, parts, full)
+    if usual and holding is not None and holding.is_usual(known.whole):
+        within = known.receipt
+    else:
+        within = _told(call, known, parts, full)
     result = "null"
     if refusal is None:
         result = _digest(parts.value)
     elif parts.reason == "TOOL_FAILED" and not full:  # what a tool says is a result: by default only its digest is kept
         result = _digest(parts.error)
     if notes is not None and call.running and notes.cost == cost:  # it came as it was foreseen
-        _, time, digest, _, budget = notes
+        _, _, time, digest, _, budget = notes
     else:
         digest = f'"{call.digest}"' if call.digest else "null"
         time, budget = time_text(moment), _budget(call, cost, call.running)
@@ -163,7 +173,7 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
         layers = f'"layers":{listed(programs.in_force)},"missing":{listed(programs.missing)}'
         around = f'{{"ended":[{codes}],{layers}}}'
         sandbox = sandbox.removesuffix("null}") + around + "}"
-    checks = holding.events if holding is not None else events(refusal) if refusal is not None else ()
+    checks = holding.events if holding is not None else all_events(refusal) if refusal is not None else ()
     return frame(
         "receipt",
         **known.common,
@@ -173,7 +183,7 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
         cost_usd=money_text(parts.cost_usd),
         error=error,
         truncated=parts.truncated,
-        approvals=_agreements(call.approvals),
+        approvals=_agreements(call),
         events=_events(checks),
         rules=rules,
         sandbox=sandbox,
@@ -186,17 +196,18 @@ def _digest(value: Any) -> str:
     return f'"{data_digest(value)}"'
 
 
-def _agreements(approvals: tuple[Agreement, ...]) -> str:
+def _agreements(call: "Call") -> str:
     """What people have agreed to for this call, and who."""
+    redactor = call.redactor  # a path that was deleted may have been made of a secret
     return data_text(
         [
             {
                 "arguments": agreed.approval.arguments or None,
                 "by": list(agreed.by),
                 "request": agreed.request or None,
-                "use": agreed.approval.use or None,
+                "use": (redactor.text(agreed.approval.use) if redactor else agreed.approval.use) or None,
             }
-            for agreed in approvals
+            for agreed in call.approvals
         ]
     )
 
@@ -212,30 +223,49 @@ def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
         return "null"
     calls, of_tool, total, today, total_of_tool, calls_today = before
     more = int(spent)
-    money = after = _sums(total, total_of_tool, today)
-    if spent and cost:
-        after = _sums(plus(total, cost), plus(total_of_tool, cost), plus(today, cost))
+    money = after = ""  # where nothing has ever cost anything, nobody asks for sums
+    if cost or total or today:
+        money = after = _sums(total, total_of_tool, today)
+        if spent and cost:
+            after = _sums(plus(total, cost), plus(total_of_tool, cost), plus(today, cost))
     return (
-        f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},"calls_today":{calls_today + more},'
-        f'{after},"before":{{"calls":{calls},"calls_of_tool":{of_tool},"calls_today":{calls_today},{money}}}'
+        f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},"calls_today":{calls_today + more}{after}'
+        f'}},"before":{{"calls":{calls},"calls_of_tool":{of_tool},"calls_today":{calls_today}{money}}}}}'
     )
 
 
 def _sums(total: Decimal, of_tool: Decimal, today: Decimal) -> str:
-    return f'"cost_usd":"{_money(total)}","cost_usd_of_tool":"{_money(of_tool)}","cost_usd_today":"{_money(today)}"}}'
+    return f',"cost_usd":"{_money(total)}","cost_usd_of_tool":"{_money(of_tool)}","cost_usd_today":"{_money(today)}"'
 
 
 def _money(amount: Decimal) -> str:
     return money_text(amount) if amount else "0"
 
 
-def _events(checks: tuple[Event, ...]) -> str:
-    told = [
-        f'{{"capability":{quoted(visible(event.capability))},"kind":"{type(event).__name__}",'
-        f'"reason":{quoted(event.reason)},"rule":{quoted(visible(event.rule))}}}'
-        for event in checks
-    ]
-    return "[" + ",".join(told) + "]"
+def _events(happened: Iterable[Event]) -> str:
+    return "[" + ",".join(map(_event, happened)) + "]"
+
+
+def _event(event: Event) -> str:
+    """One event; of what is no check, only what the entry does not say elsewhere."""
+    capability, kind = event.capability, f'"kind":"{type(event).__name__}"'
+    if not isinstance(event, Happened):
+        return (
+            f'{{"capability":{quoted(visible(capability))},{kind},'
+            f'"reason":{quoted(event.reason)},"rule":{quoted(visible(event.rule))}}}'
+        )
+    about = "" if capability == f"tool:call:{event.tool_name}" else f'"capability":{quoted(visible(capability))},'
+    reason = f',"reason":{quoted(event.reason)}' if event.reason else ""
+    # The cost of a call and its walls have keys of their own.
+    said = event.rule if not isinstance(event, BudgetSettled | SandboxEntered) else ""
+    rule = f',"rule":{quoted(visible(said))}' if said else ""
+    return f"{{{about}{kind}{reason}{rule}}}"
+
+
+def _checks(checks: Sequence[Check], tool: str) -> str:
+    """What happens in every call, as it is known beforehand: only the call itself is checked."""
+    granted = CapabilityGranted(f"tool:call:{tool}", tool, "", "")
+    return _events(check if isinstance(check, Happened) else granted for check in checks[::2])
 
 
 def _bodies(call: "Call", parts: ResultParts) -> str:

@@ -1,8 +1,8 @@
 """Canonical JSON (RFC 8785) and the content address of a value."""
 
-import hashlib
 from collections.abc import Callable
 from decimal import Decimal
+from hashlib import sha256
 from json import encoder
 from typing import Any
 
@@ -18,12 +18,13 @@ def canonical_json(value: Any) -> bytes:
 
 def digest(value: Any) -> str:
     """The content address of a value: `sha256:` and 64 hexadecimal digits."""
-    return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
+    return "sha256:" + sha256(canonical_json(value)).hexdigest()
 
 
 def data_digest(value: Any) -> str:
     """The content address of plain data, as it came from JSON: the same as `digest`, and several times faster."""
-    return "sha256:" + hashlib.sha256(data_text(value).encode()).hexdigest()
+    text = quoted(value) if type(value) is str else data_text(value)
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def data_text(value: Any) -> str:

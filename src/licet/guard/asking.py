@@ -1,16 +1,18 @@
 """Asking a person: what they are shown, and what their answer means for the call that waits for it."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from licet.core.decision import Ask, Deny, Ground, Reason
+from licet.core.happened import ApprovalAnswered, ApprovalAsked
 from licet.core.reach import Reach
-from licet.guard.people import Agreement, Answered, Approver, Question
+from licet.guard.people import Agreement, Answer, Answered, Approver, Question
 from licet.guard.ports import Unavailable
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
 
+_ANSWERS = get_args(Answer)
 _SAID: dict[str, tuple[Reason, str]] = {
     "denied": ("APPROVAL_DENIED", "the person who was asked said no"),
     "expired": ("APPROVAL_EXPIRED", "nobody answered in time"),
@@ -20,7 +22,9 @@ _SAID: dict[str, tuple[Reason, str]] = {
 async def settled(call: "Call", decision: Ask) -> None:
     """Ask a person, and return only if they agree; who did stays on the call, for its receipt."""
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
-    answered = Answered("absent")
+    answered, holding = Answered("absent"), call.holding
+    assert holding is not None  # noqa: S101 - a call is held before anybody is asked about it
+    holding.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
     if approver is not None and reach is not None:
         question = _question(call, decision, reach)
         if question.signed and not getattr(approver, "verifies", False):
@@ -31,6 +35,8 @@ async def settled(call: "Call", decision: Ask) -> None:
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
         answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
+    said = answered.answer if answered.answer in _ANSWERS else "absent"  # whatever else a callback says is no answer
+    holding.note_of(ApprovalAnswered, decision.use, rule=said)
     if answered.answer == "approved":
         agreement = Agreement(decision.approval, answered.by, answered.request)
         call.approvals += (agreement,)
@@ -42,8 +48,7 @@ async def settled(call: "Call", decision: Ask) -> None:
     if answered.answer in _SAID:
         reason, text = _SAID[answered.answer]
         stop = Deny(call.request, (Ground(reason, text), *note), decision.use)
-    assert call.holding is not None  # noqa: S101 - a call is held before anybody is asked about it
-    call.holding.deny(stop)
+    holding.deny(stop)
 
 
 def _question(call: "Call", decision: Ask, reach: Reach) -> Question:

@@ -7,12 +7,14 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import canonical_json, data_digest
 from licet.core.decide import decide
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
+from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import InvalidArguments, plain_data, plain_json
 from licet.declare.received import received
@@ -131,12 +133,12 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
             await refuse_or_ask(call, holding, objection)
         if registered.budgeted:
             await reserve(call, registered, holding)
-        holding.begin()
+        holding.begin(registered.usual.begun)
         await record(call, registered)
         if registered.tool.available is not None:
             await look_around(call, registered, holding)
         context = bind(call, registered, holding)  # the fail-closed guard
-        result = succeeded(call, await run(call, registered, context))
+        result = succeeded(call, await run(call, registered, holding, context))
     except Refused as refusal:
         result = refused(call, refusal)
     except asyncio.CancelledError as error:
@@ -165,6 +167,8 @@ def standing(call: Call, use: Use | None = None) -> None:
     if frozen := session.gate.frozen:
         call.refuse("FROZEN", frozen, "", use)
     if session.over:
+        if call.holding is not None:
+            call.holding.note_of(SessionEnded)
         call.refuse("SESSION_ENDED", "this session has ended", "", use)
     if session.broken:
         call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken, use)
@@ -202,10 +206,13 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
 
 
 def _digest(arguments: dict[str, Any]) -> str:
-    """The content address of arguments: of what JSON makes of them, which texts, whole numbers and the like are."""
-    if not (type(arguments) is dict and _AS_JSON.issuperset(map(type, arguments.values()))):
-        arguments = plain_data(plain_json(arguments))
-    return data_digest(arguments)
+    """The content address of arguments: of what JSON makes of them."""
+    if not (_AS_JSON.issuperset(map(type, arguments.values())) and "".join(arguments).isascii()):
+        return data_digest(plain_data(plain_json(arguments)))
+    # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
+    if len(arguments) > 1:
+        arguments = {name: arguments[name] for name in sorted(arguments)}
+    return f"sha256:{sha256(plain_json(arguments)).hexdigest()}"
 
 
 def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str, Any]) -> None:
@@ -252,8 +259,13 @@ def hold(call: Call, registered: Registered) -> Holding:
     """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
     assert registered.reach is not None  # noqa: S101
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
-    call.holding = Holding(call.request, registered.reach, call.policy.digest, observers, ask)
-    return call.holding
+    holding = call.holding = Holding(call.request, registered.reach, call.policy.digest, observers, ask)
+    if not call.session.told:
+        call.session.told = True
+        holding.note_of(SessionOpened)
+    for agreement in call.approvals:
+        holding.note_of(ApprovalRemembered, rule=agreement.approval.use)
+    return holding
 
 
 async def _unasked(approval: Approval, use: Use) -> None:
@@ -351,12 +363,13 @@ def work_of(call: Call, registered: Registered) -> ToolCall:
     return _new(ToolCall, (registered.tool, call.arguments, registered.seconds, registered.limits))
 
 
-async def run(call: Call, registered: Registered, context: BoundContext | None) -> Any:
+async def run(call: Call, registered: Registered, holding: Holding, context: BoundContext | None) -> Any:
     """Run the tool in its sandbox, against the clock; every handle checks every use."""
     sandbox, reach = call.ports.sandbox, registered.reach
     assert sandbox is not None  # noqa: S101
     assert reach is not None  # noqa: S101
     assert reach.level is not None  # noqa: S101
+    holding.note(registered.usual.entered)
     deadline = call.deadline = Deadline(registered.seconds)
     deadline.start()
     call.running = True
@@ -366,9 +379,11 @@ async def run(call: Call, registered: Registered, context: BoundContext | None) 
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
     except Stopped as stopped:
+        holding.note_of(SandboxStopped, reason=stopped.reason)
         call.refuse(stopped.reason, str(stopped))
     finally:
         if deadline.stop():  # whatever the tool made of it
+            holding.note_of(SandboxStopped, reason="LIMIT_TIME")
             call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
 
 

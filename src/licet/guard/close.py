@@ -7,7 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from licet.core.decision import Ask, Deny, Ground, Reason, events
+from licet.core.canonical import money_text
+from licet.core.decision import Ask, Deny, Ground, Reason
+from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
@@ -130,9 +132,11 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if holding is not None:
         holding.end()  # before anything is waited for: from here on its handles refuse
     cancelled = None
-    if call.reservation is not None:
+    if call.reservation is not None and holding is not None:
         try:
-            await _settle(call, call.reservation, parts.cost_usd)
+            holding.note(await _settle(call, call.reservation, parts.cost_usd))
+        except Refused as refusal:  # an observer has failed
+            parts.refuse("execution_failed" if call.running else "denied", refusal)
         except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
             cancelled = error
     if holding is not None:
@@ -177,18 +181,21 @@ def _cost(call: "Call", registered: Registered) -> Decimal:
     return charged if charged is not None else registered.cost_usd
 
 
-async def _settle(call: "Call", reservation: Reservation, cost: Decimal) -> None:
+async def _settle(call: "Call", reservation: Reservation, cost: Decimal) -> Happened:
     """Turn what was set aside into what was spent; for a call that never ran it goes back."""
-    budgets = call.ports.budgets
-    assert budgets is not None  # noqa: S101 - it has made the reservation
+    budgets, registered, about = call.ports.budgets, call.registered, (f"tool:call:{call.tool}", call.tool)
+    assert budgets is not None and registered is not None  # noqa: PT018, S101 - they have made the reservation
     try:
-        if call.running:
-            await budgets.settle(reservation, cost)
-        else:
+        if not call.running:
             await budgets.refund(reservation)
-    except Exception:
+            return BudgetRefunded(*about)
+        await budgets.settle(reservation, cost)
+    except Exception as error:
         # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
-        return
+        return BudgetUnsettled(*about, rule=type(error).__name__)
+    if cost is registered.cost_usd:
+        return registered.usual.settled
+    return BudgetSettled(*about, rule=f"{money_text(cost)} USD")
 
 
 def _tell(call: "Call", parts: ResultParts) -> None:
@@ -197,7 +204,8 @@ def _tell(call: "Call", parts: ResultParts) -> None:
         return
     for observer in call.session.gate.observers:
         try:
-            observer(events(parts._refusal)[-1])
+            for event in all_events(parts._refusal):
+                observer(event)
         except Exception as error:
             text = f"an observer failed: {type(error).__name__}"
             parts.refuse("denied", Refused(Deny(call.request, (Ground("DECISION_FAILED", text),))))

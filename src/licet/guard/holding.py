@@ -17,6 +17,7 @@ from licet.core.decision import (
 )
 from licet.core.decision import Ask as Asked
 from licet.core.effects import delete_asks
+from licet.core.happened import Event, Happened
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
@@ -24,11 +25,11 @@ from licet.guard.layers import Layers
 from licet.guard.redact import Redactor
 from licet.guard.room import Room
 
-Event = CapabilityGranted | CapabilityDenied
 Observer = Callable[[Event], None]
 Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
-_CALL_GRANTED = (None, None)  # no use, no refusal
+Check = Use | Happened | Deny | Asked | None
+CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
 MOST_OF_A_GROUND = 1000  # characters of one ground
 
 
@@ -52,15 +53,28 @@ class Holding:
         self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers
         self._ask: Ask | None = ask
-        # Use and refusal in turn: a flat list is one thing for the garbage collector, not one for each check.
-        self._checks: list[Use | Deny | Asked | None] = []
+        # Use and refusal in turn, or what else happened and None: a flat list is one thing for the garbage collector,
+        # not one for each check.
+        self._checks: list[Check] = []
         self._room: Room | None = None  # for more checks than that of the call itself
 
-    def begin(self) -> None:
-        """Record that the call itself is granted."""
-        self._checks += _CALL_GRANTED
+    def begin(self, begun: tuple[Check, ...] = CALL_GRANTED) -> None:
+        """Record that the call itself is granted, behind what was set aside for it."""
+        self._checks += begun
         if self._observers:
-            self._tell(None, None)
+            for happened in begun[::2]:
+                self._tell(happened, None)
+
+    def note(self, happened: Happened) -> None:
+        """Record what happens beside the checks."""
+        self._checks += (happened, None)
+        if self._observers:
+            self._tell(happened, None)
+
+    def note_of(self, kind: type[Happened], use: Use | None = None, reason: str = "", rule: str = "") -> None:
+        """Record what happens to the call, or to one use inside it, as often as there is room."""
+        if use is None or self._take(use, None):
+            self.note(kind(self._name(use), self.request.tool, reason, rule[:MOST_OF_A_GROUND]))
 
     def end(self) -> None:
         """Take everything back; what was asked stays to be read."""
@@ -110,35 +124,36 @@ class Holding:
 
     def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
         """Keep a check, if there is room for it, and let observers know."""
-        if self._room is None:
-            self._room = Room()
-        kept = self._room.take(use, refusal)
+        kept = self._take(use, refusal)
         if kept:
             self._checks += (use, refusal)
         if self._observers:
             self._tell(use, refusal, kept=kept)
 
-    def _tell(self, use: Use | None, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
+    def _take(self, use: Use | None, refusal: Deny | Asked | None) -> bool:
+        if self._room is None:
+            self._room = Room()
+        return self._room.take(use, refusal)
+
+    def _tell(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
         event = self._event(use, refusal)
         for observer in self._observers:
             try:
                 observer(event)
             except Exception as error:
                 text = f"an observer failed: {type(error).__name__}"
-                decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use)
+                decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use if type(use) is Use else None)
                 if kept:
-                    self._checks[-1] = decision  # what was granted until now is not
+                    self._checks[-2:] = (decision.use, decision)  # what was granted until now is not
                 raise Refused(decision) from error
 
-    @property
-    def plain(self) -> bool:
-        """Whether nothing happened but that the call itself was granted."""
-        checks = self._checks
-        return len(checks) == 2 and checks[0] is checks[1] is None
+    def is_usual(self, usual: list[Check]) -> bool:
+        """Whether exactly this has happened, and nothing else."""
+        return self._checks == usual
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The checks so far, in order, with the rules that decided each; at the end, how many more there were."""
+        """What happened so far, in order, checks with the rules that decided; at the end, how many more there were."""
         checks: Any = iter(self._checks)
         told = [self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)]
         tool, room = self.request.tool, self._room
@@ -150,13 +165,22 @@ class Holding:
             told.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
         return tuple(told)
 
-    def _event(self, use: Use | None, refusal: Deny | Asked | None) -> Event:
-        asked = self.redacted(str(use)) if use is not None else f"tool:call:{self.request.tool}"
+    def _event(self, use: Check, refusal: Deny | Asked | None) -> Event:
+        if isinstance(use, Happened):
+            if self.redactor is None:
+                return use
+            told = (use.tool_name, use.reason, self.redacted(use.rule))
+            return type(use)(self.redacted(use.capability), *told)
+        assert use is None or isinstance(use, Use)  # noqa: S101 - of each pair, the second is the refusal
+        asked = self.redacted(self._name(use))
         if refusal is None:
             rules = self.reach.grounds_of(use) if use is not None else ()
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
         return CapabilityDenied(asked, self.request.tool, reason, self.redacted("; ".join(map(str, refusal.rules))))
+
+    def _name(self, use: Use | None) -> str:
+        return str(use) if use is not None else f"tool:call:{self.request.tool}"
 
     def _beginning(self, text: str) -> str:
         """As much of a text as is kept, without half a secret at its end."""

@@ -11,9 +11,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from licet.core.budget import NOTHING
+from licet.core.canonical import money_text
 from licet.core.capability import Capability, capability
 from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
+from licet.core.happened import BudgetReserved, BudgetSettled, SandboxEntered
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
 from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
@@ -24,6 +26,7 @@ from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
+from licet.guard.holding import CALL_GRANTED, Check
 from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.tool_code import code_files
 
@@ -73,11 +76,21 @@ class Registered:
     bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
     weighed: bool  # people are asked: each call is decided by its arguments, what was spent and what was agreed to
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
+    usual: "Usual"  # what happens in a call that nobody is asked about and that does nothing else
 
     @property
     def ready(self) -> bool:
         """Whether nothing stands in the way of a call but its arguments, its budget and the people to be asked."""
         return self.reach is not None and not (self.reach.grounds or self.missing or self.unavailable)
+
+
+class Usual(NamedTuple):
+    """The events that are the same in every call of a tool, made once."""
+
+    begun: tuple[Check, ...]  # when its decision is kept
+    entered: SandboxEntered
+    settled: BudgetSettled  # at the cost that it declares
+    whole: list[Check]  # when it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,8 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         limits = least_limits(limits, seat.limits)
     layers, unavailable = _layers(reach, ports)
     asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
+    cost = (reach.spec if reach is not None else tool.spec).cost_usd or NOTHING
+    budgeted = reach is None or not reach.unlimited
     return Registered(
         tool=tool,
         reach=reach,
@@ -177,13 +192,23 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         output_bytes=limits.get("output_kb", OUTPUT_KB) * 1024,
         limits=limits,
         rules=_rules(tool, reach, ports),
-        cost_usd=(reach.spec if reach is not None else tool.spec).cost_usd or NOTHING,
-        budgeted=reach is None or not reach.unlimited,
+        cost_usd=cost,
+        budgeted=budgeted,
         asks=asks,
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
         # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.
         weighed=asks or reach is None or reach.approval is not None,
+        usual=_usual(tool.name, cost, budgeted, f"{reach.level}: {', '.join(layers)}" if reach is not None else ""),
     )
+
+
+def _usual(tool: str, cost: Decimal, budgeted: bool, walls: str) -> Usual:
+    call = f"tool:call:{tool}"
+    money = f"{money_text(cost)} USD" if cost else ""
+    reserved, settled = BudgetReserved(call, tool, rule=money), BudgetSettled(call, tool, rule=money)
+    entered = SandboxEntered(call, tool, rule=walls)
+    begun = (reserved, None, *CALL_GRANTED) if budgeted else CALL_GRANTED
+    return Usual(begun, entered, settled, [*begun, entered, None, *((settled, None) if budgeted else ())])
 
 
 def _roots(manifest: Manifest) -> list[str]:

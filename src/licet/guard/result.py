@@ -3,12 +3,13 @@
 from decimal import Decimal
 from typing import Any, Literal
 
-from licet.core.decision import Ask, CapabilityDenied, Deny, Ground, Reason, Request, events
+from licet.core.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Ground, Reason, Request
 from licet.core.explain import explain
+from licet.core.happened import Event, all_events
 from licet.core.scope import visible
 from licet.core.sealed import Sealed
 from licet.errors import Refused
-from licet.guard.holding import Event, Holding
+from licet.guard.holding import Holding
 from licet.guard.layers import Layers
 from licet.guard.people import Agreement
 
@@ -87,10 +88,10 @@ class Result(Sealed, ResultParts):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Every check of the call, in order, with the rules that decided it."""
+        """What happened in the call, in order: every check with the rules that decided it, and what else there was."""
         if self._holding is not None:
             return self._holding.events
-        return events(self._refusal) if self._refusal is not None else ()
+        return all_events(self._refusal) if self._refusal is not None else ()
 
     def unwrap(self) -> Any:
         """The value, or raise `Refused`."""
@@ -102,7 +103,7 @@ class Result(Sealed, ResultParts):
         """Why, for the operator: what was asked, what decided and where it is written, how to allow it, the receipt."""
         if self.ok:
             lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
-            lines += [_line(event) for event in self.events]
+            lines += [_line(event) for event in self.events if isinstance(event, CapabilityGranted | CapabilityDenied)]
             lines += [f"  {'agreed to by':<14}{visible(', '.join(one.by))}" for one in self.approvals]
             if self.truncated:
                 lines.append(
@@ -155,7 +156,7 @@ class Result(Sealed, ResultParts):
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
 
 
-def _line(event: Event) -> str:
+def _line(event: CapabilityGranted | CapabilityDenied) -> str:
     word = "refused" if isinstance(event, CapabilityDenied) else "held"
     return f"  {word:<14}{visible(event.capability)}  {visible(event.rule)}".rstrip()
 

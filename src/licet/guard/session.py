@@ -44,6 +44,7 @@ class Session:
         self.known = False  # whether a store has been asked if this session was ended
         self.broken = ""  # why it cannot be known whether this session was ended
         self._closed = False
+        self.told = False  # whether a call has told that this session was opened
         self._requests: dict[str, Request] = {}
 
     def __repr__(self) -> str:

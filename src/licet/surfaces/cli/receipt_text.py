@@ -16,6 +16,21 @@ _SPENT = {
     "cost_usd_of_tool": "USD of this tool",
     "cost_usd_today": "USD today",
 }
+_HAPPENED = {
+    "CapabilityGranted": "granted",
+    "CapabilityDenied": "denied",
+    "ApprovalAsked": "a person is asked",
+    "ApprovalAnswered": "the answer",
+    "ApprovalRemembered": "agreed to before",
+    "BudgetReserved": "budget set aside",
+    "BudgetSettled": "budget settled",
+    "BudgetRefunded": "budget given back",
+    "BudgetUnsettled": "budget not settled, so it counts as set aside",
+    "SandboxEntered": "the tool is run",
+    "SandboxStopped": "the tool is ended",
+    "SessionOpened": "session opened",
+    "SessionEnded": "session ended",
+}
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
 Entry = dict[str, Any]
@@ -113,9 +128,10 @@ def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _event(event: Entry) -> str:
-    word = "granted" if event["kind"] == "CapabilityGranted" else "denied"
-    why = ": ".join(part for part in (event["reason"], event["rule"]) if part)
-    return f"{word} {event['capability']}{f'  {why}' if why else ''}"
+    # What is no check leaves out what it has nothing to say about, and a kind of a newer licet goes by its name.
+    word, about = _HAPPENED.get(event["kind"], event["kind"]), event.get("capability")
+    why = ": ".join(part for part in (event.get("reason"), event.get("rule")) if part)
+    return f"{word}{f' {about}' if about else ''}{f'  {why}' if why else ''}"
 
 
 def _body(entry: Entry, name: str) -> str:
@@ -126,7 +142,8 @@ def _body(entry: Entry, name: str) -> str:
 
 def explanation(entry: Entry) -> Iterator[str]:
     """Why one call was allowed or refused, as its receipt has it."""
-    denied = [event for event in entry["events"] if event["kind"] != "CapabilityGranted"]
+    checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
+    denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
     what = denied[-1]["capability"] if denied else f"tool:call:{entry['tool']}"
     may = "be called" if what.startswith("tool:call:") else what
     verb = {"allow": "may", "ask": "may", "deny": "may not"}[entry["verdict"]]
@@ -134,7 +151,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     yield visible(f"{WORDS[entry['verdict']]}: `{entry['tool']}` {verb} {may}{asked}")
     lines = [("because", rule) for rule in entry["rules"]]
     if entry["verdict"] == "allow":
-        lines += [("held", _event(event)) for event in entry["events"][1:]]
+        lines += [("held", _event(event)) for event in checks[1:]]
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
     lines += [("approval", _approval(one)) for one in entry["approvals"]]
     if entry["verdict"] == "ask":
