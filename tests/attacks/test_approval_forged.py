@@ -159,6 +159,18 @@ def test_one_signature_and_a_forgery_are_not_two(scene: Scene, forge: Forge) -> 
     assert scene.ask() == "approved"
 
 
+def test_a_no_that_is_taken_out_of_the_file_leaves_no_yes_behind(scene: Scene) -> None:
+    scene.approve(scene.one)
+    scene.approve(scene.two)
+    asyncio.run(scene.store.deny(scene.id))
+    scene.write("UPDATE requests SET denied = ''")
+    assert scene.ask() == "absent"
+    scene.approve(scene.one)
+    assert scene.ask() == "absent"
+    scene.approve(scene.two)  # those who said yes before the no must say it again
+    assert scene.ask() == "approved"
+
+
 def test_a_signature_for_one_request_is_none_for_the_next(scene: Scene) -> None:
     """Both ask for the very same; what differs is the nonce, and the time."""
     scene.approve(scene.one)

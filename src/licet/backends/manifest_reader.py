@@ -86,9 +86,6 @@ def _read_ceiling(
     listed = approvals.get("keys")
     keys = None if listed is None else tuple(item.value for item in listed.value)
     quorum = plain(approvals, "quorum", 1)
-    if keys and quorum > len(set(keys)):
-        found, expected = f"a quorum of {quorum}", f"at most {len(set(keys))}, the number of keys"
-        problems.append(Problem(key_origin(approvals["keys"]), found, expected))
     effect = ceiling.keys.get("max_side_effect_class")
     manifest = Manifest(
         agent=agent,
@@ -110,7 +107,10 @@ def _read_ceiling(
         limits=numbers(ceiling.keys.get("limits")),
         allow_degraded=plain(record(ceiling.keys, "sandbox"), "allow_degraded", False),
         record=plain(ceiling.keys, "record", "digests"),
-        places=MappingProxyType({key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}),
+        places=MappingProxyType(
+            {key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}
+            | {f"approvals.{key}": key_origin(held) for key, held in approvals.items()}
+        ),
         servers=MappingProxyType({name: data(server) for name, server in record(shared, "servers").items()}),
     )
     problems += _uncounted(manifest)

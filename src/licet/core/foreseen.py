@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from licet.core.address import address_grounds, nature
+from licet.core.approval import key_bytes
 from licet.core.capability import Capability
 from licet.core.decision import Decision, Deny, Ground
 from licet.core.folding import CEILINGS
@@ -59,6 +60,20 @@ def address_problems(manifest: Manifest) -> Iterator[Problem]:
                     yield _metadata(rule)
             elif unopened and _inner(about.key):
                 yield _unopened(rule)
+
+
+def quorum_problems(manifest: Manifest) -> Iterator[Problem]:
+    """What is wrong with a quorum that nobody can meet; told of the whole policy, since keys may be another file's."""
+    quorum, keys, places = manifest.approvals.quorum, manifest.approvals.keys, manifest.places
+    if keys is None and quorum > 1:
+        origin = places.get("approvals.quorum", manifest.origin)
+        found, expected = f"a quorum of {quorum} without `keys`", "keys that tell those who approve apart"
+        hint = "as it stands nobody can approve anything: list their public keys under `approvals.keys`"
+        yield Problem(origin, found, expected, hint, "warning")
+    distinct = len({key_bytes(key) for key in keys or ()} - {None})
+    if keys and quorum > distinct:  # an empty list says on purpose that nobody approves
+        origin = places.get("approvals.keys", manifest.origin)
+        yield Problem(origin, f"a quorum of {quorum}", f"at most {distinct}, the number of keys")
 
 
 def on_this_machine(host: str) -> bool:
