@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.ledger_formats import set_back, state
+import older_ledgers
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.assemble.records import public_key, verify_ledger
@@ -17,8 +17,9 @@ from licet.backends.ledger_format import FORMAT, own_tables
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.guard.ports import LedgerUnavailable
+from older_ledgers import set_back, state
 
-PROGRAM = Path(__file__).with_name("ledger_formats.py")
+PROGRAM = Path(older_ledgers.__file__)
 
 
 @tool(needs=[], effect="read_only", sandbox="native")

@@ -6,8 +6,6 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.ledgers import KEY, OTHER_KEY, check, heads, rows, sample_stem, sign
 from licet.core.evidence import (
@@ -15,14 +13,13 @@ from licet.core.evidence import (
     check_pack,
     envelope,
     head_line,
-    inclusion_proofs,
     kept_heads,
     sound_entry,
     statement,
     to_sign,
 )
 from licet.core.finding import Finding
-from licet.core.merkle import inclusion_proof
+from licet.core.merkle import inclusion_proofs
 from licet.core.receipt import Row, Unsound
 
 ROWS = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3), sample_stem(4), sample_stem(5, "other")])
@@ -44,14 +41,6 @@ def changed(change: Callable[[dict[str, Any]], object], numbers: set[int] = ALL)
     said = json.loads(payload(numbers))
     change(said)
     return checked(json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-@given(st.data(), st.integers(1, 70))
-def test_the_proofs_of_several_entries_are_those_of_each(data: st.DataObject, size: int) -> None:
-    leaves = [sha256(bytes([number])).digest() for number in range(size)]
-    wanted = data.draw(st.sets(st.integers(0, size - 1)))
-    expected = {index: inclusion_proof(leaves, index) for index in wanted}
-    assert inclusion_proofs(iter(leaves), size, wanted) == expected
 
 
 @pytest.mark.parametrize("numbers", [{1}, {3}, {5}, {1, 4}, ALL], ids=str)

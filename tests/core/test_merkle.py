@@ -4,17 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.merkle import (
-    EMPTY_ROOT,
-    Frontier,
-    consistency_proof,
-    extends,
-    includes,
-    inclusion_proof,
-    leaf_hash,
-    node_hash,
-    root_of,
-)
+from licet.core.merkle import EMPTY_ROOT, Frontier, includes, inclusion_proofs, leaf_hash, node_hash
 
 # The inputs that the reference implementation of Certificate Transparency is tested with, and its roots after each.
 INPUTS = [
@@ -57,15 +47,10 @@ def naive_path(index: int, leaves: list[bytes]) -> list[bytes]:
     return [*naive_path(index - left, leaves[left:]), naive_root(leaves[:left])]
 
 
-def naive_consistency(old: int, leaves: list[bytes], whole: bool = True) -> list[bytes]:
-    if old == len(leaves):
-        return [] if whole else [naive_root(leaves)]
-    left = 1
-    while left * 2 < len(leaves):
-        left *= 2
-    if old <= left:
-        return [*naive_consistency(old, leaves[:left], whole), naive_root(leaves[left:])]
-    return [*naive_consistency(old - left, leaves[left:], False), naive_root(leaves[:left])]
+def root_of(leaves: list[bytes]) -> bytes:
+    frontier = Frontier()
+    frontier.extend(leaves)
+    return frontier.root
 
 
 def test_the_empty_tree_and_the_prefixes_are_those_of_the_rfc() -> None:
@@ -107,43 +92,7 @@ PATHS: list[tuple[int, int, list[str]]] = [
 
 @pytest.mark.parametrize(("index", "size", "path"), PATHS)
 def test_the_paths_of_the_reference(index: int, size: int, path: list[str]) -> None:
-    assert [step.hex() for step in inclusion_proof(LEAVES[:size], index)] == path
-
-
-CONSISTENCY: list[tuple[int, int, list[str]]] = [
-    (1, 1, []),
-    (
-        1,
-        8,
-        [
-            "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7",
-            "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-            "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4",
-        ],
-    ),
-    (
-        6,
-        8,
-        [
-            "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a",
-            "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
-            "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
-        ],
-    ),
-    (
-        2,
-        5,
-        [
-            "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
-            "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b",
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("old", "size", "proof"), CONSISTENCY)
-def test_the_consistency_proofs_of_the_reference(old: int, size: int, proof: list[str]) -> None:
-    assert [step.hex() for step in consistency_proof(LEAVES[:size], old)] == proof
+    assert [step.hex() for step in inclusion_proofs(LEAVES[:size], size, [index])[index]] == path
 
 
 sizes = st.integers(0, 40)
@@ -167,7 +116,7 @@ def test_a_frontier_has_the_root_of_the_definition_and_comes_back_from_its_bytes
 def test_every_leaf_has_a_proof_and_nothing_else_has_it(data: st.DataObject, size: int) -> None:
     leaves = some(size)
     index, root = data.draw(st.integers(0, size - 1)), naive_root(leaves)
-    proof = inclusion_proof(leaves, index)
+    proof = inclusion_proofs(leaves, size, [index])[index]
     assert proof == naive_path(index, leaves)
     assert includes(leaves[index], index, size, proof, root)
     other = data.draw(st.integers(0, size).filter(lambda at: at != index))
@@ -181,23 +130,11 @@ def test_every_leaf_has_a_proof_and_nothing_else_has_it(data: st.DataObject, siz
         assert not includes(leaves[index], index, size, [*proof[:at], root, *proof[at + 1 :]], root)
 
 
-@given(st.data(), sizes)
-def test_a_tree_extends_what_it_was_and_nothing_else(data: st.DataObject, size: int) -> None:
+@given(st.data(), st.integers(1, 40))
+def test_proofs_of_several_leaves_are_those_of_each(data: st.DataObject, size: int) -> None:
     leaves = some(size)
-    old, root = data.draw(st.integers(0, size)), naive_root(leaves)
-    then = naive_root(leaves[:old])
-    proof = consistency_proof(leaves, old)
-    assert proof == (naive_consistency(old, leaves) if old else [])
-    assert extends(old, then, size, root, proof)
-    assert not extends(old, leaf_hash(b"another"), size, root, proof)
-    assert not extends(old, then, size, root, [*proof, root])
-    if old:
-        assert not extends(old, then, size, leaf_hash(b"another"), proof)
-        assert not extends(size + 1, then, size, root, proof)
-    if proof:
-        at = data.draw(st.integers(0, len(proof) - 1))
-        assert not extends(old, then, size, root, [*proof[:at], leaf_hash(b"x"), *proof[at + 1 :]])
-        assert not extends(old, then, size, root, proof[:-1])
+    wanted = data.draw(st.lists(st.integers(0, size - 1), min_size=1))
+    assert inclusion_proofs(iter(leaves), size, wanted) == {index: naive_path(index, leaves) for index in wanted}
 
 
 @pytest.mark.parametrize(("size", "peaks"), [(1, []), (0, [b"x" * 32]), (3, [b"x" * 32]), (1, [b"short"]), (-1, [])])
@@ -209,15 +146,6 @@ def test_what_is_no_frontier_is_refused(size: int, peaks: list[bytes]) -> None:
 def test_half_a_hash_is_no_frontier() -> None:
     with pytest.raises(ValueError, match="whole hashes"):
         Frontier.of_bytes(1, b"x" * 33)
-
-
-def test_proofs_about_leaves_that_are_not_there_are_refused() -> None:
-    with pytest.raises(IndexError):
-        inclusion_proof(LEAVES, 8)
-    with pytest.raises(IndexError):
-        inclusion_proof(LEAVES, -1)
-    with pytest.raises(ValueError, match="was never one of 9"):
-        consistency_proof(LEAVES, 9)
 
 
 def test_a_copy_grows_by_itself() -> None:

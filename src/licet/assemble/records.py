@@ -13,9 +13,10 @@ from licet.backends.ledger_head import head_beside, read_mark
 from licet.backends.ledger_keys import check_signature, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_structure import damage, gone_astray
-from licet.core.evidence import Pack, check_pack, envelope, inclusion_proofs, kept_heads, statement, to_sign
+from licet.core.evidence import Pack, check_pack, envelope, kept_heads, statement, to_sign
 from licet.core.finding import Finding, Outcome
 from licet.core.heads import Head, read_head
+from licet.core.merkle import inclusion_proofs
 from licet.core.receipt import Row, Unsound
 from licet.core.verify import Columns, verify
 from licet.guard.ports import LedgerUnavailable

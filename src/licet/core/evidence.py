@@ -6,13 +6,13 @@ and head give the same bytes. A pack shows that its entries are in the ledger; n
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from licet.core.finding import Finding
 from licet.core.heads import CheckSignature, Head, HeadFacts, read_head
-from licet.core.merkle import Frontier, includes, leaf_hash, node_hash
+from licet.core.merkle import includes, leaf_hash
 from licet.core.receipt import Row, Unsound, canonical_object, check_entry
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -67,30 +67,6 @@ def kept_heads(text: str) -> list[Head]:
 
 
 # Making --------------------------------------------------------------------------------------------------------------
-
-
-def inclusion_proofs(leaves: Iterable[bytes], size: int, wanted: Collection[int]) -> dict[int, list[bytes]]:
-    """The proofs of several leaves of one tree, in one pass over its leaves (RFC 6962, 2.1.1)."""
-    proofs: dict[int, list[bytes]] = {index: [] for index in sorted(wanted)}
-    _subtree(iter(leaves), 0, size, list(proofs), proofs)
-    return proofs
-
-
-def _subtree(leaves: Iterator[bytes], start: int, end: int, inside: list[int], proofs: dict[int, list[bytes]]) -> bytes:
-    """The root over a range; whoever is wanted in one half gets the root of the other."""
-    if not inside or end - start == 1:
-        frontier = Frontier()
-        for _ in range(end - start):
-            frontier.add(next(leaves))
-        return frontier.root
-    middle = start + (1 << (end - start - 1).bit_length() - 1)
-    halves = [index for index in inside if index < middle], [index for index in inside if index >= middle]
-    left = _subtree(leaves, start, middle, halves[0], proofs)
-    right = _subtree(leaves, middle, end, halves[1], proofs)
-    for half, other in zip(halves, (right, left), strict=True):
-        for index in half:
-            proofs[index].append(other)
-    return node_hash(left, right)
 
 
 def statement(rows: Iterable[Row], head: Head, proofs: dict[int, list[bytes]]) -> bytes:

@@ -4,7 +4,7 @@ A leaf and a node are hashed with different first bytes, so that nobody can pass
 keeps the leaves: a frontier grows by one leaf at a time and is never longer than the number of bits of its size.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 
 HASH_BYTES = 32
@@ -80,27 +80,28 @@ class Frontier:
         return root
 
 
-def root_of(leaves: Iterable[bytes]) -> bytes:
-    """The root of a tree with these leaf hashes."""
-    frontier = Frontier()
-    frontier.extend(leaves)
-    return frontier.root
+def inclusion_proofs(leaves: Iterable[bytes], size: int, wanted: Collection[int]) -> dict[int, list[bytes]]:
+    """The proofs of several leaves of one tree, in one pass over its leaves (RFC 6962, 2.1.1)."""
+    proofs: dict[int, list[bytes]] = {index: [] for index in sorted(wanted)}
+    _subtree(iter(leaves), 0, size, list(proofs), proofs)
+    return proofs
 
 
-def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """What leads from one leaf to the root (RFC 6962, 2.1.1), the nearest neighbour first."""
-    if not 0 <= index < len(leaves):
-        raise IndexError(f"there is no leaf {index} in a tree of {len(leaves)}")
-    start, end, proof = 0, len(leaves), []
-    while end - start > 1:
-        middle = start + _split(end - start)
-        if index < middle:
-            proof.append(_subtree(leaves, middle, end))
-            end = middle
-        else:
-            proof.append(_subtree(leaves, start, middle))
-            start = middle
-    return proof[::-1]
+def _subtree(leaves: Iterator[bytes], start: int, end: int, inside: list[int], proofs: dict[int, list[bytes]]) -> bytes:
+    """The root over a range; whoever is wanted in one half gets the root of the other."""
+    if not inside or end - start == 1:
+        frontier = Frontier()
+        for _ in range(end - start):
+            frontier.add(next(leaves))
+        return frontier.root
+    middle = start + (1 << (end - start - 1).bit_length() - 1)
+    halves = [index for index in inside if index < middle], [index for index in inside if index >= middle]
+    left = _subtree(leaves, start, middle, halves[0], proofs)
+    right = _subtree(leaves, middle, end, halves[1], proofs)
+    for half, other in zip(halves, (right, left), strict=True):
+        for index in half:
+            proofs[index].append(other)
+    return node_hash(left, right)
 
 
 def includes(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
@@ -119,58 +120,3 @@ def includes(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: b
             found = node_hash(found, step)
         place, last = place >> 1, last >> 1
     return last == 0 and found == root
-
-
-def consistency_proof(leaves: Sequence[bytes], old: int) -> list[bytes]:
-    """What shows that a tree begins with the one that its first `old` leaves were (RFC 6962, 2.1.2)."""
-    if not 0 <= old <= len(leaves):
-        raise ValueError(f"a tree of {len(leaves)} leaves was never one of {old}")
-    if old in (0, len(leaves)):
-        return []
-    start, end, whole, proof = 0, len(leaves), True, []
-    while old != end:  # `old` and the borders count from the first leaf of all
-        middle = start + _split(end - start)
-        if old <= middle:
-            proof.append(_subtree(leaves, middle, end))
-            end = middle
-        else:
-            proof.append(_subtree(leaves, start, middle))
-            start, whole = middle, False
-    if not whole:  # otherwise it is the old root itself, which whoever checks has
-        proof.append(_subtree(leaves, start, end))
-    return proof[::-1]
-
-
-def extends(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
-    """Whether a proof shows that the tree of `size` begins with the one of `old` (RFC 9162, 2.1.4.2)."""
-    if old > size or old < 0:
-        return False
-    if old in (0, size):
-        return not proof and old_root == (EMPTY_ROOT if old == 0 else root)
-    steps = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
-    if not steps:
-        return False
-    place, last = old - 1, size - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
-    then = now = steps[0]
-    for step in steps[1:]:
-        if last == 0:
-            return False
-        if place & 1 or place == last:
-            then, now = node_hash(step, then), node_hash(step, now)
-            while not place & 1 and place:
-                place, last = place >> 1, last >> 1
-        else:
-            now = node_hash(now, step)
-        place, last = place >> 1, last >> 1
-    return last == 0 and then == old_root and now == root
-
-
-def _split(size: int) -> int:
-    """The largest power of two below a size: how many leaves stand on the left."""
-    return 1 << (size - 1).bit_length() - 1
-
-
-def _subtree(leaves: Sequence[bytes], start: int, end: int) -> bytes:
-    return root_of(leaves[at] for at in range(start, end))

@@ -1,7 +1,7 @@
 """Ledgers as earlier versions have left them; run as a program, processes that are killed while they bring one up.
 
-    python ledger_formats.py FOLDER STEP     the ledger in a folder, brought up again and again; each process is killed
-                                             some steps of SQLite later than the one before it
+    python older_ledgers.py FOLDER STEP     the ledger in a folder, brought up again and again; each process is killed
+                                            some steps of SQLite later than the one before it
 
 It prints one JSON object with what each of them left behind.
 """
@@ -93,7 +93,7 @@ def _bring_up(path: Path, steps: int, step: int) -> int:
     code, connect, killed = 1, sqlite3.connect, _Killed(steps)
 
     def watched(*words: Any, **more: Any) -> sqlite3.Connection:
-        db = connect(*words, **more)
+        db: sqlite3.Connection = connect(*words, **more)
         db.set_trace_callback(killed)  # before each statement, COMMIT too
         db.set_progress_handler(killed, step)  # and within one
         return db
@@ -111,7 +111,8 @@ def main(folder: Path, step: int) -> dict[str, Any]:
     for steps in range(10_000):
         shutil.rmtree(copies, ignore_errors=True)
         copies.mkdir(mode=0o700)
-        copy = shutil.copy2(path, copies / path.name)
+        copy = copies / path.name
+        shutil.copy2(path, copy)
         code = _bring_up(copy, steps, step)
         left.append(state(copy))
         if code != -signal.SIGKILL:
