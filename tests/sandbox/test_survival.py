@@ -67,7 +67,11 @@ def both(case: str) -> list[str]:
 @pytest.mark.parametrize(("how", "level"), [(how, level) for how in ENDINGS for level in both(how)])
 def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: str) -> None:
     # However slow the machine, the limit that is tried is the first one to be met.
-    own = {"sleep": {"wall_seconds": 1}, "more threads than memory": {"processes": 1000}}
+    own = {
+        "sleep": {"wall_seconds": 1},
+        "many threads": {"memory_mb": 1024},
+        "more threads than memory": {"processes": 1000},
+    }
     limits = {**LIMITS, **next((more for name, more in own.items() if name in how), {})}
     result = call(gate(tmp_path, level, wild.misbehave, limits=limits), "misbehave", {"how": how})
     reason, said = ENDINGS[how]
