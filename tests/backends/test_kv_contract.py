@@ -17,7 +17,7 @@ import pytest
 
 from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.memory_kv import MemoryKv
-from licet.guard.ports import Kv, Unavailable
+from licet.guard.ports import Kv, TooLarge, Unavailable
 
 
 class Clock:
@@ -171,6 +171,90 @@ def test_what_just_fits_is_kept(kv: Kv) -> None:
     asyncio.run(run())
 
 
+MOST = 1000  # bytes, of which an entry takes 64 besides its key and its value
+Step = tuple[str, str, int | None, int | None]  # what is done, to which key, with a text of so many bytes, for how long
+
+ROOM: dict[str, tuple[list[Step], bool]] = {
+    # what is done before, and whether a last text of 100 bytes then fits: with its key and its quotes it takes 167
+    "nothing": ([], True),
+    "almost too much": ([("set", "a", 766, None)], True),
+    "a byte more": ([("set", "a", 767, None)], False),
+    "many small ones": ([("set", f"k{number}", 0, None) for number in range(12)], True),
+    "one more of them": ([("set", f"k{number}", 0, None) for number in range(13)], False),
+    "the same key again and again": ([("set", "a", 766, None)] * 5, True),
+    "one that became smaller": ([("set", "a", 900, None), ("set", "a", 700, None)], True),
+    "one that became larger": ([("set", "a", 700, None), ("set", "a", 900, None)], False),
+    "one that was deleted": ([("set", "a", 900, None), ("delete", "a", None, None)], True),
+    "one that was deleted twice": ([("set", "b", 767, None), *[("delete", "a", None, None)] * 2], False),
+    "one that was forgotten": ([("set", "a", 900, 5), ("wait", "", None, 10)], True),
+    "one that is not forgotten yet": ([("set", "a", 900, 50), ("wait", "", None, 10)], False),
+    "one that was forgotten and looked for": ([("set", "a", 900, 5), ("wait", "", None, 10), ("list", "", 0, 0)], True),
+    "one that was forgotten and deleted": ([("set", "a", 900, 5), ("wait", "", None, 10), ("delete", "a", 0, 0)], True),
+    "all that was cleared": ([("set", "a", 500, None), ("set", "b", 200, 9), ("clear", "", None, None)], True),
+    "what is in another scope": ([("other", "a", 900, None)], True),
+    "letters that take more bytes": ([("set", "é" * 30, 708, None)], False),
+}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def small(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Kv:
+    if request.param == "memory":
+        return MemoryKv(clock, MOST)
+    return SqliteKv(tmp_path / "small.db", clock, MOST)
+
+
+@pytest.mark.parametrize("case", ROOM)
+def test_a_scope_takes_so_much_and_no_more(small: Kv, clock: Clock, case: str) -> None:
+    steps, fits = ROOM[case]
+
+    async def run() -> None:
+        for act, key, size, seconds in steps:
+            if act == "wait":
+                clock.now += seconds or 0
+            elif act in ("set", "other"):
+                await small.set("s" if act == "set" else "t", key, "x" * (size or 0), seconds)
+            elif act == "clear":
+                await small.clear("s")
+            else:
+                await (small.delete if act == "delete" else small.list)("s", key)
+        before = await small.list("s")
+        if fits:
+            await small.set("s", "z", "x" * 100)
+            assert await small.get("s", "z") == "x" * 100
+            return
+        with pytest.raises(TooLarge, match=f"this store takes {MOST} bytes, and would hold 1[0-9]+: delete"):
+            await small.set("s", "z", "x" * 100)
+        assert await small.list("s") == before
+
+    asyncio.run(run())
+
+
+def test_what_is_too_large_already_may_become_smaller(tmp_path: Path) -> None:
+    memory, path = MemoryKv(), tmp_path / "kv.db"
+    large, tight = SqliteKv(path), SqliteKv(path, most_bytes=MOST)
+
+    async def run() -> None:
+        for store in (memory, large):
+            await store.set("s", "a", "x" * 5000)
+        memory._most = MOST
+        for store in (memory, tight):
+            await store.set("s", "a", "x" * 4000)
+            with pytest.raises(TooLarge):
+                await store.set("s", "a", "x" * 4001)
+            with pytest.raises(TooLarge):
+                await store.set("s", "b", "")
+            assert await store.get("s", "a") == "x" * 4000
+
+    asyncio.run(run())
+    large.close()
+    tight.close()
+
+
+def test_a_value_that_is_too_large_is_told_as_such(kv: Kv) -> None:
+    with pytest.raises(TooLarge, match="at most 1048576 bytes"):
+        asyncio.run(kv.set("s", "k", "x" * (1 << 20)))
+
+
 def test_deep_values_are_an_error_and_no_crash(kv: Kv) -> None:
     value: list[Any] = []
     for _ in range(100_000):
@@ -223,6 +307,51 @@ def test_values_outlive_the_process_and_the_store_opens_again(tmp_path: Path) ->
     store.close()
     assert asyncio.run(store.get("s", "k")) == 1
     store.close()
+
+
+FIRST_FORMAT = """
+CREATE TABLE entries (
+    scope TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, expires REAL, PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
+INSERT INTO entries VALUES ('s', x'61', '"xxxxxxxx"', NULL), ('s', x'c3a9', '12345', NULL), ('t', x'61', '1', 2000.0);
+PRAGMA application_id = 1818846059;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "kv.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(FIRST_FORMAT)
+    db.close()
+    path.chmod(0o600)
+    assert both(path, lambda store: store.get("s", "é")) == 12345
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT * FROM sizes").fetchall() == [("s", 64 + 1 + 10 + 64 + 2 + 5), ("t", 64 + 1 + 1)]
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+def test_sizes_are_those_of_what_is_there(tmp_path: Path, clock: Clock) -> None:
+    store, path = SqliteKv(tmp_path / "kv.db", clock), tmp_path / "kv.db"
+
+    async def run() -> None:
+        for number in range(40):
+            await store.set(f"s{number % 3}", f"k{number % 7}é", "ü" * number, number % 5 or None)
+            clock.now += 1
+            if number % 4 == 0:
+                await store.delete(f"s{number % 3}", f"k{number % 5}é")
+        await store.clear("s2")
+
+    asyncio.run(run())
+    store.close()
+    with sqlite3.connect(path) as db:
+        kept = db.execute("SELECT scope, bytes FROM sizes WHERE bytes").fetchall()
+        counted = "SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope"
+        assert kept == db.execute(counted).fetchall()
+    db.close()
+    assert kept
 
 
 def newer(path: Path) -> None:

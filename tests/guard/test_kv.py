@@ -43,6 +43,17 @@ def test_the_four_operations() -> None:
     asyncio.run(run())
 
 
+def test_what_does_not_fit_into_the_store_is_refused_and_told() -> None:
+    kv = ScopedKv(holding(["storage:*:session"]), MemoryKv(most_bytes=200))
+    asyncio.run(kv.set("a", "x" * 100))
+    for key, value in (("b", "x" * 100), ("a", "x" * (1 << 20))):
+        refusal = refused(kv.set(key, value))
+        assert refusal.code == "LIMIT_SIZE"
+        assert str(refusal.use) == "storage:write:session"
+    assert asyncio.run(kv.list()) == ["a"]
+    assert asyncio.run(kv.get("a")) == "x" * 100
+
+
 def test_the_declared_time_to_live_holds_unless_the_tool_says_otherwise() -> None:
     clock = Clock()
 

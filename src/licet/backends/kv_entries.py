@@ -3,8 +3,12 @@
 import json
 from typing import Any
 
+from licet.guard.ports import TooLarge
+
 LARGEST_KEY = 512  # bytes
 LARGEST_VALUE = 1 << 20  # bytes of JSON
+LARGEST_SCOPE = 64 << 20  # bytes of keys, values and what keeping each of them takes
+PER_ENTRY = 64  # bytes: without them there would be no end to keys without a value
 LONGEST_TTL = 100 * 366 * 86400  # seconds; what should live longer needs no limit
 
 
@@ -32,8 +36,19 @@ def value_json(value: Any) -> str:
     except (TypeError, ValueError) as wrong:
         raise type(wrong)(f"expected a value that JSON can carry: {wrong}") from None
     if len(text) > LARGEST_VALUE:
-        raise ValueError(f"expected a value of at most {LARGEST_VALUE} bytes of JSON, found one of {len(text)}")
+        raise TooLarge(f"expected a value of at most {LARGEST_VALUE} bytes of JSON, found one of {len(text)}")
     return text
+
+
+def size_of(key: bytes, value: str) -> int:
+    """How much of its scope an entry takes; JSON is kept in ASCII, where a letter is a byte."""
+    return PER_ENTRY + len(key) + len(value)
+
+
+def check_room(before: int, after: int, most: int) -> None:
+    """Refuse what makes a scope larger than it may be; one that is already may still become smaller."""
+    if after > most and after > before:
+        raise TooLarge(f"this store takes {most} bytes, and would hold {after}: delete what is no longer needed")
 
 
 def expiry(now: float, ttl_seconds: int | None) -> float | None:

@@ -7,7 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from licet.backends.kv_entries import expiry, key_bytes, prefix_bytes, value_json
+from licet.backends.kv_entries import (
+    LARGEST_SCOPE,
+    check_room,
+    expiry,
+    key_bytes,
+    prefix_bytes,
+    size_of,
+    value_json,
+)
 from licet.backends.sqlite_file import Format, SqliteFile
 
 _SCHEMA = """
@@ -15,15 +23,26 @@ CREATE TABLE entries (
     scope TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, expires REAL, PRIMARY KEY (scope, key)
 ) WITHOUT ROWID;
 CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
+CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 """
-_FORMAT = Format(0x6C69636B, 1, _SCHEMA)  # `lick`: licet's key-value files
+# What an entry takes is `size_of` in the words of SQLite.
+_SINCE_1 = """
+CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
+"""
+_FORMAT = Format(0x6C69636B, 2, _SCHEMA, {1: _SINCE_1})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _LIST = """SELECT key FROM entries
 WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key"""
 _SET = "INSERT OR REPLACE INTO entries (scope, key, value, expires) VALUES (?, ?, ?, ?)"
-_DELETE = "DELETE FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
+_DELETE = "DELETE FROM entries WHERE scope = ? AND key = ?"
 _CLEAR = "DELETE FROM entries WHERE scope = ?"
+_EXPIRED = "SELECT scope, sum(64 + length(key) + length(value)) FROM entries WHERE expires <= ? GROUP BY scope"
 _FORGET = "DELETE FROM entries WHERE expires <= ?"
+_SIZE_OF = "SELECT 64 + length(key) + length(value) FROM entries WHERE scope = ? AND key = ?"
+_SCOPE = "SELECT bytes FROM sizes WHERE scope = ?"
+_SET_SCOPE = "INSERT OR REPLACE INTO sizes (scope, bytes) VALUES (?, ?)"
+_CLEAR_SCOPE = "DELETE FROM sizes WHERE scope = ?"
 
 
 class SqliteKv:
@@ -32,9 +51,12 @@ class SqliteKv:
     Writes survive the process; a power cut may take back those of the last moments, never a part of one.
     """
 
-    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE
+    ) -> None:
         self._file = SqliteFile(path, _FORMAT)
         self._clock = clock
+        self._most = most_bytes
 
     async def get(self, scope: str, key: str) -> Any:
         """The value under a key, or None."""
@@ -44,18 +66,31 @@ class SqliteKv:
 
     async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
         """Keep a value that JSON can carry, for some seconds or for ever."""
-        entry = scope, key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
+        kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
 
         def write(db: sqlite3.Connection) -> None:
-            db.execute(_FORGET, (self._clock(),))
-            db.execute(_SET, entry)
+            _forget(db, self._clock())
+            before = _number(db, _SCOPE, scope)
+            after = before + size_of(kept, text) - _number(db, _SIZE_OF, scope, kept)
+            check_room(before, after, self._most)
+            db.execute(_SET, (scope, kept, text, expires))
+            db.execute(_SET_SCOPE, (scope, after))
 
         await self._file.write(write)
 
     async def delete(self, scope: str, key: str) -> bool:
         """Forget a key; whether it was there."""
-        found = key_bytes(key)
-        return await self._file.write(lambda db: db.execute(_DELETE, (scope, found, self._clock())).rowcount > 0)
+        kept = key_bytes(key)
+
+        def delete(db: sqlite3.Connection) -> bool:
+            _forget(db, self._clock())
+            size = _number(db, _SIZE_OF, scope, kept)
+            if size:
+                db.execute(_DELETE, (scope, kept))
+                db.execute(_SET_SCOPE, (scope, _number(db, _SCOPE, scope) - size))
+            return size > 0
+
+        return await self._file.write(delete)
 
     async def list(self, scope: str, prefix: str = "") -> list[str]:
         """The keys that begin with exactly this prefix, sorted."""
@@ -67,8 +102,26 @@ class SqliteKv:
 
     async def clear(self, scope: str) -> None:
         """Forget a whole scope."""
-        await self._file.write(lambda db: db.execute(_CLEAR, (scope,)).rowcount)
+
+        def clear(db: sqlite3.Connection) -> None:
+            db.execute(_CLEAR, (scope,))
+            db.execute(_CLEAR_SCOPE, (scope,))
+
+        await self._file.write(clear)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._file.close()
+
+
+def _forget(db: sqlite3.Connection, now: float) -> None:
+    """Take out what is over, in every scope."""
+    for scope, size in db.execute(_EXPIRED, (now,)).fetchall():
+        db.execute(_SET_SCOPE, (scope, _number(db, _SCOPE, scope) - size))
+    db.execute(_FORGET, (now,))
+
+
+def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
+    """The number that is found, or 0."""
+    found = db.execute(query, values).fetchone()
+    return found[0] if found else 0

@@ -6,7 +6,7 @@ from licet.core.domain import STORAGE_KINDS
 from licet.core.tool import storage_scope_id
 from licet.core.use import InvalidUse, Use
 from licet.guard.holding import Holding
-from licet.guard.ports import Kv, Unavailable
+from licet.guard.ports import Kv, TooLarge, Unavailable
 
 _USES = {(action, kind): Use(f"storage:{action}:{kind}") for action in ("read", "write") for kind in STORAGE_KINDS}
 
@@ -50,6 +50,8 @@ class ScopedKv:
         self._holding.check(self._write)
         try:
             await self._backend.set(self._scope, key, value, self._ttl if ttl_seconds is None else ttl_seconds)
+        except TooLarge as wrong:
+            self._holding.refuse("LIMIT_SIZE", str(wrong), self._write)
         except Unavailable as wrong:
             self._unavailable(self._write, wrong)
 

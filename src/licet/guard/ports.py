@@ -148,6 +148,10 @@ class Unavailable(Exception):
     """A store that cannot be used as it is: what is wrong with it, and how to mend it, for the operator."""
 
 
+class TooLarge(ValueError):
+    """A value that a store does not take: it is too large, or the store would be with it."""
+
+
 class Secrets(Protocol):
     """Where secret values are kept."""
 
@@ -159,13 +163,13 @@ SecretsFunction = Callable[[str], Awaitable[str | None]]
 
 
 class Kv(Protocol):
-    """Small values under keys, in scopes that the framework names."""
+    """Small values under keys, in scopes that the framework names; a scope takes so much, and no more."""
 
     async def get(self, scope: str, key: str) -> Any:
         """The value under a key, or None."""
 
     async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry, for some seconds or for ever."""
+        """Keep a value that JSON can carry, for some seconds or for ever; `TooLarge` if it does not fit."""
 
     async def delete(self, scope: str, key: str) -> bool:
         """Forget a key; whether it was there."""
