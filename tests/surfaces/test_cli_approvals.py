@@ -264,6 +264,17 @@ def test_a_quorum_of_keys(here: Path) -> None:
     assert done["approvals"] == [{"by": sorted(made[:2]), "request": request, "use": None}]
 
 
+def test_signatures_that_are_taken_back_are_gone_and_their_names_are_not() -> None:
+    made = [run("approvals", "key", f"keys/{name}").stdout.strip() for name in ("one", "two")]
+    policy(quorum=2, keys=made)
+    request = asked()
+    run("approvals", "approve", request, "--key", "keys/one")
+    run("approvals", "approve", request, "--key", "keys/two")
+    said = run("approvals", "deny", request).stdout
+    assert said.startswith(f"{request}: taken back\n")
+    assert all(f"  had agreed    {key}\n" in said for key in made)
+
+
 def test_a_key_is_never_replaced_and_shows_its_public_half() -> None:
     first = run("approvals", "key", "me.key")
     again = run("approvals", "key", "me.key")

@@ -52,7 +52,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _TELL = "UPDATE requests SET told = 1 WHERE subject = ? AND expires <= ?"
 _USE = "UPDATE requests SET used = used + 1 WHERE id = ?"
 _DENY = "UPDATE requests SET denied = ? WHERE id = ?"
-_TAKE_BACK = "DELETE FROM answers WHERE request = ?"
+_TAKE_BACK = "UPDATE answers SET signature = x'' WHERE request = ?"
 _AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
 _FORGET = "DELETE FROM requests WHERE expires <= ?"
@@ -201,7 +201,7 @@ class SqliteApprovals:
         def refuse(db: sqlite3.Connection) -> Kept:
             self._check_open(_found(db, id))
             db.execute(_DENY, (UNSIGNED, id))
-            # Who takes the no out of the file finds a request that nobody has agreed to, and not one with signatures.
+            # Who had agreed stays, without the signature: whoever takes the no out of the file has no yes then.
             db.execute(_TAKE_BACK, (id,))
             return _found(db, id)
 

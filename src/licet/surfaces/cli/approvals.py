@@ -223,7 +223,7 @@ def _standing(kept: Kept, now: int) -> str:
 
 
 def _taken_back(kept: Kept) -> bool:
-    return bool(kept.denied) and kept.approved(kept.request.arguments)
+    return bool(kept.denied) and len(kept.given) >= kept.quorum  # by name: a no takes their signatures with it
 
 
 def _partly(kept: Kept, now: int) -> bool:
