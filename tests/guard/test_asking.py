@@ -290,6 +290,45 @@ def test_a_set_that_speaks_of_tools_only_in_denies_allows_none(tmp_path: Path) -
     assert delegated(at, "paid", {}, deny=("tool:call:look",)).reason == "TOOL_NOT_IN_BUNDLE"
 
 
+LEFT_OUT: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "not named": (("tool:call:look",), (), "add `tool:call:paid` to `allow` where the parent delegates"),
+    "denied": (("tool:call:*",), ("tool:call:paid",), "remove `tool:call:paid` from `deny` where the parent delegates"),
+    "both": (
+        ("tool:call:look",),
+        ("tool:call:paid",),
+        (
+            "remove `tool:call:paid` from `deny` where the parent delegates; "
+            "add `tool:call:paid` to `allow` where the parent delegates"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_tool_that_a_delegation_leaves_out_is_blamed_on_the_delegation(tmp_path: Path, case: str) -> None:
+    allow, deny, fix = LEFT_OUT[case]
+    result = delegated(gate(tmp_path, look, paid), "paid", {}, *allow, deny=deny)
+    assert result.reason == "TOOL_NOT_IN_BUNDLE"
+    told = result.explain().splitlines()
+    assert [line for line in told if line.startswith("  because")] == [
+        "  because       the delegation to `tester>helper` leaves `paid` out (delegate(agent='tester>helper'))"
+    ]
+    assert [line for line in told if line.startswith("  to allow it")] == [f"  to allow it   {fix}"]
+
+
+def test_a_delegation_that_names_no_tool_leaves_none_out(tmp_path: Path) -> None:
+    """The one below it does: that one is told of, and not the one that said nothing."""
+
+    async def run() -> Result:
+        async with gate(tmp_path, look, paid).session("s") as session:
+            second = session.delegate(agent="one", allow=["env:read:A"]).delegate(agent="two", allow=["tool:call:look"])
+            return await second.call("paid")
+
+    told = asyncio.run(run()).explain()
+    assert "the delegation to `tester>one>two` leaves `paid` out" in told
+    assert "the delegation to `tester>one` " not in told
+
+
 def test_a_denied_use_of_a_delegate_says_where_the_deny_stands(tmp_path: Path) -> None:
     at = gate(tmp_path, look, backends=Backends.memory(environ={"B": "2"}), env=["A", "B"])
     told = delegated(at, "look", {"name": "B"}, "env:read:*", deny=("env:read:B",)).explain()

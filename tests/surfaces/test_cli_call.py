@@ -337,6 +337,25 @@ def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None
     assert told == ["  because       licet keeps its state or its secrets there, and no tool reads or writes them"]
 
 
+def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hints(*words: str) -> list[str]:
+        refused = run(*words)
+        assert refused.exit_code == 1
+        return [line for line in refused.stderr.splitlines() if line.startswith("  to see it")]
+
+    assert hints("m.yaml", "fail") == []
+    (hint,) = hints("m.yaml", "fail", "--state", "kept here")
+    assert re.fullmatch(rf"  to see it     licet explain r-[0-9a-f]+-1 --state '{here}/kept here'", hint)
+    assert CliRunner().invoke(licet, [*hint.split()[4:6], "--state", "kept here"]).stdout.startswith("allowed")
+    (here / "sub").mkdir()
+    monkeypatch.chdir(here / "sub")
+    (hint,) = hints("../m.yaml", "fail")
+    found = CliRunner().invoke(licet, hint.split()[4:])
+    assert found.stdout.startswith("allowed"), found.output
+
+
 def test_the_working_directory_can_be_chosen(here: Path) -> None:
     assert run("m.yaml", "where").stdout == f"{here}\n"
     assert run("m.yaml", "where", "--workdir", "/srv").stdout == "/srv\n"

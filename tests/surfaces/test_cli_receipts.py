@@ -172,9 +172,12 @@ def test_bodies_are_shown_where_they_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_unknown_receipt_is_told(made: Path) -> None:
-    result = run(made, "receipts", "show", "r-00-1")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no receipt `r-00-1` in this ledger" in result.stderr
+    for words in (("receipts", "show", "r-00-1"), ("receipts", "export", "r-00-1"), ("explain", "r-00-1")):
+        result = run(made, *words)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"there is no receipt `r-00-1` in {made}" in result.stderr
+        assert "`licet receipts list` has those that are" in result.stderr
+        assert "name its state with `--state DIR`" in result.stderr
 
 
 @pytest.mark.parametrize(

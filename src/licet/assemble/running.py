@@ -202,12 +202,17 @@ def state_directory(workspace: Path) -> Path:
 def stored_approvals(state: Path) -> SqliteApprovals:
     """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
     place = straight(state)
+    return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
+
+
+def state_option(state: Path) -> str:
+    """What a command needs to find a state directory from here; nothing where it looks there anyway."""
+    place = straight(state)
     try:
         found = place == state_directory(Path.cwd())
     except NoHome:
         found = False
-    options = "" if found else f" --state {shlex.quote(str(place))}"
-    return SqliteApprovals(place / "approvals.sqlite", options=options)
+    return "" if found else f" --state {shlex.quote(str(place))}"
 
 
 def terminal_approver(state: Path) -> "TerminalApprover":

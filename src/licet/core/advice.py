@@ -42,7 +42,7 @@ def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roo
 
 def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[str, str]:
     if layer.kind == "delegation":
-        return f"add `{rule}` to `allow` where the parent delegates", note
+        return delegate(rule), note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
@@ -56,6 +56,11 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     else:
         key, item = _own(layer, "grants"), _text(rule, roots)
     return f"add `{item}` under `{key}` in {layer.origin.file}", note
+
+
+def delegate(what: Capability | Use) -> str:
+    """How a delegation lets something through, which stands in no file."""
+    return f"add `{what}` to `allow` where the parent delegates"
 
 
 def admit(layer: Layer, tool: str) -> str:

@@ -14,6 +14,7 @@ from licet.core.advice import (
     add_to_layer,
     admit,
     declared_so,
+    delegate,
     elevate,
     narrowest,
     raise_class,
@@ -173,6 +174,7 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
         closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
         text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
         grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, admit(one, tool)) for one in closed)
+        grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
         grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
         admitted = fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
         later = (ground for use in uses for ground in admitted.obstacles_of(use))
@@ -185,6 +187,19 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
     text = f"`{visible(tool)}` is not known here"
     fix = "declare it, and add it to a bundle or to `capabilities.tools`"
     return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
+
+
+def _names_tools(layer: Layer, call: Use) -> bool:
+    """Whether a delegation says which tools it is about, and this one is not among them."""
+    named = any(rule.capability.domain == "tool" for rule in (*layer.allows, *layer.denies))
+    return layer.kind == "delegation" and named and not layer.allowed.has(call)
+
+
+def _left_out(layer: Layer, tool: str, call: Use) -> Ground:
+    fixes = [remove(rule) for rule in layer.denies if rule_covers(rule.capability, call)]
+    if not layer.without_denies.has(call):
+        fixes.append(delegate(call))
+    return Ground("TOOL_NOT_IN_BUNDLE", f"{layer.title} leaves `{tool}` out", layer.origin, "; ".join(fixes))
 
 
 def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from licet.assemble.running import Backends, Gate, run, state_directory, terminal_approver
+from licet.assemble.running import Backends, Gate, run, state_directory, state_option, terminal_approver
 from licet.assemble.secrets import unfit
 from licet.backends.secrets_environment import variables_of
 from licet.core.manifest import Manifest
@@ -111,7 +111,7 @@ def command(
     elif result.ok:
         _show_value(result)
     else:
-        show_refusal(result, _ways_out(result, policy))
+        show_refusal(result, _ways_out(result, policy), state_option(kept))
     ctx.exit(0 if result.ok else 1)
 
 

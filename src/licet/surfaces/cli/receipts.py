@@ -249,7 +249,7 @@ def export_command(
     with _reading(state, as_json) as reader:
         rows: list[Row] = []
         for receipt in dict.fromkeys(receipts):
-            rows += reader.show(receipt) or _unknown(receipt, as_json)
+            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
         if session is not None:
             rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
             agents = sorted({row.agent for row in rows})
@@ -291,8 +291,8 @@ def _elsewhere(path: Path, state: Path | None) -> str:
 def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:
     """The decision and the receipt of one call; the command ends with 1 if there are none, or if they were changed."""
     with _reading(state, as_json) as reader:
-        rows = reader.show(receipt)
-    found = {entry["kind"]: entry for entry in (_entry(row, as_json) for row in rows or _unknown(receipt, as_json))}
+        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
+    found = {entry["kind"]: entry for entry in (_entry(row, as_json) for row in rows)}
     return found.get("decision"), found.get("receipt")
 
 
@@ -304,8 +304,9 @@ def _entry(row: Row, as_json: bool) -> Entry:
         fail(f"entry {row.number} ({row.id}) was changed: {wrong}; run `licet receipts verify`", as_json)
 
 
-def _unknown(receipt: str, as_json: bool) -> NoReturn:
-    fail(f"there is no receipt `{receipt}` in this ledger; `--state DIR` names another", as_json)
+def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
+    where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
+    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, or name its state with `--state DIR`", as_json)
 
 
 @contextmanager
