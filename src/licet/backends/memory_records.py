@@ -19,6 +19,7 @@ from licet.guard.result import Result, ResultParts
 MOST_ENTRIES = 50_000
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
+_SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
 _NO_DAY = 0, NOTHING
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
@@ -54,7 +55,7 @@ class MemoryClock:
 class MemoryLedger:
     """The latest entries, in this process. `room` is how many it takes before it is full.
 
-    Of all but the last few, what a call gave back is not kept, only how it ended: a process may run for months.
+    Of all but the last few, what a call gave back is not kept unless it is short: a process may run for months.
     """
 
     def __init__(self, room: int | None = None, most: int = MOST_ENTRIES) -> None:
@@ -69,8 +70,12 @@ class MemoryLedger:
         entries.append(entry)
         if len(entries) > WHOLE_ENTRIES:
             content = (old := entries[_AGED]).content
-            if isinstance(content, ResultParts) and content.value is not None:
+            if isinstance(content, ResultParts) and not _is_short(content.value):
                 entries[_AGED] = old._replace(content=_without_value(content))
+
+
+def _is_short(value: object) -> bool:
+    return value is None or type(value) in _SHORT or (type(value) is str and len(value) <= _SHORT_TEXT)
 
 
 def _without_value(result: ResultParts) -> Result:

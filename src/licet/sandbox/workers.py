@@ -134,6 +134,10 @@ class _Pool:
                 return  # the next call will tell
             self._make_room(zygote)
 
+    def ready(self, prepared: Prepared) -> bool:
+        """Whether workers wait for the next calls of a tool, if not as many as are due."""
+        return len(self._parked.get(prepared, ())) >= _PARKED_OF_ONE - 1
+
     def give_back(self, prepared: Prepared, zygote: Zygote, used: Child) -> None:
         """Have a worker that was used wait for the next call of its tool."""
         with self._lock:
@@ -245,7 +249,7 @@ class Workers:
         try:
             start, come, outcome = _start(prepared, call, context, child.calls), b"", None
             self._calls += 1
-            if not call.tool.reuse:  # while this one works, the next is made ready
+            if not call.tool.reuse and not _pool.ready(prepared):  # while this one works, the next are made ready
                 asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
             if child.quick and self._calls % _LOOP_TURNS and zygote.alone():
@@ -264,7 +268,7 @@ class Workers:
                 _pool.give_back(prepared, zygote, child)
             else:
                 zygote.end(child)
-                _pool.park(prepared, zygote)
+                asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
         return value_of(outcome, prepared.limits)
 
     def forget(self) -> None:
