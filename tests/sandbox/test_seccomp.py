@@ -70,6 +70,7 @@ def test_it_is_the_filter_that_refuses() -> None:
 
 STREAM, DGRAM, SEQPACKET, NONBLOCK = 1, 2, 5, 0o4000
 NULL = 0
+NONE = errno.errorcode[errno.ENOTSUP]  # as a file system without them says
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_DUMPABLE, PR_SET_MM, PR_SET_SECCOMP = 1, 15, 4, 35, 22
 
 # Name, arguments, and what the tool, the program and the networked program get. `pid` and `parent` are filled in.
@@ -158,6 +159,10 @@ CASES: dict[str, Case] = {
     "times by fd": ("utimensat", (-1, NULL, NULL, 0), "EPERM", "EPERM", "EBADF"),
     "extended attribute": ("setxattr", ("/nowhere", "user.x", "x", 1, 0), "EPERM", "EPERM", "ENOENT"),
     "extended attribute by fd": ("fsetxattr", (-1, "user.x", "x", 1, 0), "EPERM", "EPERM", "EBADF"),
+    "read an extended attribute": ("getxattr", ("/nowhere", "user.x", NULL, 0), NONE, NONE, "ENOENT"),
+    "of a link": ("lgetxattr", ("/nowhere", "user.x", NULL, 0), NONE, NONE, "ENOENT"),
+    "of an open file": ("fgetxattr", (-1, "user.x", NULL, 0), "EBADF", "EBADF", "EBADF"),
+    "list extended attributes": ("listxattr", ("/nowhere", NULL, 0), NONE, NONE, "ENOENT"),
     "watch": ("inotify_init1", (0,), "EPERM", "EPERM", "fd"),
     "device": ("mknodat", (-100, "/nowhere/x", 0o10600, 0), "EPERM", "EPERM", "EPERM"),
     "mount": ("mount", ("none", "/nowhere", "tmpfs", 0, NULL), "EPERM", "EPERM", "EPERM"),

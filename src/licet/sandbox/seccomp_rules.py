@@ -17,8 +17,8 @@ _PLAIN: Final = """
     times getuid getgid geteuid getegid getppid getpgrp getgroups getresuid getresgid getpgid getsid capget
     rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack statfs fstatfs getpriority sched_getparam
     sched_getscheduler sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getaffinity
-    sched_getattr mlock munlock mlockall munlockall mlock2 arch_prctl gettid readahead getxattr lgetxattr fgetxattr
-    listxattr llistxattr flistxattr getxattrat listxattrat time futex futex_waitv futex_wake futex_wait
+    sched_getattr mlock munlock mlockall munlockall mlock2 arch_prctl gettid readahead fgetxattr
+    flistxattr time futex futex_waitv futex_wake futex_wait
     futex_requeue epoll_create epoll_create1 epoll_wait epoll_ctl epoll_pwait epoll_pwait2 getdents64
     set_tid_address restart_syscall fadvise64 timer_create timer_settime timer_gettime timer_getoverrun timer_delete
     clock_gettime clock_getres clock_nanosleep exit_group waitid ioprio_get mkdirat newfstatat
@@ -38,6 +38,8 @@ _WITH_METADATA: Final = """
     chown fchown lchown fchownat utime utimes futimesat utimensat setxattr lsetxattr fsetxattr setxattrat removexattr
     lremovexattr fremovexattr removexattrat inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
 """
+# What was noted beside a file can be read without opening the file, which is all that Landlock sees.
+_ATTRIBUTES: Final = "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat"
 _SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
 
 
@@ -123,6 +125,8 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
         # The file may lie where others can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
         found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
+    # What copies files, or lists them, goes on where a file system has none; those of an open file can be read.
+    found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else Answer((), errno.ENOTSUP))
     found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
     found |= _opening(abi)
     return found
