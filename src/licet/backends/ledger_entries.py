@@ -13,7 +13,7 @@ from licet.core.budget import plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
 from licet.core.decision import Ask, CapabilityGranted
 from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
-from licet.core.receipt import Frame, Stem, frame, listed, stem, time_text
+from licet.core.receipt import Frame, Stem, frame, listed, time_text
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.holding import Check
@@ -67,21 +67,18 @@ class Stems:
 
     def of(self, entry: Entry) -> Stem:
         """The stem of an entry, with what its call knows."""
-        kind, name, agent, session, tool, manifest, moment, content, call = entry
+        call = entry[-1]
         if call is None:
             raise TypeError("this ledger writes down what a call knows: its entry must come with the call")
-        notes = call.notes
-        if kind == "receipt" and notes is not None and notes.moment is moment:
-            return _receipt(name, moment, call, notes.known, content, notes)
-        key = agent, session, tool, manifest
+        if call.notes is not None and entry[0] == "receipt":
+            return _receipt(entry, call, None)
+        key = entry[2:6]  # agent, session, tool and manifest
         known = self._known.get(key)
         if known is None or known.registered is not call.registered:
             if len(self._known) >= _MOST_PLACES:
                 self._known.clear()
             known = self._known[key] = _learn(entry, call)
-        if kind == "decision":
-            return _decision(name, moment, call, known)
-        return _receipt(name, moment, call, known, content, None)
+        return _decision(entry, call, known) if entry[0] == "decision" else _receipt(entry, call, known)
 
 
 def _learn(entry: Entry, call: "Call") -> _Known:
@@ -109,11 +106,10 @@ def _learn(entry: Entry, call: "Call") -> _Known:
     return _Known(registered, common, rules, sandbox, idle, decision, full, receipt, begun, whole)
 
 
-def _decision(name: str, moment: datetime, call: "Call", known: _Known) -> Stem:
-    within, cost = known.decision, _NOTHING
+def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
+    within, cost, holding, moment = known.decision, _NOTHING, call.holding, entry[6]
     if call.reservation is not None:
-        cost = call.reservation.claim.cost_usd
-    holding = call.holding
+        cost = call.reservation[1].cost_usd
     if call.approvals or cost or holding is None or not holding.is_usual(known.begun):
         within = frame(
             "decision",
@@ -126,13 +122,17 @@ def _decision(name: str, moment: datetime, call: "Call", known: _Known) -> Stem:
         )
     time, digest, budget = time_text(moment), f'"{call.digest}"', _budget(call, cost, True)
     call.notes = _new(_Notes, (known, moment, time, digest, cost, budget))
-    return stem(within, name, time, digest, "null", "null", budget)
+    made: Stem = _new(Stem, (within, entry[1], time, digest, "null", "null", budget, ""))
+    return made
 
 
-def _receipt(
-    name: str, moment: datetime, call: "Call", known: _Known, parts: ResultParts, notes: "_Notes | None"
-) -> Stem:
-    refusal, cost, holding = parts._refusal, parts.cost_usd, call.holding
+def _receipt(entry: Entry, call: "Call", known: _Known | None) -> Stem:
+    """The stem of a receipt; where no decision was kept, with what is known of its tool."""
+    parts, holding, moment = entry[7], call.holding, entry[6]
+    refusal, cost, foreseen = parts._refusal, parts.cost_usd, False
+    if known is None:
+        known, decided, time, digest, reserved, budget = call.notes
+        foreseen = call.running and decided is moment and reserved == cost
     full = known.full
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
     if usual and holding is not None and holding.is_usual(known.whole):
@@ -141,16 +141,16 @@ def _receipt(
         within = _told(call, known, parts, full)
     result = "null"
     if refusal is None:
-        result = _digest(parts.value)
+        value = parts.value
+        result = _SINGLE[value] if value is None or value is True or value is False else f'"{data_digest(value)}"'
     elif parts.reason == "TOOL_FAILED" and not full:  # what a tool says is a result: by default only its digest is kept
-        result = _digest(parts.error)
-    if notes is not None and call.running and notes.cost == cost:  # it came as it was foreseen
-        _, _, time, digest, _, budget = notes
-    else:
+        result = f'"{data_digest(parts.error)}"'
+    if not foreseen:
         digest = f'"{call.digest}"' if call.digest else "null"
         time, budget = time_text(moment), _budget(call, cost, call.running)
     bodies = _bodies(call, parts) if full else ""
-    return stem(within, name, time, digest, result, f'"{parts.duration_ms:.3f}"', budget, bodies)
+    made: Stem = _new(Stem, (within, entry[1], time, digest, result, f'"{parts.duration_ms:.3f}"', budget, bodies))
+    return made
 
 
 def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
@@ -188,12 +188,6 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
         rules=rules,
         sandbox=sandbox,
     )
-
-
-def _digest(value: Any) -> str:
-    if value is None or value is True or value is False:
-        return _SINGLE[value]
-    return f'"{data_digest(value)}"'
 
 
 def _agreements(call: "Call") -> str:

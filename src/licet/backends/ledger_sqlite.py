@@ -227,17 +227,17 @@ class SqliteLedger:
         frontier = Frontier.of_bytes(state.size, state.frontier)
         recorded = kept_at(self._now(), state.recorded)
         rows: list[Row] = []
-        touched = set()
+        ends: dict[tuple[str, str], Tail] = {}  # of the sessions that these entries belong to
         for number, stem in enumerate(stems, frontier.size + 1):
-            session = stem.frame.agent, stem.frame.session
-            row = link(stem, state.ledger, number, self._tail(db, session), recorded)
-            self._tails[session] = _new(Tail, (row.sequence, row.hash, row.number))
-            touched.add(session)
+            session = stem[0][1:3]  # agent and session of its frame
+            row = link(stem, state.ledger, number, ends.get(session) or self._tail(db, session), recorded)
+            ends[session] = _new(Tail, (row[5], row[9], number))
             rows.append(row)
-        frontier.extend([row.hash for row in rows])
+        frontier.extend([row[9] for row in rows])
+        self._tails |= ends
         if rows:
             _insert(db, rows)
-            db.executemany(_CHAIN, [(*session, *self._tails[session]) for session in touched])
+            db.executemany(_CHAIN, [(*session, *end) for session, end in ends.items()])
             db.execute(_ADVANCE, (frontier.size, bytes(frontier), recorded))
         head = self._sign(db, key, state, frontier, first or not rows)
         self._size = frontier.size

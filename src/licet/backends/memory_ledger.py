@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from sys import maxsize
 
 from licet.backends.ledger_entries import Stems
 from licet.backends.ledger_keys import SigningKey, generated_key
@@ -28,7 +29,7 @@ class ChainedMemoryLedger:
     ) -> None:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: list[Row] = []
-        self._room, self._now = room, now
+        self._room, self._now = maxsize if room is None else room, now
         self._stems = Stems()
         self._tails: dict[tuple[str, str], Tail] = {}
         self._frontier = Frontier()  # of the rows that a head was asked for
@@ -37,14 +38,13 @@ class ChainedMemoryLedger:
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry."""
-        rows = self.rows
-        if self._room is not None and len(rows) >= self._room:
+        rows, session = self.rows, entry[2:4]
+        number = len(rows) + 1
+        if number > self._room:
             raise LedgerUnavailable("the ledger is full")
-        stem = self._stems.of(entry)
-        session, tails, number = entry[2:4], self._tails, len(rows) + 1
         recorded = self._recorded = kept_at(self._now(), self._recorded)
-        row = link(stem, self.ledger, number, tails.get(session, START), recorded)
-        tails[session] = _new(Tail, (row[5], row[9], number))
+        row = link(self._stems.of(entry), self.ledger, number, self._tails.get(session, START), recorded)
+        self._tails[session] = _new(Tail, (row[5], row[9], number))
         rows.append(row)
 
     @property
