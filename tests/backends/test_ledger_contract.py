@@ -208,6 +208,34 @@ def test_with_bodies_what_was_said_is_kept_and_secrets_are_not(tmp_path: Path, k
     assert kept.verified().ok
 
 
+@tool(needs=[], effect="read_only", sandbox="native")
+async def take(b: Any, a: Any = 7) -> None:
+    """Take anything, in an order that is not that of the names."""
+
+
+@tool(needs=[], effect="read_only", sandbox="native")
+async def tome(é: Any, a: Any = 7) -> None:  # noqa: PLC2401
+    """Take anything, under another name."""
+
+
+GIVEN: list[tuple[str, dict[str, Any]]] = [
+    ("take", {"b": "x", "a": 1}),
+    ("take", {"b": True, "a": None}),
+    ("take", {"b": '\x00\x1f\x7f "\\ \b\f\n\r\t / \u2028 é \U0001f600'}),
+    ("take", {"b": 2**60, "a": -(10**30)}),
+    ("take", {"b": [1.5, {"z": 1, "y": "é"}]}),
+    ("tome", {"é": "x"}),
+]
+
+
+@pytest.mark.parametrize(("name", "given"), GIVEN, ids=ascii)
+def test_arguments_have_the_digest_of_their_one_spelling(
+    tmp_path: Path, kept: Kept, name: str, given: dict[str, Any]
+) -> None:
+    call(at(tmp_path, kept, take, tome), name, given)
+    assert kept.receipt()["arguments"] == data_digest({"a": 7, **given})
+
+
 def test_money_is_told_before_and_after(tmp_path: Path, kept: Kept) -> None:
     rules: dict[str, Any] = {"fs_reach": {"write": ["/w"]}, "budget": {"max_cost_usd": 1, "max_calls_per_session": 9}}
     here = at(tmp_path, kept, store, **rules)
