@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
 from licet.core.decide import decide
 from licet.core.decision import (
@@ -549,6 +550,58 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
         (rule,) = decide(Request("t"), policy, usage).rules
         assert str(rule.origin) == place
         assert rule.fix.endswith(f"in {place.partition(':')[0]}")
+
+
+def test_of_two_files_the_lower_limit_is_told_where_it_stands() -> None:
+    def placed(file: str, budget: Budget, **limits: int) -> Manifest:
+        keys = ("max_calls_per_session", "max_calls_per_day", "max_cost_usd", *(f"limits.{key}" for key in limits))
+        places = {key: Origin(file, line, 1) for line, key in enumerate(keys, 1)}
+        return manifest(budget=budget, limits=MappingProxyType(limits), places=MappingProxyType(places))
+
+    one = placed("one.yaml", Budget(5, None, None, 9), wall_seconds=5, cpu_seconds=2, memory_mb=64)
+    two = placed("two.yaml", Budget(4, Decimal(1), None, 9), wall_seconds=4, cpu_seconds=3, open_files=16, memory_mb=64)
+    for met, first in ((one.meet(two), "one.yaml"), (two.meet(one), "two.yaml")):
+        assert {key: place.file for key, place in met.places.items()} == {
+            "max_calls_per_session": "two.yaml",
+            "max_calls_per_day": first,  # both say the same
+            "max_cost_usd": "two.yaml",
+            "limits.wall_seconds": "two.yaml",
+            "limits.cpu_seconds": "one.yaml",
+            "limits.memory_mb": first,
+            "limits.open_files": "two.yaml",
+        }
+
+
+DELEGATED: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    # what a delegation allows and denies, and what would let `t` through
+    "another tool": (("tool:call:u",), (), "add `tool:call:t` to `allow` where the parent delegates"),
+    "all but this one": (
+        ("tool:call:*",),
+        ("tool:call:t",),
+        "remove `tool:call:t` from `deny` where the parent delegates",
+    ),
+    "another one denied": (
+        ("tool:call:u", "tool:call:v"),
+        ("tool:call:v",),
+        "add `tool:call:t` to `allow` where the parent delegates",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DELEGATED)
+def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
+    allows, denies, fix = DELEGATED[case]
+    here = Origin("delegate", 0, 0)
+    rules = tuple(Rule(Capability(rule), here, "allow") for rule in allows)
+    denied = tuple(Rule(Capability(rule), here, "delegation.deny") for rule in denies)
+    narrower = Layer("delegation", "the delegation", here, rules, denied)
+    silent = Layer("delegation", "the first one", here, (Rule(Capability("env:read:A"), here, "allow"),))
+    whole = manifest(tool("t"), allows=["tool:call:t"])
+    policy = replace(whole, seats=MappingProxyType({}), layers=(*whole.layers, silent, narrower))
+    decision = decide(Request("t"), policy)
+    assert told(decision)[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
+    blamed = [rule for rule in decision.rules if rule.reason == "TOOL_NOT_IN_BUNDLE"]
+    assert [(rule.text, rule.origin, rule.fix) for rule in blamed] == [("the delegation leaves `t` out", here, fix)]
 
 
 def test_the_first_call_is_counted_as_one() -> None:

@@ -197,7 +197,7 @@ def test_calls_of_a_day_are_counted_across_sessions_and_begin_anew_with_the_next
     at = gate(tmp_path, paid, metered, backends=backends, budget={"max_calls_per_day": 2})
 
     async def reasons() -> list[str]:
-        found = []
+        found: list[str] = []
         for session in ("one", "two", "three"):
             async with at.session(session) as opened:
                 found.append((await opened.call("paid")).reason)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from guard.gates import call, checks, gate, policy
-from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, tool
+from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, load_manifest, tool
 from licet.backends.memory_records import MemoryApprover, MemoryLedger
 
 
@@ -633,6 +633,47 @@ def test_what_was_not_denied_is_not_called_denied(tmp_path: Path, kind: str) -> 
     at = gate(tmp_path, fail, limits={"wall_seconds": 1})
     result = call(at, "fail", {} if kind == "nothing" else {"kind": kind})
     assert result.explain().splitlines()[0] == HEADINGS[kind]
+
+
+LIMITED = """\
+agent: tester
+bundles: {{b: {{tools: [fail]{bundle}}}}}
+capabilities:
+  bundles: [b]
+  native: [fail]
+  tools:
+    fail: {{{tool}}}
+  limits:
+    memory_mb: 256{agent}
+"""
+STATED: dict[str, tuple[dict[str, str], str]] = {
+    # where the file says how long is too long, and where that is told
+    "the agent": (
+        {"agent": "\n    wall_seconds: 1"},
+        "raise `limits.wall_seconds` under `capabilities` (agent.yaml:10)",
+    ),
+    "the tool": (
+        {"agent": "\n    wall_seconds: 9", "tool": "limits: {wall_seconds: 1}"},
+        "raise `limits.wall_seconds` of `fail` (agent.yaml:7)",
+    ),
+    "the bundle": (
+        {"bundle": ", limits: {wall_seconds: 1}"},
+        "raise `limits.wall_seconds` of the bundle `b` (agent.yaml:2)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_a_limit_is_told_with_the_line_that_states_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    stated, fix = STATED[case]
+    monkeypatch.chdir(tmp_path)
+    Path("agent.yaml").write_text(LIMITED.format_map({"agent": "", "tool": "", "bundle": "", **stated}))
+    told = call(Gate(load_manifest("agent.yaml"), [fail], Backends.memory()), "fail", {"kind": "slow"}).explain()
+    assert told.splitlines()[0] == "timed out: `fail` was stopped"
+    assert fix in told
+    assert f"seconds ({fix[fix.index('agent.yaml') : -1]})" in told
 
 
 @tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="native")

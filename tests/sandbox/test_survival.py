@@ -82,12 +82,12 @@ def test_each_way_to_end_badly_has_its_reason(tmp_path: Path, how: str, level: s
 
 
 TOLD = {  # how a call ended, in the words of the operator, and the key that would let it go on
-    "memory": ("ended: `misbehave` ran into a limit", "raise `limits.memory_mb` under `capabilities` ("),
-    "many files": ("ended: `misbehave` ran into a limit", "raise `limits.open_files` under `capabilities` ("),
-    "large file": ("ended: `misbehave` ran into a limit", "raise `limits.file_mb` under `capabilities` ("),
-    "many large files": ("ended: `misbehave` ran into a limit", "raise `limits.scratch_mb` under `capabilities` ("),
+    "memory": ("ended: `misbehave` ran into a limit", "raise `limits.memory_mb` of the bundle `all` ("),
+    "many files": ("ended: `misbehave` ran into a limit", "raise `limits.open_files` of the bundle `all` ("),
+    "large file": ("ended: `misbehave` ran into a limit", "raise `limits.file_mb` of the bundle `all` ("),
+    "many large files": ("ended: `misbehave` ran into a limit", "raise `limits.scratch_mb` of the bundle `all` ("),
     "long result": ("ended: `misbehave` ran into a limit", ""),
-    "sleep": ("timed out: `misbehave` was stopped", "raise `limits.wall_seconds` under `capabilities` ("),
+    "sleep": ("timed out: `misbehave` was stopped", "raise `limits.wall_seconds` of the bundle `all` ("),
     "exit": ("ended: `misbehave` gave no answer", ""),
 }
 

@@ -110,6 +110,7 @@ def _read_ceiling(
         places=MappingProxyType(
             {key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}
             | {f"approvals.{key}": key_origin(held) for key, held in approvals.items()}
+            | {f"limits.{key}": key_origin(held) for key, held in record(ceiling.keys, "limits").items()}
         ),
         servers=MappingProxyType({name: data(server) for name, server in record(shared, "servers").items()}),
     )

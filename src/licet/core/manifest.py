@@ -303,17 +303,15 @@ def _both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tupl
 
 
 def _tighter_places(one: Manifest, two: Manifest) -> Mapping[str, Origin]:
-    """Where the tighter of two budgets stands, key by key."""
-    found = {}
-    for key in BUDGET_KEYS:
-        limits = [
-            (limit, place)
-            for each in (one, two)
-            if (limit := getattr(each.budget, key)) is not None and (place := each.places.get(key))
-        ]
-        if limits:
-            found[key] = min(limits)[1]
-    return found
+    """Where the tighter of two budgets and of two limits stands, key by key."""
+    found: dict[str, tuple[int | Decimal, Origin]] = {}
+    for each in (one, two):
+        limits = {key: getattr(each.budget, key) for key in BUDGET_KEYS}
+        limits |= {f"limits.{key}": limit for key, limit in each.limits.items()}
+        for key, limit in limits.items():
+            if limit is not None and key in each.places and (key not in found or limit < found[key][0]):
+                found[key] = limit, each.places[key]
+    return {key: place for key, (_, place) in found.items()}
 
 
 def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:

@@ -72,13 +72,29 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
 def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
     """A tool that was ended at a limit of its own, with what would let it go on."""
     ground, manifest = decision.rules[0], call.policy.manifest
-    stated = call.registered.limits if call.registered is not None else {}
-    keys = LIMIT_KEYS[ground.reason]
     if isinstance(decision, Ask) or ground.fix or ground.reason == "LIMIT_OUTPUT":  # that one of answers is ours
         return decision
-    verb = "raise" if any(key in stated for key in keys) else "set a higher"
-    fix = f"{verb} {limit_names(ground.reason)} under `capabilities` ({manifest.origin.file})"
-    return Deny(decision.request, (replace(ground, fix=fix),), None)
+    name = limit_names(ground.reason)
+    fix, place = f"set a higher {name} under `capabilities` ({manifest.origin.file})", ground.origin
+    for key in LIMIT_KEYS[ground.reason]:
+        if found := _limit_place(call, key):
+            whose, place = found
+            fix = f"raise {name} {whose} ({place})"
+    return Deny(decision.request, (replace(ground, fix=fix, origin=place),), None)
+
+
+def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
+    """Who states the limit that holds for this call, and where; None if nobody does."""
+    manifest, registered = call.policy.manifest, call.registered
+    limit = registered.limits.get(key) if registered is not None else None
+    if limit is None:
+        return None
+    if manifest.limits.get(key) == limit:
+        return "under `capabilities`", manifest.places.get(f"limits.{key}", manifest.origin)
+    for seat in manifest.seats.get(call.tool, ()):
+        if seat.limits.get(key) == limit:
+            return f"of the bundle `{seat.bundle}`" if seat.bundle else f"of `{call.tool}`", seat.origin
+    return None
 
 
 def failed(call: "Call", error: BaseException) -> ResultParts:
