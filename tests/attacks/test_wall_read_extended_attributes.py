@@ -1,6 +1,7 @@
 """A tool reads what stands beside a file that it cannot open: where it was downloaded from, what somebody noted."""
 
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +10,7 @@ from attacks.behind_walls import CANARY, Outside
 
 def attack(secret: str) -> list[str]:
     fd = os.open(secret, os.O_PATH)  # which opens nothing, and needs no rule
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         "by its path": lambda: os.getxattr(secret, "user.note"),
         "and no link followed": lambda: os.getxattr(secret, "user.note", follow_symlinks=False),
         "through what is no open file": lambda: os.getxattr(fd, "user.note"),

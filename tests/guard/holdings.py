@@ -7,9 +7,10 @@ from typing import Any
 from core.manifests import manifest, tool
 from licet.core.decision import Approval, Request
 from licet.core.effects import EffectClass
+from licet.core.happened import Event
 from licet.core.reach import reach_of
 from licet.core.use import Use
-from licet.guard.holding import Event, Holding
+from licet.guard.holding import Holding
 
 
 async def nobody(approval: Approval, use: Use) -> None:

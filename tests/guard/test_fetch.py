@@ -12,10 +12,11 @@ import pytest
 from counted import work
 from licet.backends.memory_http import Answer, MemoryHttp, Names, Routes
 from licet.core.decision import Approval
+from licet.core.happened import Event
 from licet.core.use import Use
 from licet.errors import Refused
 from licet.guard.fetch import FetchLimits, ScopedFetch
-from licet.guard.holding import Event, Holding
+from licet.guard.holding import Holding
 from licet.guard.ports import Exchange, Unconnected, Unreached
 from licet.guard.response import BadStatus, Headers, Response
 

@@ -6,10 +6,11 @@ import pytest
 
 from guard.holdings import holding
 from licet.core.decision import CapabilityDenied, CapabilityGranted
+from licet.core.happened import Event
 from licet.core.reach import Reach
 from licet.core.use import Use
 from licet.errors import Refused
-from licet.guard.holding import Event, Holding
+from licet.guard.holding import Holding
 from licet.guard.room import GRANTED, REFUSED
 
 MANY = 6000
