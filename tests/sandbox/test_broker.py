@@ -9,7 +9,8 @@ from typing import Any
 
 from licet.core.decision import Deny, Ground, Request
 from licet.errors import Refused
-from licet.sandbox.broker import MOST_REFUSALS, Broker
+from licet.sandbox.broker import MOST_ASKED, MOST_REFUSALS, Broker
+from licet.sandbox.wire import packed
 
 
 class Asked:
@@ -70,3 +71,44 @@ def test_only_the_latest_refusals_are_known_again() -> None:
         assert [at._own(other) for other in others] == [None] * len(others)
 
     broker(work)
+
+
+class Stuck:
+    """A context whose every question waits for ever."""
+
+    @property
+    def fetch(self) -> "Stuck":
+        return self
+
+    async def __call__(self, *_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+
+def test_no_more_is_taken_than_may_wait_for_answers() -> None:
+    """A child that asks with large bodies and gets no answer makes the host no larger than a few of them."""
+    body = bytes(MOST_ASKED // 4)
+
+    async def asking(far: socket.socket) -> None:
+        for number in range(1, 33):
+            head = {"op": "fetch", "id": number, "call": 1, "url": "http://a/", "method": "POST"}
+            await asyncio.get_running_loop().sock_sendall(far, packed(head, body))
+
+    async def run() -> int:
+        near, far = socket.socketpair()
+        with near, far:
+            near.setblocking(False)
+            far.setblocking(False)
+            context: Any = Stuck()
+            at = Broker(near, context, 1, "a_tool", direct=False)
+            tasks = [asyncio.ensure_future(at.serve(b"x")), asyncio.ensure_future(asking(far))]
+            while sum(at._asked.values()) <= MOST_ASKED:
+                await asyncio.sleep(0.01)
+            for _ in range(50):  # in which as much again would come
+                await asyncio.sleep(0.01)
+            held = sum(at._asked.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return held
+
+    assert asyncio.run(run()) <= MOST_ASKED + len(body)

@@ -1,13 +1,17 @@
 """Without a call nothing of a tool uses its grant: not while a process waits, not after a freeze or a reload."""
 
+import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from attacks.programs import alive
-from licet import Gate, load_manifest
+from licet import Backends, Gate, Result, Session, load_manifest
+from licet.backends.memory_records import MemoryLedger
+from licet.guard.ports import Entry
 from licet.sandbox import workers
 from sandbox import early_tools as early
 from sandbox.levels import call, gate, needs_walls
@@ -72,3 +76,40 @@ def test_processes_that_wait_end_with_what_they_were_made_for(tmp_path: Path, na
     assert soon(lambda: not any(map(alive, parked)))
     if not at.frozen:
         assert call(at, name).unwrap() not in parked
+
+
+class Interrupting(MemoryLedger):
+    """A ledger during whose work something happens: the call has been decided, and not yet begun."""
+
+    then: Callable[[], None] = staticmethod(lambda: None)
+
+    async def record(self, entry: Entry) -> None:
+        await super().record(entry)
+        if entry.kind == "decision":
+            self.then()
+
+
+def of_a_delegate(at: Gate) -> Session:
+    return at.session("s").delegate(agent="helper", allow=[f"fs:*:{at.workdir}"])
+
+
+@pytest.mark.parametrize("opening", [lambda at: at.session("s"), of_a_delegate], ids=["own", "delegate"])
+@pytest.mark.parametrize("name", ["save", "save_on"])
+@pytest.mark.parametrize("end", [freeze, reload])
+def test_nothing_waits_for_more_calls_under_what_has_ended_before_a_call_began(
+    tmp_path: Path, name: str, end: Callable[[Gate, Path], None], opening: Callable[[Gate], Session]
+) -> None:
+    ledger = Interrupting()
+    (tmp_path / "data").mkdir()
+    at = gate(tmp_path, "isolated", early.save, early.save_on, backends=Backends.memory(ledger=ledger))
+    session = opening(at)
+
+    async def one() -> Result:
+        return await session.call(name)
+
+    asyncio.run(one()).unwrap()
+    assert waiting()  # a call that nothing comes between has the next one made ready
+    ledger.then = lambda: end(at, tmp_path)
+    asyncio.run(one()).unwrap()  # a call keeps what it began with
+    ledger.then = lambda: None
+    assert waiting() == []

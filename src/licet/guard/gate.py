@@ -16,7 +16,7 @@ from licet.errors import Refused
 from licet.guard.holding import Observer
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
-from licet.guard.registration import OnMisfit, Policy, register
+from licet.guard.registration import OnMisfit, Policy, Registered, register
 from licet.guard.session import Session
 
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
@@ -86,6 +86,14 @@ class Gate:
         """What calls are judged by now."""
         return self._policy
 
+    def still(self, registered: Registered) -> bool:
+        """Whether a call of this tool would be judged by the same now; any thread may ask, and nothing is reloaded."""
+        tools = self._policy.tools
+        return not self.frozen and self._follows() and tools.get(registered.tool.name) is registered
+
+    def _follows(self) -> bool:
+        return True
+
     @property
     def frozen(self) -> str:
         """Why this gate takes no calls; empty if it does."""
@@ -148,6 +156,9 @@ class _Delegated(Gate):
             self._followed = self._parent.policy
             self.reload(self._narrowed())
         return self._policy
+
+    def _follows(self) -> bool:
+        return self._parent._policy is self._followed and self._parent._follows()
 
     @property
     def frozen(self) -> str:

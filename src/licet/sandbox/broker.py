@@ -33,6 +33,7 @@ from licet.sandbox.wire import (
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
 MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
+MOST_ASKED = 32 << 20  # bytes beside questions that wait for their answers; the one that passes it is the last for now
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
 MOMENT = 0.0002  # seconds for which a quick answer is waited for, which takes less than to have the loop wait for it
 
@@ -62,6 +63,7 @@ class Broker:
         self._refused = 0
         self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
         self._unsent_bytes = 0
+        self._asked: dict[int, int] = {}  # bytes beside a question that has not been answered
         self._writing = self._reading = False
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
@@ -159,6 +161,7 @@ class Broker:
                 self._wrong(number, error)
             return
         act = operations.find(op)
+        self._asked[number] = len(frame.blob)
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
     async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:
@@ -169,6 +172,7 @@ class Broker:
         except Exception as error:
             self._wrong(*at(number, error))
         finally:
+            self._asked.pop(number, None)
             self._open.pop(number, None)  # if it has not been answered, nobody waits for it
             self._balance()
 
@@ -184,6 +188,7 @@ class Broker:
 
     def answer(self, number: int, answered: Answered) -> None:
         """Answer one question; files are closed here once they are on their way."""
+        self._asked.pop(number, None)
         head = {**answered.head, "id": number}
         if answered.files:
             head["files"] = len(answered.files)
@@ -251,7 +256,8 @@ class Broker:
     def _balance(self) -> None:
         """Take no more questions than can be answered: whoever floods waits in line."""
         full = len(self._open) >= MOST_OPEN or self._unsent_bytes > MOST_UNSENT
-        self._read(not full and not self._done.done())
+        held = self._asked and sum(self._asked.values()) > MOST_ASKED  # a tool must not make this process large either
+        self._read(not full and not held and not self._done.done())
 
 
 class Moment(NamedTuple):

@@ -131,7 +131,9 @@ class Zygote:
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
         arguments = [os.path.join(_PACKAGE, "__init__.py"), _PACKAGE, str(theirs.fileno()), self.base, *path]
-        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        # One arena: threads of a tool would otherwise each reserve memory that counts and that they never use.
+        environment = {"MALLOC_ARENA_MAX": "1"}
+        environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
                 [sys.executable, "-I", "-B", "-c", _START, *arguments],

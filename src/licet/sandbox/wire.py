@@ -57,7 +57,7 @@ class Sizes(NamedTuple):
     blob: int
 
 
-FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20)
+FROM_A_CHILD = Sizes(head=1 << 19, blob=32 << 20)
 FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch` may be large
 
 

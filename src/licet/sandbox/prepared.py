@@ -1,0 +1,170 @@
+"""What a worker of a tool is to be, and what it is told when a call begins: the same bytes as far as they can be."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import isfinite
+from types import NoneType
+from typing import Any
+from weakref import ref
+
+from licet.core.decision import Approval
+from licet.core.effects import Level
+from licet.core.scope import TOP
+from licet.core.set import CapabilitySet
+from licet.core.use import Use
+from licet.declare import Tool
+from licet.declare.arguments import Given, plain_json
+from licet.guard.bind import BoundContext
+from licet.guard.holding import Holding
+from licet.guard.ports import SandboxUnavailable, ToolCall
+from licet.sandbox import probe
+from licet.sandbox.children import Watched
+from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
+from licet.sandbox.tool_source import import_path, source_of
+from licet.sandbox.wire import framed, members
+
+# Where the manifest states no limit.
+DEFAULTS: Mapping[str, int] = {
+    "cpu_seconds": 20,
+    "memory_mb": 512,
+    "open_files": 128,
+    "processes": 32,
+    "file_mb": 64,
+    "scratch_mb": 256,
+}
+_RESULT_BYTES = 16 << 20
+_REACHED = frozenset(("fs", "network", "process"))  # what code at `isolated` uses of a grant without a handle
+_KNOWN = 512  # sessions whose words are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Everything about a tool at a level that is the same for each of its calls."""
+
+    tool: Tool
+    level: Level
+    grant: CapabilitySet
+    stated: Mapping[str, int]
+    limits: Mapping[str, int]
+    fixed: Mapping[str, Any]
+    rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
+    in_force: Callable[[], bool]  # whether such a call could still come: not once its gate was reloaded or frozen
+
+    def spec(self, scratch: str) -> bytes:
+        """What a worker is told to be."""
+        changing = members({"rules": self.rules(), "scratch": scratch})
+        return framed(b"{%s,%s}" % (self._fixed, changing))
+
+    @cached_property
+    def _fixed(self) -> bytes:
+        return members(self.fixed)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """Default values of the tool: inside, they are taken from the tool itself, and need not fit into JSON."""
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.tool.fn).parameters.items()
+            if parameter.default is not parameter.empty
+        }
+
+    @property
+    def watched(self) -> Watched:
+        """What the host itself looks after."""
+        return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
+
+
+def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+    """What workers for such calls are to be; `SandboxUnavailable` if there can be none."""
+    tool, reach = call.tool, context._holding.reach
+    probe.support().require(level)
+    source = source_of(tool)
+    limits = {**DEFAULTS, **call.limits}
+    base = base_rules(source)
+    if inside := denied_among(base, reach.grant):
+        raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
+
+    # Of this call only the grant is kept: a worker for later ones has nothing to do with what it saw.
+    holding = Holding(context._holding.request, reach, "", (), _nobody)
+
+    # The gate is not kept by processes that wait for its calls: where it has gone, none will come.
+    gate, registered = ref(context._session.gate), context._registered
+
+    def in_force() -> bool:
+        at = gate()
+        return at is not None and at.still(registered)
+
+    def rules() -> Rules:
+        return [*base, *grant_rules(holding)] if level == "isolated" else base
+
+    fixed = {
+        "module": source.module,
+        "qualname": source.qualname,
+        "modules": source.modules,
+        "path": import_path(),
+        "async": tool.is_async,
+        "context": tool.context_parameter,
+        "reuse": tool.reuse,
+        "late": level == "isolated" and any(rule.domain in _REACHED for rule in reach.grant.allow),
+        "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
+        "programs": _variables(reach.grant) if level == "isolated" else None,
+        "directory": context.workdir if level == "isolated" else "",
+        "result_bytes": _RESULT_BYTES,
+        "limits": {
+            # A worker that stays is ended after twice its time, and retired once it has used that of one call.
+            "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),
+            "memory_bytes": limits["memory_mb"] << 20,
+            "open_files": limits["open_files"],
+            "file_bytes": limits["file_mb"] << 20,
+        },
+    }
+    return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules, in_force)
+
+
+def _variables(grant: CapabilitySet) -> list[str] | None:
+    """The variables that programs of a tool may be given; None if it may start no programs."""
+    if not any(rule.domain == "process" for rule in grant.allow):
+        return None
+    named = {rule.key for rule in grant.allow if rule.domain == "env" and rule.key != TOP}
+    return sorted(name for name in named if grant.has(Use(f"env:read:{name}")))
+
+
+async def _nobody(approval: Approval, use: Use) -> None:
+    raise RuntimeError("no call is running: there is nothing to ask about")
+
+
+def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: int) -> bytes:
+    """What begins a call in a worker."""
+    given, defaults = call.arguments, prepared.defaults
+    if defaults or type(given) is not dict:
+        given = {name: value for name, value in given.items() if name not in defaults or value is not defaults[name]}
+    # What hints have made of it cannot be made again of itself: aliases, secrets, whatever a validator turns into else.
+    plain = _is_plain(given)
+    sent = call.arguments.sent if not plain and isinstance(call.arguments, Given) else plain_json(given)
+    who = b"" if call.tool.context_parameter is None else _who(context.session_id, context.agent, context.workdir)
+    return framed(b'{"call":%d,"plain":%s%s}' % (number, b"true" if plain else b"false", who), sent)
+
+
+@lru_cache(_KNOWN)
+def _who(session_id: str, agent: str, workdir: str) -> bytes:
+    return b"," + members({"session_id": session_id, "agent": agent, "workdir": workdir})
+
+
+_PLAIN = frozenset((str, int, bool, NoneType))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is what its JSON says, so that nothing has to be made of it again."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or not (type(item) in _PLAIN or _is_plain(item)):
+                return False
+        return True
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind is float and isfinite(value)
