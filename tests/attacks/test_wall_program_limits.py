@@ -29,7 +29,7 @@ def test_a_fork_bomb(kind: str) -> None:
         pytest.skip("the kernel does not hold root to a number of processes; see below, and the run as another user")
     assert "made 120" in open_programs().python(FORKS, "0")
     made = int(Programs(kind, limits={"processes": 30}).python(FORKS, "0").split()[1])
-    assert 10 < made <= 30
+    assert 10 < made <= 40  # the kernel counts all tasks of the user: whichever of them end meanwhile leave room
 
 
 @needs_namespaces
