@@ -296,3 +296,36 @@ def test_a_host_under_trio_may_fork_and_ends_quietly(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", "-c", script]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=os.environ)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\ncleared up\n", "")
+
+
+FULL = """
+import os, resource
+import trio
+from licet.guard.beside import anywhere
+
+async def answer():
+    return "answered"
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    files = []
+    try:
+        while True:
+            files.append(os.dup(0))
+    except OSError:
+        pass
+    try:
+        await anywhere(answer())
+    except OSError as wrong:
+        print(wrong.strerror, flush=True)
+    for file in files:
+        os.close(file)
+    print(await anywhere(answer()), flush=True)
+
+trio.run(main)
+"""
+
+
+def test_a_loop_that_cannot_be_started_is_told_of_and_not_waited_for() -> None:
+    ended = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, timeout=300, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "Too many open files\nanswered\n")

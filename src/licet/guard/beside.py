@@ -39,7 +39,11 @@ async def anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
 async def _beside(coroutine: Coroutine[Any, Any, T]) -> T:
     trio: Any = sys.modules["trio"]
     done, token = trio.Event(), trio.lowlevel.current_trio_token()
-    context, loop = _context(), _thread.loop()
+    try:
+        context, loop = _context(), _thread.loop()
+    except BaseException:
+        coroutine.close()
+        raise
     task: asyncio.Task[T] | None = None
 
     def begin() -> None:
@@ -94,8 +98,13 @@ class _Thread:
             return self._running[1]
 
     def _run(self, begun: "Future[asyncio.AbstractEventLoop]") -> None:
-        with asyncio.Runner() as runner:
+        runner = asyncio.Runner()
+        try:
             loop = runner.get_loop()
+        except BaseException as wrong:  # too many files are open, say: whoever waits for the loop must hear of it
+            begun.set_exception(wrong)
+            return
+        with runner:
             begun.set_result(loop)
             while not self._over:
                 with suppress(KeyboardInterrupt, SystemExit):  # of a task, for whoever waits for it; others go on
