@@ -7,9 +7,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from licet.core.decision import Deny, Ground, Request
 from licet.errors import Refused
-from licet.sandbox.broker import MOST_ASKED, MOST_REFUSALS, Broker
+from licet.sandbox.broker import MOST_ASKED, MOST_REFUSALS, Broker, a_moment
 from licet.sandbox.wire import packed
 
 
@@ -112,3 +114,15 @@ def test_no_more_is_taken_than_may_wait_for_answers() -> None:
             return held
 
     assert asyncio.run(run()) <= MOST_ASKED + len(body)
+
+
+def test_a_byte_that_is_no_data_does_not_start_a_call_again() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        try:
+            far.send(b"!", socket.MSG_OOB)  # which makes `near` readable, and is not read
+        except OSError as wrong:
+            pytest.skip(f"this kernel has no urgent data here: {wrong.strerror}")
+        assert a_moment(near, b"start", 1) == (None, b"", b"")
+        assert far.recv(64) == b"start"

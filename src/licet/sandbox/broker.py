@@ -270,14 +270,14 @@ class Moment(NamedTuple):
 
 def a_moment(end: socket.socket, start: bytes, call: int) -> Moment:
     """Send what starts a call and wait for a moment: the quickest of calls need no loop, and nobody who answers."""
-    fd = end.fileno()
+    fd, unsent = end.fileno(), start
     try:
-        sent = end.send(start, socket.MSG_DONTWAIT)
-        if sent < len(start) or fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
-            return Moment(None, start[sent:], b"")
+        unsent = start[end.send(start, socket.MSG_DONTWAIT) :]
+        if unsent or fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
+            return Moment(None, unsent, b"")
         come = end.recv(SHORT_READ)
-    except BlockingIOError:
-        return Moment(None, start, b"")
+    except BlockingIOError:  # there was no room; or all was sent, and what came is an urgent byte, which is no data
+        return Moment(None, unsent, b"")
     except OSError as gone:
         raise Closed(str(gone)) from None
     if not come:
