@@ -6,7 +6,7 @@ import pytest
 
 from guard.holdings import holding
 from licet.core.decision import CapabilityDenied, CapabilityGranted
-from licet.core.happened import Event
+from licet.core.happened import ApprovalAnswered, ApprovalAsked, Event
 from licet.core.reach import Reach
 from licet.core.use import Use
 from licet.errors import Refused
@@ -58,6 +58,31 @@ def test_a_flood_of_one_kind_hides_none_of_the_other() -> None:
     asked(call, "/other/file")
     assert [type(event) for event in call.events[-2:]] == [CapabilityDenied, CapabilityGranted]
     assert call.events[-2].capability == "fs:read:/other/file"
+
+
+def test_a_flood_of_checks_does_not_hide_what_people_were_asked() -> None:
+    call = holding(["fs:read:/data"])
+    call.begin()
+    for number in range(MANY):
+        asked(call, f"/data/{number}")
+    call.note_of(ApprovalAsked, Use("fs:delete:/data/file"), rule="each delete asks")
+    call.note_of(ApprovalAnswered, Use("fs:delete:/data/file"), rule="denied")
+    *_, question, answer, last = call.events
+    assert question == ApprovalAsked("fs:delete:/data/file", "worker", "", "each delete asks")
+    assert answer == ApprovalAnswered("fs:delete:/data/file", "worker", "", "denied")
+    assert more(last) == MANY - (len(call.events) - 4)  # without the call itself, these two, and the count
+
+
+def test_questions_without_end_are_counted_too() -> None:
+    seen: list[Event] = []
+    call = holding(["fs:read:/data"], seen=seen)
+    call.begin()
+    for number in range(MANY):
+        call.note_of(ApprovalAsked, Use(f"fs:delete:/data/{number}"))
+    _, *listed, last = call.events
+    assert {type(event) for event in (*listed, last)} == {ApprovalAsked}
+    assert last.rule == f"{MANY - len(listed)} more questions to people and answers, which are not listed"
+    assert len(seen) == MANY + 1 > len(call.events)
 
 
 def test_checks_that_are_not_kept_are_still_observed() -> None:

@@ -17,7 +17,7 @@ from licet.core.decision import (
 )
 from licet.core.decision import Ask as Asked
 from licet.core.effects import delete_asks
-from licet.core.happened import Event, Happened
+from licet.core.happened import ApprovalAsked, Event, Happened
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
@@ -65,16 +65,17 @@ class Holding:
             for happened in begun[::2]:
                 self._tell(happened, None)
 
-    def note(self, happened: Happened) -> None:
-        """Record what happens beside the checks."""
-        self._checks += (happened, None)
+    def note(self, happened: Happened, *, kept: bool = True) -> None:
+        """Record what happens beside the checks, if there is room for it, and let observers know."""
+        if kept:
+            self._checks += (happened, None)
         if self._observers:
-            self._tell(happened, None)
+            self._tell(happened, None, kept=kept)
 
     def note_of(self, kind: type[Happened], use: Use | None = None, reason: str = "", rule: str = "") -> None:
-        """Record what happens to the call, or to one use inside it, as often as there is room."""
-        if use is None or self._take(use, None):
-            self.note(kind(self._name(use), self.request.tool, reason, rule[:MOST_OF_A_GROUND]))
+        """Record what happens to the call, or what a person is asked about one use inside it."""
+        happened = kind(self._name(use), self.request.tool, reason, self._beginning(rule))
+        self.note(happened, kept=use is None or self._rooms.take_asked(use))
 
     def end(self) -> None:
         """Take everything back; what was asked stays to be read."""
@@ -124,16 +125,17 @@ class Holding:
 
     def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
         """Keep a check, if there is room for it, and let observers know."""
-        kept = self._take(use, refusal)
+        kept = self._rooms.take(use, refusal)
         if kept:
             self._checks += (use, refusal)
         if self._observers:
             self._tell(use, refusal, kept=kept)
 
-    def _take(self, use: Use | None, refusal: Deny | Asked | None) -> bool:
+    @property
+    def _rooms(self) -> Room:
         if self._room is None:
             self._room = Room()
-        return self._room.take(use, refusal)
+        return self._room
 
     def _tell(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
         event = self._event(use, refusal)
@@ -163,6 +165,9 @@ class Holding:
         if room is not None and room.more_refused:
             text = f"{room.more_refused} more checks were refused, which are not listed"
             told.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
+        if room is not None and room.more_asked:
+            text = f"{room.more_asked} more questions to people and answers, which are not listed"
+            told.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
         return tuple(told)
 
     def _event(self, use: Check, refusal: Deny | Asked | None) -> Event:
