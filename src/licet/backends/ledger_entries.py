@@ -16,6 +16,7 @@ from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, 
 from licet.core.receipt import Frame, Stem, frame, listed, time_text
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
+from licet.guard.asking import told_agreements
 from licet.guard.holding import Check
 from licet.guard.ports import Entry
 from licet.guard.registration import Registered
@@ -192,16 +193,15 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
 
 def _agreements(call: "Call") -> str:
     """What people have agreed to for this call, and who."""
-    redactor = call.redactor  # a path that was deleted may have been made of a secret
     return data_text(
         [
             {
                 "arguments": agreed.approval.arguments or None,
                 "by": list(agreed.by),
                 "request": agreed.request or None,
-                "use": (redactor.text(agreed.approval.use) if redactor else agreed.approval.use) or None,
+                "use": agreed.approval.use or None,
             }
-            for agreed in call.approvals
+            for agreed in told_agreements(call)
         ]
     )
 

@@ -51,6 +51,17 @@ async def settled(call: "Call", decision: Ask) -> None:
     holding.deny(stop)
 
 
+def told_agreements(call: "Call") -> tuple[Agreement, ...]:
+    """What people have agreed to for a call, without its secrets: a path that was deleted may have been made of one."""
+    redactor = call.redactor
+    if redactor is None:
+        return call.approvals
+    return tuple(
+        agreed._replace(approval=agreed.approval._replace(use=redactor.text(agreed.approval.use)))
+        for agreed in call.approvals
+    )
+
+
 def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
     approvals = call.policy.manifest.approvals
     return Question(

@@ -14,6 +14,7 @@ from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
+from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, Raised, limit_names
 from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.registration import Registered
@@ -161,7 +162,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         parts.programs = None
         _tell(call, parts)
     if call.approvals:
-        parts.approvals = call.approvals
+        parts.approvals = told_agreements(call)
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
