@@ -676,6 +676,16 @@ def test_a_limit_is_told_with_the_line_that_states_it(
     assert f"seconds ({fix[fix.index('agent.yaml') : -1]})" in told
 
 
+def test_a_limit_of_a_personality_is_told_as_that_file_spells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agent.yaml").write_text(LIMITED.format(agent="\n    wall_seconds: 9", tool="", bundle=""))
+    Path("mind.yaml").write_text("id: mind\ntoolset: [fail]\nnative: [fail]\nlimits: {wall_seconds: 1}\n")
+    at = Gate(load_manifest("agent.yaml", personality="mind.yaml"), [fail], Backends.memory())
+    assert "  raise `limits.wall_seconds` (mind.yaml:4)" in call(at, "fail", {"kind": "slow"}).explain()
+
+
 @tool(needs=["fs:read:${workdir}"], effect="read_only", sandbox="native")
 async def peek(ctx: Context, path: str) -> str:
     return await ctx.fs.read(path)

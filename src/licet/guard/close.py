@@ -15,7 +15,7 @@ from licet.core.scope import visible
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
-from licet.guard.endings import LIMIT_KEYS, Raised, limit_names
+from licet.guard.endings import LIMIT_KEYS, Raised, limit_name
 from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
@@ -75,12 +75,11 @@ def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
     ground, manifest = decision.rules[0], call.policy.manifest
     if isinstance(decision, Ask) or ground.fix or ground.reason == "LIMIT_OUTPUT":  # that one of answers is ours
         return decision
-    name = limit_names(ground.reason)
+    name = limit_name(ground.reason)
     fix, place = f"set a higher {name} under `capabilities` ({manifest.origin.file})", ground.origin
-    for key in LIMIT_KEYS[ground.reason]:
-        if found := _limit_place(call, key):
-            whose, place = found
-            fix = f"raise {name} {whose} ({place})"
+    if found := _limit_place(call, LIMIT_KEYS[ground.reason]):
+        whose, place = found
+        fix = f"raise {name}{whose} ({place})"
     return Deny(decision.request, (replace(ground, fix=fix, origin=place),), None)
 
 
@@ -91,10 +90,12 @@ def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
     if limit is None:
         return None
     if manifest.limits.get(key) == limit:
-        return "under `capabilities`", manifest.places.get(f"limits.{key}", manifest.origin)
+        place = manifest.places.get(f"limits.{key}", manifest.origin)
+        # A personality has the keys of `capabilities` at its top level.
+        return " under `capabilities`" if place.file == manifest.origin.file else "", place
     for seat in manifest.seats.get(call.tool, ()):
         if seat.limits.get(key) == limit:
-            return f"of the bundle `{seat.bundle}`" if seat.bundle else f"of `{call.tool}`", seat.origin
+            return f" of the bundle `{seat.bundle}`" if seat.bundle else f" of `{call.tool}`", seat.origin
     return None
 
 

@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from licet.core.decision import Reason
 
 # The keys of a manifest that say how much is too much.
-LIMIT_KEYS: Mapping[Reason, tuple[str, ...]] = {
-    "LIMIT_TIME": ("wall_seconds",),
-    "LIMIT_CPU": ("cpu_seconds",),
-    "LIMIT_MEMORY": ("memory_mb",),
-    "LIMIT_FILES": ("open_files",),
-    "LIMIT_PROCESSES": ("processes",),
-    "LIMIT_FILE_SIZE": ("file_mb",),
-    "LIMIT_DISK": ("scratch_mb",),
-    "LIMIT_OUTPUT": ("output_kb",),
+LIMIT_KEYS: Mapping[Reason, str] = {
+    "LIMIT_TIME": "wall_seconds",
+    "LIMIT_CPU": "cpu_seconds",
+    "LIMIT_MEMORY": "memory_mb",
+    "LIMIT_FILES": "open_files",
+    "LIMIT_PROCESSES": "processes",
+    "LIMIT_FILE_SIZE": "file_mb",
+    "LIMIT_DISK": "scratch_mb",
+    "LIMIT_OUTPUT": "output_kb",
 }
 
 
-def limit_names(reason: Reason) -> str:
-    """The keys of a limit, as a manifest spells them."""
-    return " or ".join(f"`limits.{key}`" for key in LIMIT_KEYS[reason])
+def limit_name(reason: Reason) -> str:
+    """The key of a limit, as a manifest spells it."""
+    return f"`limits.{LIMIT_KEYS[reason]}`"
 
 
 class Stopped(Exception):

@@ -14,7 +14,7 @@ from licet.core.decision import Reason
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
-from licet.guard.endings import limit_names
+from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
@@ -117,7 +117,7 @@ class ScopedProcesses:
         if len(self._holding.ended) < _MOST_CODES:
             self._holding.ended += (ending.returncode,)
         if ending.limit:
-            what, fix = _LIMITS[ending.limit], f"the limit is {limit_names(ending.limit)}"
+            what, fix = _LIMITS[ending.limit], f"the limit is {limit_name(ending.limit)}"
             self._holding.limited(ending.limit, f"{use.target} {what}", use, fix)
 
     async def _prepared(

@@ -10,7 +10,7 @@ from licet.assemble.running import run, state_directory
 from licet.backends.supervisors import Supervisor
 from licet.core.scope import Malformed
 from licet.errors import ManifestError, RegistrationRefused
-from licet.guard.endings import limit_names
+from licet.guard.endings import limit_name
 from licet.guard.ports import Finished
 from licet.guard.result import Result
 from licet.surfaces.cli.json_text import json_text
@@ -64,7 +64,7 @@ def _tell(result: Result, ended: list[Finished], seconds: float, as_json: bool) 
     elif not result.ok:
         show_refusal(result)
     elif limit:
-        text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_names(limit)}"
+        text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
         show(text, err=True, colour="red")
     return code
 
