@@ -354,6 +354,9 @@ def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
     (hint,) = hints("../m.yaml", "fail")
     found = CliRunner().invoke(licet, hint.split()[4:])
     assert found.stdout.startswith("allowed"), found.output
+    (here / "broken").mkdir()
+    (here / "broken" / "ledger.sqlite").write_text("no database\n" * 100)
+    assert hints("../m.yaml", "fail", "--state", "../broken") == []  # nothing was kept
 
 
 def test_the_working_directory_can_be_chosen(here: Path) -> None:

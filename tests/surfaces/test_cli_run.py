@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -204,3 +205,15 @@ def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
     assert ("programs" in lines) == (ended is not None)
     if ended is not None:
         assert lines["programs"].endswith(ended)
+
+
+def test_a_refusal_says_where_its_receipt_is_that_a_command_would_not_find_here(desk: Path) -> None:
+    def hints(folder: Path, manifest: str) -> list[str]:
+        environment = {"XDG_STATE_HOME": str(desk / "state")}
+        ended = licet(folder, manifest, "--", "true", env=environment)
+        assert ended.returncode == 125
+        return [line for line in ended.stderr.splitlines() if line.startswith("  to see it")]
+
+    assert hints(desk, "agent.yaml") == []
+    (hint,) = hints(desk / "in", "../agent.yaml")
+    assert re.fullmatch(rf"  to see it     licet explain r-[0-9a-f]+-1 --state {desk}/state/licet/[0-9a-f]+", hint)

@@ -111,7 +111,7 @@ def command(
     elif result.ok:
         _show_value(result)
     else:
-        show_refusal(result, _ways_out(result, policy), state_option(kept))
+        show_refusal(result, state_option(kept), _ways_out(result, policy))
     ctx.exit(0 if result.ok else 1)
 
 

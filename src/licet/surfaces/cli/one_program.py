@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble.program import UnknownTool, program_gate
-from licet.assemble.running import run, state_directory
+from licet.assemble.running import run, state_directory, state_option
 from licet.backends.supervisors import Supervisor
 from licet.core.scope import Malformed
 from licet.errors import ManifestError, RegistrationRefused
@@ -46,10 +46,10 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     result = run(gate, tool, {"command": words})
-    return _tell(result, ended, gate.policy.tools[tool].seconds, as_json)
+    return _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), as_json)
 
 
-def _tell(result: Result, ended: list[Finished], seconds: float, as_json: bool) -> int:
+def _tell(result: Result, ended: list[Finished], seconds: float, state: str, as_json: bool) -> int:
     """Say on stderr what has to be said, and find the exit code; stdout is the program's."""
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
@@ -62,7 +62,7 @@ def _tell(result: Result, ended: list[Finished], seconds: float, as_json: bool) 
         text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
         show(text, err=True, colour="red")
     elif not result.ok:
-        show_refusal(result)
+        show_refusal(result, state)
     elif limit:
         text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
         show(text, err=True, colour="red")

@@ -20,16 +20,16 @@ def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
         return read_sound(path, setting, as_json)  # shows what is wrong as every command does, and ends
 
 
-def show_refusal(result: Result, ways_out: Iterable[str] = (), state: str = "") -> None:
+def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> None:
     """Explain on stderr why a call did not go through, with what else may help before the receipt.
 
-    `state` is the option without which a command would look for the receipt elsewhere.
+    `state` is the option without which a command would look for the receipt elsewhere; empty if it would not.
     """
     first, *rest, receipt = result.explain().splitlines()
     show(first, err=True, colour="red")
     for line in (*rest, *ways_out, receipt):
         show(line, err=True)
-    if state:
+    if state and result.receipt:
         show(f"  to see it     licet explain {result.receipt}{state}", err=True)
 
 
