@@ -142,26 +142,36 @@ def _body(entry: Entry, name: str) -> str:
 
 def explanation(entry: Entry) -> Iterator[str]:
     """Why one call was allowed or refused, as its receipt has it."""
+    verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
-    what = denied[-1]["capability"] if denied else f"tool:call:{entry['tool']}"
-    may = "be called" if what.startswith("tool:call:") else what
-    verb = {"allow": "may", "ask": "may", "deny": "may not"}[entry["verdict"]]
-    asked = " once a person agrees" if entry["verdict"] == "ask" else ""
-    yield visible(f"{WORDS[entry['verdict']]}: `{entry['tool']}` {verb} {may}{asked}")
+    # A call that was allowed may have been refused this or that on its way: its tool went on without it.
+    what = denied[-1]["capability"] if denied and verdict != "allow" else call
+    began = checks[:1] != denied[:1]  # the first check is whether the tool may be called
+    ended = verdict == "deny" and began and what == call
+    yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
     lines = [("because", rule) for rule in entry["rules"]]
-    if entry["verdict"] == "allow":
-        lines += [("held", _event(event)) for event in checks[1:]]
+    if verdict == "allow" or ended:
+        uses = checks[1:-1] if ended else checks[1:]  # the last one ended it, and is told already
+        lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
+    if verdict == "allow":
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
     lines += [("approval", _approval(one)) for one in entry["approvals"]]
-    if entry["verdict"] == "ask":
+    if verdict == "ask":
         lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
-    if entry["verdict"] == "deny":
-        use = "" if may == "be called" else f" {what}"
-        lines.append(("to allow it", f"see `licet explain MANIFEST {entry['tool']}{use}`"))
+    if verdict == "deny" and not ended:
+        use = "" if what == call else f" {what}"
+        lines.append(("to allow it", f"see `licet explain MANIFEST {tool}{use}`"))
     lines += [
         ("manifest", entry["manifest"]),
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
         ("receipt", entry["id"]),
     ]
     yield from (f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines)
+
+
+def _may(entry: Entry, what: str, ended: bool) -> str:
+    if ended:
+        return f"was called, and ended: {entry['reason']}"
+    may = "be called" if what.startswith("tool:call:") else what
+    return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
