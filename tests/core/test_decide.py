@@ -657,6 +657,9 @@ def test_a_class_that_no_file_states_asks_at_the_manifest() -> None:
     assert decision.rules[0].origin == HERE
 
 
+EACH_DELETE = "approve each delete as it comes: no key settles that"
+
+
 def test_a_delete_that_asks_says_which() -> None:
     policy = manifest(
         tool("t", "fs:delete:/a", effect="full"),
@@ -669,8 +672,25 @@ def test_a_delete_that_asks_says_which() -> None:
     assert isinstance(decision, Ask)
     assert decision.use == Use("fs:delete:/a/b")
     assert [(rule.text, rule.reason, rule.fix) for rule in decision.rules] == [
-        ("each delete asks at class full", "APPROVAL_REQUIRED", "")
+        ("each delete asks at class full", "APPROVAL_REQUIRED", EACH_DELETE)
     ]
+
+
+def test_what_asks_about_a_call_and_about_its_deletes_is_told_together_and_asked_one_by_one() -> None:
+    policy = manifest(
+        tool("t", "fs:delete:/a", effect="full"), allows=["fs:delete:/a"], max_effect="full", budget=Budget(5)
+    )
+    one, two = Use("fs:delete:/a/b"), Use("fs:delete:/a/c")
+    of_class, of_deletes = "class full asks once a session", "each delete asks at class full"
+    asked, approved = [], frozenset[Approval]()
+    for _ in range(3):
+        decision = decide(Request("t", (one, two)), policy, Usage(approved=approved))
+        assert isinstance(decision, Ask)
+        asked.append((decision.use, [rule.text for rule in decision.rules]))
+        assert decision.rules[-1].fix == EACH_DELETE
+        approved |= {decision.approval}
+    assert asked == [(None, [of_class, of_deletes]), (one, [of_deletes]), (two, [of_deletes])]
+    assert decide(Request("t", (one, two)), policy, Usage(approved=approved)).verdict == "allow"
 
 
 # Events ---------------------------------------------------------------------------------------------------------------

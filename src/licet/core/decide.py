@@ -1,5 +1,7 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
+from collections.abc import Iterator
+
 from licet.core.advice import settle
 from licet.core.budget import NOTHING, overspent, spent_of
 from licet.core.decision import (
@@ -14,9 +16,11 @@ from licet.core.decision import (
     Usage,
 )
 from licet.core.effects import delete_asks
-from licet.core.manifest import Manifest
+from licet.core.manifest import Manifest, distinct
 from licet.core.reach import Reach, reach_of
+from licet.core.use import Use
 
+_Asking = tuple[Approval, Ground, Use | None]  # what is to be agreed to, why, and for which use if for one
 _new = tuple.__new__  # a decision is a tuple; making it so costs a third of calling its class
 
 
@@ -80,24 +84,39 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
 
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
-    """The first thing a person has not yet agreed to, or None."""
-    if reach.approval:
-        arguments = request.arguments if reach.approval == "call" else ""
-        wanted = Approval(manifest.digest, request.tool, request.session, arguments)
-        # An approval of one call names its arguments; without them it would be an approval of every call.
-        if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
-            when = "once a session" if reach.approval == "session" else "before each call"
-            stated = [seat.approval_origin for seat in reach.seats if seat.approval == reach.approval]
-            origin = next(filter(None, stated), manifest.places.get("approvals", manifest.origin))
-            fix = settle(manifest, reach.seats)
-            if reach.effect == "destructive":  # its class asks, whatever the files say about writes
-                origin, fix = reach.class_origin or origin, ""
-            ground = Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, fix)
-            return Ask(request, wanted, (ground,))
+    """Asks for the first thing that a person has not agreed to, and tells the rest too; None if all is agreed."""
+    found = (*_call_asks(request, manifest, reach, usage), *_deletes_ask(request, manifest, reach, usage))
+    if not found:
+        return None
+    wanted, _, use = found[0]
+    return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use)
+
+
+def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
+    if not reach.approval:
+        return
+    arguments = request.arguments if reach.approval == "call" else ""
+    wanted = Approval(manifest.digest, request.tool, request.session, arguments)
+    # An approval of one call names its arguments; without them it would be an approval of every call.
+    if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
+        when = "once a session" if reach.approval == "session" else "before each call"
+        stated = [seat.approval_origin for seat in reach.seats if seat.approval == reach.approval]
+        origin = next(filter(None, stated), manifest.places.get("approvals", manifest.origin))
+        fix = settle(manifest, reach.seats)
+        if reach.effect == "destructive":  # its class asks, whatever the files say about writes
+            origin, fix = reach.class_origin or origin, ""
+        yield wanted, Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, fix), None
+
+
+def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
     for use in request.uses:
         if reach.effect and delete_asks(use, reach.effect):
             wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
             if wanted not in usage.approved:
-                text = f"each delete asks at class {reach.effect}"
-                return Ask(request, wanted, (Ground("APPROVAL_REQUIRED", text, reach.class_origin),), use)
-    return None
+                yield wanted, delete_ground(reach), use
+
+
+def delete_ground(reach: Reach) -> Ground:
+    """Why a delete asks; what files say about writes settles nothing here."""
+    text, fix = f"each delete asks at class {reach.effect}", "approve each delete as it comes: no key settles that"
+    return Ground("APPROVAL_REQUIRED", text, reach.class_origin, fix)
