@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from guard.gates import call, checks, gate, policy
-from licet import Backends, Context, Gate, Result, load_manifest, tool
+from licet import Backends, Context, Gate, Refused, Result, load_manifest, tool
 from licet.backends.budgets_sqlite import SqliteBudgets
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_ledger import ChainedMemoryLedger
@@ -118,6 +118,20 @@ def test_charges_from_several_threads_are_all_counted(tmp_path: Path) -> None:
             worker.join()
 
     assert call(gate(tmp_path, threads), "threads").cost_usd == D("12")
+
+
+def test_nothing_is_charged_to_a_call_that_is_over(tmp_path: Path) -> None:
+    kept: list[Context] = []
+
+    @tool(needs=[], effect="read_only", sandbox="native", cost_usd="100")
+    def leave(ctx: Context) -> None:
+        """Charge something, and keep the means to charge more."""
+        ctx.charge("1")
+        kept.append(ctx)
+
+    assert call(gate(tmp_path, leave), "leave").cost_usd == D("1")
+    with pytest.raises(Refused, match="the call has ended, and what it costs is settled"):
+        kept[0].charge("50")
 
 
 def test_money_that_is_left_by_one_call_is_there_for_the_next(tmp_path: Path, budgets: Budgets) -> None:

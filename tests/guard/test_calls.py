@@ -196,7 +196,10 @@ def test_a_full_ledger_refuses_before_the_tool_runs(tmp_path: Path) -> None:
     assert (result.reason, ran) == ("LEDGER_UNAVAILABLE", [])
     # Room for the decision alone: the tool ran, and what it said is not handed out without a receipt.
     result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(room=1))), "note")
-    assert (result.reason, result.value, ran) == ("LEDGER_UNAVAILABLE", None, [1])
+    assert (result.code, result.reason, result.value, ran) == ("execution_failed", "LEDGER_UNAVAILABLE", None, [1])
+    # Whoever believes that it was not called would have it done twice.
+    assert "note ran, and the ledger could not keep the receipt: what it did is done" in result.error
+    assert result.explain().startswith("not recorded: `note` ran, and its receipt could not be kept")
 
 
 def test_every_exit_leaves_a_receipt(tmp_path: Path) -> None:

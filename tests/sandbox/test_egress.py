@@ -126,6 +126,7 @@ BAD = {
     "an odd coding": b"POST {u} HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
     "a negative length": b"POST {u} HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     "a folded line": b"GET {u} HTTP/1.1\r\nX: a\r\n b\r\n\r\n",
+    "another method beside it": b"GET {u} HTTP/1.1\r\nX-HTTP-Method-Override: DELETE\r\n\r\n",
     "a space before the colon": b"GET {u} HTTP/1.1\r\nX : a\r\n\r\n",
     "a bare line feed": b"GET {u} HTTP/1.1\r\nX: a\nY: b\r\n\r\n",
     "letters that are not ASCII": b"GET {u} HTTP/1.1\r\nX: \xff\r\n\r\n",

@@ -128,11 +128,18 @@ class BoundContext:
             raise ValueError(f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}")
         most = self._registered.cost_usd
         with _MAKING:  # two threads of a tool could each add to the same sum, and one of them would be lost
+            if self._holding.over:
+                self._holding.refuse("SESSION_ENDED", "the call has ended, and what it costs is settled")
             fits = cost <= most and (total := plus_up(self._total, cost)) <= most
             if fits:
                 self._total, self.charged = total, settled_amount(total)
         if not fits:
             self._holding.refuse("BUDGET_EXCEEDED", f"more than the {most} USD that the tool declares for a call")
+
+    def settled(self) -> Decimal | None:
+        """What was reported, once the call is over; None if nothing was."""
+        with _MAKING:  # whoever saw the call run has added to the sum
+            return self.charged
 
 
 class Seen:

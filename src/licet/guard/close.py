@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_OF_AN_ERROR = 1000  # characters
 _USE_HANDLES = (
-    "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.http`, `ctx.process`)"
+    "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -142,13 +142,13 @@ def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
     holding, ledger = call.holding, call.ports.ledger
+    if holding is not None:
+        holding.end()  # before anything is added up or waited for: from here on its handles refuse
     if call.running and call.registered is not None:
         parts.layers = call.registered.layers
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING
-    if holding is not None:
-        holding.end()  # before anything is waited for: from here on its handles refuse
     cancelled = None
     if call.reservation is not None and holding is not None:
         try:
@@ -173,9 +173,12 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             known = isinstance(error, LedgerUnavailable)
             text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
             fix = str(error) if known else ""
-            if not call.running:  # then not even the decision was kept, and nobody would find anything under that name
+            if call.running:
+                text = f"{call.tool} ran, and {text}: what it did is done"
+            else:  # then not even the decision was kept, and nobody would find anything under that name
                 parts.receipt = ""
-            parts.refuse("not_available", Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),))))
+            refusal = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),)))
+            parts.refuse("execution_failed" if call.running else "not_available", refusal)
     if cancelled is not None:
         raise cancelled
     return parts.sealed(holding)
@@ -195,7 +198,7 @@ def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
 
 def _cost(call: "Call", registered: Registered) -> Decimal:
     """What a call that ran has cost: what the tool reported, or what it declares."""
-    charged = call.context.charged if call.context is not None else None
+    charged = call.context.settled() if call.context is not None else None
     return charged if charged is not None else registered.cost_usd
 
 

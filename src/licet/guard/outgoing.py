@@ -15,6 +15,8 @@ Pairs = tuple[tuple[str, str], ...]
 # How a message is framed and where it goes is decided by what was checked, never by a caller.
 _OURS = {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer"}
 _OURS |= {"transfer-encoding", "upgrade"}
+# By these many servers take a request for one of another method than the one that was checked.
+METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
 
@@ -91,6 +93,8 @@ def _checked_name(name: str) -> str:
     lower = name.lower()
     if lower in _OURS or lower.startswith("proxy-"):
         raise BadRequest(f"the header `{name}` is not a caller's to set")
+    if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers take the one for the other
+        raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")
     return name
 
 

@@ -3,8 +3,9 @@
 from decimal import Decimal
 from typing import Any, Literal
 
+from licet.core.canonical import money_text
 from licet.core.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Ground, Reason, Request
-from licet.core.explain import explain
+from licet.core.explain import explain, ran_until
 from licet.core.happened import Event, all_events
 from licet.core.scope import visible
 from licet.core.sealed import Sealed
@@ -21,6 +22,7 @@ _NOT_AVAILABLE: frozenset[Reason] = frozenset(
         *("SESSION_ENDED", "FROZEN"),
     }
 )
+_ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
 NOTHING = Decimal(0)
 
 
@@ -113,6 +115,8 @@ class Result(Sealed, ResultParts):
             lines = [explain(self._decision)]
             if heading := self._heading:
                 lines = [heading, *lines[0].splitlines()[1:]]
+            if self.code == "execution_failed" and self.reason in _ASKED:
+                lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
             lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
@@ -131,6 +135,8 @@ class Result(Sealed, ResultParts):
                 return f"failed: `{self.tool}` could not reach {self._decision.use}"
             case _ if self.code == "not_available":
                 return f"not available: `{self.tool}` was not called"
+            case "LEDGER_UNAVAILABLE" if self.code == "execution_failed":
+                return f"not recorded: `{self.tool}` ran, and its receipt could not be kept"
             case "TOOL_CRASHED":
                 return f"ended: `{self.tool}` gave no answer"
             case _ if self.code == "execution_failed" and self.reason.startswith("LIMIT_"):

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from licet.core.network import TOKEN
+from licet.guard.outgoing import METHOD_OVERRIDES
 from licet.sandbox.streams import Stream
 
 MOST_BODY = 32 << 20
@@ -80,6 +81,8 @@ def _header(line: str) -> tuple[str, str]:
     value = value.strip(" \t")
     if not colon or not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
         raise BadHead("a header is not one line with a name and a value")
+    if name.lower().replace("_", "-") in METHOD_OVERRIDES:
+        raise BadHead(f"the header {name} names another method than the one that is checked: send that one")
     return name, value
 
 
