@@ -32,16 +32,17 @@ async def tidy(ctx: Context) -> str:
     return "gone"
 
 
-def desk(folder: Path, approver: Any) -> Gate:
+def desk(folder: Path, approver: Any, which: Any = tidy, **more: Any) -> Gate:
     files = MemoryFiles({f"{folder}/old.txt": "x"})
     return gate(
         folder,
-        tidy,
+        which,
         backends=Backends.memory(files=files, approver=approver, sandbox=Here()),
         native=[],
         max_side_effect_class="full",
         fs_reach={"read": ["${workdir}"], "write": ["${workdir}"]},
         budget={"max_calls_per_session": 9},
+        **more,
     )
 
 
@@ -82,3 +83,41 @@ def test_a_store_of_answers_that_cannot_be_used_refuses_the_delete_and_not_the_c
     assert [(event.capability, event.reason) for event in checks(result.events)][1:] == [
         (f"fs:delete:{tmp_path}/old.txt", "BACKEND_MISSING")
     ]
+
+
+@tool(needs=["fs:delete:${workdir}"], effect="full", sandbox="restricted", cost_usd="0.25")
+async def sweep(ctx: Context) -> None:
+    """Delete a file, for money."""
+    await ctx.fs.delete("old.txt")
+
+
+STOPPED: dict[str, tuple[Any, str]] = {
+    "no": ("denied", "APPROVAL_DENIED"),
+    "too late": ("expired", "APPROVAL_EXPIRED"),
+    "nobody": ("absent", "APPROVAL_REQUIRED"),
+}
+IT_RAN = "  it ran        until there and cost 0.25 USD; called again, it runs from the start and costs again"
+
+
+@pytest.mark.parametrize("answer", STOPPED)
+def test_a_call_that_ends_at_a_delete_is_told_to_have_run_and_what_it_cost(tmp_path: Path, answer: str) -> None:
+    word, reason = STOPPED[answer]
+
+    async def approver(question: Any) -> Any:
+        return word
+
+    result = call(desk(tmp_path, approver, sweep), "sweep")
+    assert result.reason == reason
+    told = result.explain().splitlines()
+    assert told[-2] == IT_RAN
+    if reason == "APPROVAL_REQUIRED":
+        assert told[1] == f"  because       each delete asks at class full ({sweep.spec.origin})"
+
+
+def test_a_call_that_never_began_is_not_told_to_have_run(tmp_path: Path) -> None:
+    async def approver(question: Any) -> Any:
+        return "denied"
+
+    result = call(desk(tmp_path, approver, sweep, approvals={"write": "call"}), "sweep")
+    assert result.reason == "APPROVAL_DENIED"
+    assert "it ran" not in result.explain()

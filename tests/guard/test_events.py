@@ -197,7 +197,11 @@ CASES: dict[str, Case] = {
             ("CapabilityGranted", "tool:call:tidy"),
             ("SandboxEntered", "restricted: glass"),
             ("CapabilityGranted", "secret:read:KEY"),
-            ("ApprovalAsked", "fs:delete:{workdir}/[redacted KEY]", "each delete asks at class full"),
+            (
+                "ApprovalAsked",
+                "fs:delete:{workdir}/[redacted KEY]",
+                f"each delete asks at class full ({tidy.spec.origin})",
+            ),
             ("ApprovalAnswered", "fs:delete:{workdir}/[redacted KEY]", "approved"),
             ("CapabilityGranted", "fs:delete:{workdir}/[redacted KEY]"),
             ("BudgetSettled",),

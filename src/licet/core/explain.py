@@ -37,6 +37,12 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
     return "\n".join(lines)
 
 
+def ran_until(cost_usd: str) -> str:
+    """That a tool had begun when it was refused something that a person may still agree to."""
+    cost = "" if cost_usd == "0" else f" and cost {cost_usd} USD"
+    return _line("it ran", f"until there{cost}; called again, it runs from the start{' and costs again' * bool(cost)}")
+
+
 def _what(use: Use | None) -> str:
     return visible(str(use)) if use else "be called"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import canonical_json, data_digest
-from licet.core.decide import decide
+from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
@@ -97,8 +97,8 @@ class Call:
 
     async def ask(self, approval: Approval, use: Use) -> None:
         """Ask about one delete inside this call; the clock stands still meanwhile."""
-        effect = self.holding.reach.effect if self.holding is not None else None
-        ground = Ground("APPROVAL_REQUIRED", f"each delete asks at class {effect}")
+        assert self.holding is not None  # noqa: S101 - it is what asks
+        ground = delete_ground(self.holding.reach)
         if self.deadline is not None:
             self.deadline.pause()
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from licet.core.explain import ran_until
 from licet.core.scope import visible
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -167,7 +168,10 @@ def explanation(entry: Entry) -> Iterator[str]:
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
         ("receipt", entry["id"]),
     ]
-    yield from (f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines)
+    told = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
+    if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
+        told.insert(-3, ran_until(entry["cost_usd"]))
+    yield from told
 
 
 def _may(entry: Entry, what: str, ended: bool) -> str:
