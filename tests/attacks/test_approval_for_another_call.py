@@ -47,7 +47,8 @@ def answer(store: SqliteApprovals, asked: Question) -> str:
 def approved(folder: Path, asked: Question, **how: Any) -> SqliteApprovals:
     """A store in which the question was asked and answered with yes."""
     store = SqliteApprovals(folder / "approvals.sqlite")
-    asyncio.run(store.approve(asyncio.run(store.ask(asked)).request, **how))
+    request = asyncio.run(store.ask(asked)).request
+    asyncio.run(store.approve(asyncio.run(store.find(request)), **how))
     return store
 
 

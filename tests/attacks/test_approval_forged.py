@@ -37,7 +37,7 @@ class Scene:
         return asyncio.run(self.store.ask(self.question(**changes))).answer
 
     def approve(self, key: SigningKey | None, **how: Any) -> None:
-        asyncio.run(self.store.approve(self.id, key, **how))
+        asyncio.run(self.store.approve(asyncio.run(self.store.find(self.id)), key, **how))
 
     @property
     def request(self) -> ApprovalRequest:
@@ -162,7 +162,7 @@ def test_one_signature_and_a_forgery_are_not_two(scene: Scene, forge: Forge) -> 
 def test_a_no_that_is_taken_out_of_the_file_leaves_no_yes_behind(scene: Scene) -> None:
     scene.approve(scene.one)
     scene.approve(scene.two)
-    asyncio.run(scene.store.deny(scene.id))
+    asyncio.run(scene.store.deny(asyncio.run(scene.store.find(scene.id))))
     scene.write("UPDATE requests SET denied = ''")
     assert scene.ask() == "absent"
     scene.approve(scene.one)

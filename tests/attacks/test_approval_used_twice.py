@@ -40,7 +40,8 @@ def approved(path: Path, calls: int) -> SqliteApprovals:
 
     async def run() -> None:
         for number in range(calls):
-            await store.approve((await store.ask(question(arguments={"number": number}))).request)
+            asked = await store.ask(question(arguments={"number": number}))
+            await store.approve(await store.find(asked.request))
 
     asyncio.run(run())
     return store
@@ -167,7 +168,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_done_twice(tmp_path: P
 
     store = SqliteApprovals(tmp_path / "state" / "approvals.sqlite")
     assert again().reason == "APPROVAL_REQUIRED"
-    asyncio.run(store.approve(asyncio.run(store.list())[0].request.id))
+    asyncio.run(store.approve(asyncio.run(store.list())[0]))
     done = subprocess.run([sys.executable, "-c", PAYING, str(TESTS), str(tmp_path), moment], check=False)
     assert done.returncode == -9
     times, reason = MOMENTS[moment]
@@ -175,5 +176,5 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_done_twice(tmp_path: P
     assert again().reason == reason
     assert paid() == times + (reason == "ALLOWED")
     assert again().reason == "APPROVAL_REQUIRED"
-    asyncio.run(store.approve(asyncio.run(store.list())[-1].request.id))  # the request of the refused call is there
+    asyncio.run(store.approve(asyncio.run(store.list())[-1]))  # the request of the refused call is there
     assert again().ok

@@ -8,7 +8,7 @@ import pytest
 
 from guard.gates import policy
 from licet import Backends, Context, Gate, Manifest, Result, tool
-from licet.backends.approvals_sqlite import CannotAnswer, SqliteApprovals
+from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_records import MemoryApprover, MemoryClock, SystemClock
 from licet.guard.people import Answer, Answered, Question
@@ -84,10 +84,10 @@ class Later:
     def agree(self, at: Gate, session: str = "s", text: str = "x") -> None:
         asyncio.run(self.approver.approve(self.asked(at, session, text)))
 
-    def asked(self, at: Gate, session: str, text: str) -> str:
+    def asked(self, at: Gate, session: str, text: str) -> Kept:
         assert made(at, session, text).reason == "APPROVAL_REQUIRED"
         kept = asyncio.run(self.approver.list())
-        return [one.request.id for one in kept if one.state(self.approver.now()) == "waiting"][-1]
+        return [one for one in kept if one.state(self.approver.now()) == "waiting"][-1]
 
 
 @pytest.fixture(params=["memory", "function", "told", "sqlite"])

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from guard.questions import question
 from licet.backends.approval_keys import SigningKey, make_key
-from licet.backends.approvals_sqlite import CannotAnswer, SqliteApprovals
+from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
 from licet.guard.people import Answered, Question
 
 SECONDS = 300
@@ -109,6 +109,9 @@ class Approvals(RuleBasedStateMachine):
         assert answered.request not in self.known
         self.known[answered.request] = Modelled(subject, text, quorum, self.time + SECONDS)
 
+    def shown(self, name: str) -> Kept:
+        return asyncio.run(self.stores[0].find(name))
+
     @precondition(lambda self: self.known)
     @rule(data=st.data(), store=st.integers(0, 1), who=st.sampled_from([None, 0, 1, 2]), narrow=st.booleans())
     def approve(self, data: st.DataObject, store: int, who: int | None, narrow: bool) -> None:
@@ -117,7 +120,7 @@ class Approvals(RuleBasedStateMachine):
         allowed = not one.over and self.time < one.expires and (not one.quorum or who in (0, 1))
         key = None if who is None else KEYS[who]
         try:
-            asyncio.run(self.stores[store].approve(name, key, only_these_arguments=narrow))
+            asyncio.run(self.stores[store].approve(self.shown(name), key, only_these_arguments=narrow))
         except CannotAnswer:
             assert not allowed
         else:
@@ -131,7 +134,7 @@ class Approvals(RuleBasedStateMachine):
         one = self.known[name]
         allowed = not one.over and self.time < one.expires
         try:
-            asyncio.run(self.stores[store].deny(name))
+            asyncio.run(self.stores[store].deny(self.shown(name)))
         except CannotAnswer:
             assert not allowed
         else:

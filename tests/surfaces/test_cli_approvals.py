@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -352,7 +353,9 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
-def at_terminal(words: list[str], prompt: bytes, typed: bytes) -> tuple[int, str]:
+def at_terminal(
+    words: list[str], prompt: bytes, typed: bytes, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[int, str]:
     """Run a command at a terminal of its own, and type when it asks."""
     ours, theirs = pty.openpty()
     asked = [sys.executable, "-c", LEADER, str(SCRIPT), *words]
@@ -364,6 +367,7 @@ def at_terminal(words: list[str], prompt: bytes, typed: bytes) -> tuple[int, str
             shown += piece
             if not answered and prompt in shown:
                 answered = True
+                meanwhile()
                 os.write(ours, typed)
     os.close(ours)
     return child.wait(), shown.decode()
@@ -385,6 +389,25 @@ def test_approve_shows_the_request_and_asks_again_at_a_terminal(typed: bytes, co
     assert ended == code
     assert "tool          write_file" in shown
     assert call().exit_code == code
+
+
+def test_what_takes_the_place_of_a_request_while_a_person_thinks_is_not_agreed_to(here: Path) -> None:
+    """Whoever can write the file puts another call under the name of the one that is shown."""
+    shown_one, other = asked(text="Rain."), asked(text="Hail.")
+
+    def exchange() -> None:
+        [path] = (here / "state").rglob("approvals.sqlite")
+        with sqlite3.connect(path) as db:
+            body, *more = db.execute("SELECT body, subject, arguments FROM requests WHERE id = ?", (other,)).fetchone()
+            db.execute("DELETE FROM requests WHERE id = ?", (other,))
+            change = "UPDATE requests SET body = ?, subject = ?, arguments = ? WHERE id = ?"
+            db.execute(change, (body.replace(other, shown_one), *more, shown_one))
+        db.close()
+
+    ended, shown = at_terminal(["approvals", "approve", shown_one], b"agree? [y/N]: ", b"y\n", exchange)
+    assert ended == 1
+    assert f"{shown_one} is no longer what was shown, and was not answered: look at it again" in shown
+    assert [call(text=text).exit_code for text in ("Rain.", "Hail.")] == [1, 1]
 
 
 def test_without_a_terminal_call_leaves_a_request_although_it_should_ask() -> None:

@@ -169,41 +169,32 @@ class SqliteApprovals:
         """One request; `CannotAnswer` if there is none."""
         return await self._file.read(lambda db: _found(db, id))
 
-    async def approve(
-        self,
-        id: str,  # noqa: A002
-        key: SigningKey | None = None,
-        *,
-        only_these_arguments: bool = False,
-    ) -> Kept:
-        """Agree to a request as it stands, or with less; never with more."""
-        seen = await self.find(id)
-        request = seen.request
+    async def approve(self, shown: Kept, key: SigningKey | None = None, *, only_these_arguments: bool = False) -> Kept:
+        """Agree to a request as it was shown, or to less; never to more, and to nothing that took its place since."""
+        request = shown.request
         narrow = only_these_arguments and request.scope == "session"  # otherwise that is what was asked
-        self._check_open(seen)
-        _check_key(seen, key)
+        self._check_open(shown)
+        _check_key(shown, key)
         signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
         signer = UNSIGNED if key is None else key.public
 
         def agree(db: sqlite3.Connection) -> Kept:
-            kept = _found(db, id)
-            self._check_open(kept)
-            if kept.request != request:
-                raise CannotAnswer(f"{id} is no longer what it was: look at it again")
-            db.execute(_AGREE, (id, signer, narrow, signature, self.now()))
-            return _found(db, id)
+            self._check_open(_unchanged(db, request))
+            db.execute(_AGREE, (request.id, signer, narrow, signature, self.now()))
+            return _unchanged(db, request)
 
         return await self._file.write(agree)
 
-    async def deny(self, id: str) -> Kept:  # noqa: A002
+    async def deny(self, shown: Kept) -> Kept:
         """Say no, also to what was agreed to and can still be used: one no is enough."""
+        request = shown.request
 
         def refuse(db: sqlite3.Connection) -> Kept:
-            self._check_open(_found(db, id))
-            db.execute(_DENY, (UNSIGNED, id))
+            self._check_open(_unchanged(db, request))
+            db.execute(_DENY, (UNSIGNED, request.id))
             # Who had agreed stays, without the signature: whoever takes the no out of the file has no yes then.
-            db.execute(_TAKE_BACK, (id,))
-            return _found(db, id)
+            db.execute(_TAKE_BACK, (request.id,))
+            return _unchanged(db, request)
 
         return await self._file.write(refuse)
 
@@ -263,6 +254,14 @@ def _found(db: sqlite3.Connection, id: str) -> Kept:  # noqa: A002
             raise CannotAnswer(f"{id} was changed after it was asked, and cannot be answered")
         return kept
     raise CannotAnswer(f"there is no request `{id}`; `licet approvals list` has all of them")
+
+
+def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest) -> Kept:
+    """What is stored of a request that a person was shown, who thought about it while others could write the file."""
+    kept = _found(db, shown.id)
+    if kept.request.statement() != shown.statement():
+        raise CannotAnswer(f"{shown.id} is no longer what was shown, and was not answered: look at it again")
+    return kept
 
 
 def _sound(db: sqlite3.Connection, row: sqlite3.Row) -> Kept | None:

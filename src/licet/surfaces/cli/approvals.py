@@ -136,15 +136,16 @@ def approve_command(
         key = None if key_file is None else read_key(key_file)
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
-    if not yes and (as_json or not sys.stdin.isatty()):
-        if key is None:  # a script that only wants to look must not agree to anything
-            raise click.UsageError("nobody can be asked here: say `--yes`, or sign with `--key FILE`", ctx)
-    elif not yes:
-        _tell(_run(store.find(request), as_json), store.now(), as_json)
+    asks = not yes and not as_json and sys.stdin.isatty()
+    if not (yes or asks or key):  # a script that only wants to look must not agree to anything
+        raise click.UsageError("nobody can be asked here: say `--yes`, or sign with `--key FILE`", ctx)
+    seen = _run(store.find(request), as_json)
+    if asks:
+        _tell(seen, store.now(), as_json)
         if not click.confirm("agree?", err=True):
             show("nothing was answered", err=True)
             ctx.exit(1)
-    agreed = _run(store.approve(request, key, only_these_arguments=narrow), as_json)
+    agreed = _run(store.approve(seen, key, only_these_arguments=narrow), as_json)
     _tell(agreed, store.now(), as_json)
     if later := _later(agreed, _run(store.list(), as_json)):
         show(_OTHER.format(later.request.id), err=True, colour="yellow")
@@ -157,7 +158,8 @@ def approve_command(
 def deny_command(request: str, state: Path | None, as_json: bool) -> None:
     """Say no to a request; also to one that was approved and can still be used."""
     store = _store(state)
-    _tell(_run(store.deny(request), as_json), store.now(), as_json)
+    seen = _run(store.find(request), as_json)
+    _tell(_run(store.deny(seen), as_json), store.now(), as_json)
 
 
 @command.command(name="key")
