@@ -14,6 +14,7 @@ from licet.backends.ledger_keys import check_signature, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_structure import damage, gone_astray
 from licet.core.evidence import Pack, check_pack, envelope, kept_heads, statement, to_sign
+from licet.core.evidence import is_pack as looks_like_pack
 from licet.core.finding import Finding, Outcome
 from licet.core.heads import Head, read_head
 from licet.core.merkle import inclusion_proofs
@@ -28,6 +29,7 @@ __all__ = [
     "NoKey",
     "evidence_pack",
     "is_ledger",
+    "is_pack",
     "kept_in",
     "last_head",
     "ledger_in",
@@ -38,6 +40,7 @@ __all__ = [
 
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
+_ENVELOPE = b'{"payload":"'
 
 Progress = Callable[[int], None]
 
@@ -137,6 +140,16 @@ def _readable(reader: LedgerReader) -> int:
         for _ in reader.entries():
             seen += 1
     return seen
+
+
+def is_pack(path: Path) -> bool:
+    """Whether a file is an evidence pack, sound or not; one that cannot be read is none."""
+    try:
+        with path.open("rb") as file:  # what does not begin like one is not read to its end, however long it is
+            start = file.read(len(_ENVELOPE))
+            return start == _ENVELOPE and looks_like_pack(start + file.read())
+    except OSError:
+        return False
 
 
 def verify_pack(path: Path, key: str) -> Pack | Finding:

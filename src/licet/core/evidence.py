@@ -106,6 +106,15 @@ def envelope(payload: bytes, key: str, signature: bytes) -> str:
 # Checking ------------------------------------------------------------------------------------------------------------
 
 
+def is_pack(data: bytes) -> bool:
+    """Whether something is a pack, by its form alone: not whether it is a sound one."""
+    try:
+        said = json.loads(base64.b64decode(json.loads(data)["payload"]))
+        return bool(said["predicateType"] == PREDICATE_TYPE)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
 def check_pack(data: bytes, key: str, check: CheckSignature) -> Pack | Finding:
     """What a pack says, held to a public key; or the first thing that is wrong with it, and at which entry."""
     try:

@@ -19,7 +19,7 @@ from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.policy import misfit_problems
 from licet.surfaces.cli.schema import not_ours, write_schema
 from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
-from licet.surfaces.cli.writing import write_file
+from licet.surfaces.cli.writing import is_output, is_special, write_file
 
 
 @click.command(name="init")
@@ -50,7 +50,7 @@ def command(
       1  something in the sources is wrong, or the file is there already; nothing was written
       2  a command line that makes no sense
     """
-    printing = output is not None and str(output) == "-"
+    printing = output is not None and is_output(output)
     target = files[0].parent / WORKSPACE_FILE if output is None or printing else output
     if agent is not None:
         _check_agent(agent, ctx)
@@ -129,6 +129,8 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
     beside = target.parent / WORKSPACE_FILE
     if not target.parent.is_dir():
         return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
+    if is_special(target):  # with a schema beside it, this would also leave something in /dev
+        return [Problem(origin, "something that is no file", "a new file", "-o - only prints")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
     if target.name != WORKSPACE_FILE and beside.exists():

@@ -16,6 +16,7 @@ from licet.assemble.records import (
     NoKey,
     evidence_pack,
     is_ledger,
+    is_pack,
     kept_in,
     last_head,
     ledger_in,
@@ -30,7 +31,7 @@ from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
 from licet.surfaces.cli.show import fail, show, show_json
 from licet.surfaces.cli.state import manifest_option, of_manifest
 from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
-from licet.surfaces.cli.writing import write_file
+from licet.surfaces.cli.writing import is_output, write_file
 
 _AGO = re.compile(r"(\d+)([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -222,7 +223,10 @@ def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
 @click.argument("receipts", metavar="[RECEIPT]...", nargs=-1)
 @click.option("--session", metavar="ID", help="Everything of this session.")
 @click.option("--agent", metavar="NAME", help="The agent of the session, if several have one of that name.")
-@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the pack into this file.  [default: stdout]")
+@click.option(
+    "-o", "--output", metavar="FILE", type=FILE, help="Write the pack into this file; `-` is stdout, the default."
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there and is no pack.")
 @state_option
 @json_option
 @click.pass_context
@@ -232,6 +236,7 @@ def export_command(
     session: str | None,
     agent: str | None,
     output: Path | None,
+    force: bool,
     state: Path | None,
     as_json: bool,
 ) -> None:
@@ -246,6 +251,8 @@ def export_command(
     """
     if bool(receipts) == (session is not None):
         raise click.UsageError("name receipts, or a session with --session", ctx)
+    if output is not None and not force and output.is_file() and not (is_output(output) or is_pack(output)):
+        fail(f"{output} is there already and is no evidence pack: --force replaces it; -o - only prints", as_json)
     with _reading(state, as_json) as reader:
         rows: list[Row] = []
         for receipt in dict.fromkeys(receipts):
@@ -258,7 +265,7 @@ def export_command(
             if not rows:
                 fail(f"there is no session `{session}` in {reader.path}", as_json)
         pack = evidence_pack(reader, rows)
-    if output is None:
+    if output is None or is_output(output):
         click.echo(pack.text, nl=False)
         return
     write_file(output, pack.text, replace=True)

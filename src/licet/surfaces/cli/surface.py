@@ -10,6 +10,7 @@ from licet.core.scope import visible
 from licet.core.surface import surface
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.show import shortened, show, show_json
+from licet.surfaces.cli.writing import is_output, is_special, write_file
 
 
 @click.command(name="surface")
@@ -39,18 +40,17 @@ def command(
     """
     if as_json and svg is not None:
         raise click.UsageError("--json and --svg exclude each other")
-    if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and str(svg) != "-":
+    if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
     shown = surface(read_sound(manifest, Setting(workspace, personality, workdir), as_json))
     if as_json:
         places = Places.here(workdir)  # a path says where it is only together with these
         show_json({**shown.document(), "workdir": places.workdir, "home": places.home})
     elif svg is not None:
-        from licet.surfaces.cli.writing import write_file
         from licet.surfaces.svg import svg_map
 
         picture = svg_map(shown, shortened(workdir))
-        if str(svg) == "-":
+        if is_output(svg):
             click.echo(picture)
         else:
             write_file(svg, picture, replace=True)
