@@ -207,3 +207,29 @@ def test_a_bundle_narrows_what_fits() -> None:
     )
     spec = tool("t", "network:*:a.example", "network:*:b.example", "env:read:A")
     assert [misfit.capability for misfit in validate_registration(spec, policy)] == ["network:*:b.example"]
+
+
+APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
+KEPT: list[tuple[list[str], list[str], str, str]] = [
+    # denied in a file, kept by licet itself, what is told, and what would make it fit
+    ([], ["fs:*:/a"], "needs fs:read:/a/b, but kept", APART),
+    ([], ["fs:*:/a", "fs:read:/a/b"], "needs fs:read:/a/b, but kept", APART),
+    (
+        ["fs:read:/a"],
+        ["fs:*:/a/b/c"],
+        "needs fs:read:/a/b, denied by fs:read:/a (agent.yaml:50)",
+        "remove `fs:read:/a` from `deny` in agent.yaml",
+    ),
+    (["fs:read:/a"], ["fs:*:/a"], "needs fs:read:/a/b, but kept", APART),
+]
+
+
+@pytest.mark.parametrize(("denied", "kept", "told", "fix"), KEPT)
+def test_what_licet_keeps_for_itself_is_told_as_no_rule_of_a_file(
+    denied: list[str], kept: list[str], told: str, fix: str
+) -> None:
+    own = layer([], kept, "policy files", silent=frozenset(DOMAINS))
+    own = replace(own, denies=tuple(rule._replace(key="kept") for rule in own.denies))
+    policy = manifest(tool("t"), layers=(layer(["fs:read:/a"], denied), own))
+    (misfit,) = validate_registration(tool("t", "fs:read:/a/b"), policy)
+    assert (misfit.message, misfit.fix) == (told, fix)

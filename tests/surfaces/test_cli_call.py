@@ -325,6 +325,14 @@ bundles: {b: {tools: [read_file], sandbox: native}}
 capabilities: {bundles: [b], native: [read_file], fs_reach: {read: ["${workdir}"]}}
 """
 
+NOTES = """from licet import tool
+
+
+@tool(needs=["fs:read:${workdir}/notes"], effect="read_only", sandbox="native")
+def read_file() -> None:
+    pass
+"""
+
 
 @pytest.mark.parametrize("path", ["kept/kv.sqlite", "keys.env"])
 def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None:
@@ -335,6 +343,18 @@ def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None
     assert refused.exit_code == 1
     told = [line for line in refused.stderr.splitlines() if line.startswith(("  because", "  to allow"))]
     assert told == ["  because       licet keeps its state or its secrets there, and no tool reads or writes them"]
+
+
+@pytest.mark.parametrize("state", ["notes", "."])
+def test_state_where_a_tool_works_is_told_as_what_it_is(state: str, here: Path) -> None:
+    (here / "reader.py").write_text(NOTES)
+    (here / "r.yaml").write_text(READER.replace("licet.tools:read_file", "reader:read_file"))
+    refused = run("r.yaml", "read_file", "--state", state)
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        f"read_file: needs fs:read:{here}/notes, but licet keeps its state or its secrets there, and no tool reads or "
+        "writes them; to allow it: keep the two apart, as with `--state`: no rule opens what licet protects\n"
+    )
 
 
 def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(

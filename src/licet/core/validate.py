@@ -13,6 +13,8 @@ from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
+_APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
+
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
@@ -102,7 +104,11 @@ def _unmet(reach: Reach, need: Capability) -> Ground:
         steps = [add_to_layer(one, (need,), reach.spec, reach.manifest.roots, None) for one in closed]
     else:
         denies = [(one, rule) for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
-        why = f"denied by {'; '.join(str(rule) for _, rule in denies)}"
-        steps = [remove(rule) for one, rule in denies if one.kind != "policy files"]
+        own = [rule for one, rule in denies if one.kind == "policy files"]
+        written = [rule for one, rule in denies if one.kind != "policy files"]
+        why, steps = f"denied by {'; '.join(map(str, written))}", [remove(rule) for rule in written]
+        if CapabilitySet((need,)) <= CapabilitySet(rule.capability for rule in own):
+            # They stand in no file: they are told by what they keep.
+            why, steps = f"but {'; '.join(dict.fromkeys(rule.key for rule in own))}", [_APART]
     text = f"`{reach.spec.name}` needs {need}, {why}"
     return Ground(REASON_OF_DOMAIN[need.domain], text, None, "; ".join(dict.fromkeys(steps)), str(need))
