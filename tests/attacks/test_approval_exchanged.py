@@ -45,7 +45,7 @@ class Scene:
         db.close()
 
     def answers(self) -> list[str]:
-        asked = (question(keys=self.keys, **more) for more in ({}, {"arguments": EVIL}))
+        asked = question(keys=self.keys), question(keys=self.keys, arguments=EVIL)
         return [asyncio.run(self.store.ask(one)).answer for one in asked]
 
 

@@ -133,6 +133,29 @@ def test_nobody_in_time_is_expired_and_nothing_is_left_behind(terminal: Terminal
         assert open_files() == before
 
 
+def test_a_question_that_waits_for_its_turn_expires_as_well(terminal: Terminal) -> None:
+    person = terminal.type(b"y\n")
+    patient, hasty = question(), question(arguments={"to": "bob"}, expires_seconds=0)
+    answers = asked(TerminalApprover(terminal=terminal.open), patient, hasty)
+    person.join(60)
+    assert [one.answer for one in answers] == ["approved", "expired"]
+    assert b"bob" not in terminal.shown
+
+
+def test_who_sits_there_is_told_when_nobody_waits_for_the_answer_any_more(terminal: Terminal) -> None:
+    async def run() -> None:
+        task = asyncio.create_task(TerminalApprover(terminal=terminal.open).ask(question()))
+        await asyncio.to_thread(terminal.wait_for, PROMPT)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    os.write(terminal._other, b"(that is all)")
+    terminal.wait_for(b"(that is all)")
+    assert b"the call was refused" in terminal.shown
+
+
 def test_a_terminal_that_is_gone_answers_nothing(terminal: Terminal) -> None:
     ours, theirs = pty.openpty()
     os.close(ours)

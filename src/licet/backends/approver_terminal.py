@@ -53,8 +53,10 @@ class TerminalApprover:
                     "absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them"
                 )
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-            async with turn:
+            async with asyncio.timeout(question.expires_seconds), turn:  # to wait for its turn gives it no more time
                 return await _ask(terminal, question)
+        except TimeoutError:
+            return Answered("expired")
         except OSError:  # the terminal is gone, and nobody has answered
             return Answered("absent")
         finally:
@@ -77,11 +79,11 @@ async def _ask(terminal: int, question: Question) -> Answered:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed until now was no answer to this
     _write(terminal, f"agree? {choice} ")
     try:
-        async with asyncio.timeout(question.expires_seconds):
-            typed = await _line(terminal)
-    except TimeoutError:
-        _write(terminal, "\nnobody answered in time: the call was refused\n")
-        return Answered("expired")
+        typed = await _line(terminal)
+    except asyncio.CancelledError:  # time is up, here or for who asks
+        with suppress(OSError):
+            _write(terminal, "\nnobody answered in time: the call was refused\n")
+        raise
     match typed.strip().lower() if typed is not None else None:
         case None:
             return Answered("absent")

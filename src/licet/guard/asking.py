@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, get_args
 from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalAnswered, ApprovalAsked
 from licet.core.reach import Reach
-from licet.guard.people import Agreement, Answer, Answered, Approver, Question
+from licet.declare.received import exact
+from licet.guard.deadline import Deadline
+from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question
 from licet.guard.ports import Unavailable
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ _SAID: dict[str, tuple[Reason, str]] = {
 async def settled(call: "Call", decision: Ask) -> None:
     """Ask a person, and return only if they agree; who did stays on the call, for its receipt."""
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
-    answered, holding = Answered("absent"), call.holding
+    answered, holding, asked = Answered("absent"), call.holding, call.clock.monotonic()
     assert holding is not None  # noqa: S101 - a call is held before anybody is asked about it
     holding.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
     if approver is not None and reach is not None:
@@ -31,17 +33,18 @@ async def settled(call: "Call", decision: Ask) -> None:
             text = "signed approvals are asked for, and nothing here can verify a signature"
             call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
         try:
-            answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
+            answered = await _answer(approver, question)
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
-        answered = answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
+        if call.clock.monotonic() - asked >= question.expires_seconds:  # whatever it was
+            answered = replace(answered, answer="expired")
     said = answered.answer if answered.answer in _ANSWERS else "absent"  # whatever else a callback says is no answer
     holding.note_of(ApprovalAnswered, decision.use, rule=said)
     if answered.answer == "approved":
         agreement = Agreement(decision.approval, answered.by, answered.request)
         call.approvals += (agreement,)
         if not (decision.approval.arguments or answered.asks_again):  # for the session, not for one call
-            call.session.agree(agreement, call.policy, call.clock.monotonic())
+            call.session.agree(agreement, call.policy, asked)
         return
     note = (Ground("APPROVAL_REQUIRED", answered.note, fix=answered.fix),) if answered.note or answered.fix else ()
     stop: Ask | Deny = replace(decision, rules=(*decision.rules, *note))
@@ -62,12 +65,25 @@ def told_agreements(call: "Call") -> tuple[Agreement, ...]:
     )
 
 
+async def _answer(approver: Approver | ApproverFunction, question: Question) -> Answered:
+    """What an approver says, who is waited for until the question expires and no longer."""
+    limit = Deadline(question.expires_seconds)
+    try:
+        with limit:
+            answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
+    except TimeoutError:
+        if not limit.expired:  # one of its own
+            raise
+        return Answered("expired")
+    return answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
+
+
 def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
     approvals = call.policy.manifest.approvals
     return Question(
         approval=decision.approval,
         spec=reach.spec,
-        arguments=call.arguments,
+        arguments=exact(call.arguments),
         stakes=reach.grant.allow,
         why=decision.rules[0].text,
         expires_seconds=approvals.expires_seconds,

@@ -75,13 +75,16 @@ class Session:
         known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
         return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
-    def agree(self, agreement: Agreement, policy: Policy, now: float) -> None:
-        """Remember what a person has agreed to, for whoever opens this session, until it expires."""
+    def agree(self, agreement: Agreement, policy: Policy, asked: float) -> None:
+        """Remember what a person has agreed to, for whoever opens this session, until it expires.
+
+        It does so by the time at which they were asked: who thinks for long agrees to no more than who is quick.
+        """
         agreed = self.gate.agreed
         for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
-            if all(until <= now for _, until, _ in list(known.values())):
+            if all(until <= asked for _, until, _ in list(known.values())):
                 agreed.pop(name, None)
-        until = now + policy.manifest.approvals.expires_seconds
+        until = asked + policy.manifest.approvals.expires_seconds
         agreed.setdefault(self._name, {})[agreement.approval] = (policy, until, agreement)
 
     async def __aexit__(self, *_: object) -> None:
