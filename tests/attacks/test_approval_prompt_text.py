@@ -25,14 +25,22 @@ LIES: dict[str, str] = {
     "isolates a direction": "\u2066ecila\u2069",
     "is invisible": "ali\u200bce\u2060\ufeff\u00ad",
     "is a tag": "alice\U000e0041\U000e0042",
+    "is ignored by default": "ali\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U000e0100ce",
+    "is a blank": "ali\u2800\U0001d159ce",
+    "fills or joins": "ali\u2d7f\U00016fe4\U0001107fce",
+    "is read from the right": "pay \u05d0 1 \u05d1 2",
+    "is Arabic": "\u0627 1 \u0628 \u0661\u0662",
+    "is an old script that is read from the right": "\U00010a00\U0001e900",
     "begins a new line": 'alice"\n  tool          harmless\nagree? ',
     "begins a new line of Unicode": "alice\u2028  tool          harmless\u0085x",
     "sets the title of the window": "\x1b]0;alice\x07\x9b2J",
     "is no text at all": "alice\x00\x7f",
 }
-# What acts on a terminal, or is not seen on one; a line feed is licet's own.
+# What acts on a terminal, is not seen on one, or moves what is beside it; a line feed is licet's own.
 ACTING = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\U0001107f\U00016fe4\U0001d159"
+    r"\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff]"
 )
 
 

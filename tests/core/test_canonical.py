@@ -12,8 +12,10 @@ from licet.core.canonical import data_digest, data_text, digest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 whole = st.integers(-(2**53) + 1, 2**53 - 1)
+# Between 2**53 and 1e21 RFC 8785 spells a float as an integer that it may not be worth.
+floats = st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: not 2**53 < abs(number) < 1e21)
 plain = st.recursive(
-    st.none() | st.booleans() | whole | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none() | st.booleans() | whole | floats | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=12,
 )
@@ -42,6 +44,21 @@ EDGES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("value", "text"), EDGES, ids=[text for _, text in EDGES])
 def test_edges_of_the_spelling(value: Any, text: str) -> None:
     assert data_text(value) == text == rfc8785.dumps(value).decode()
+
+
+@given(st.floats(2.0**53, 1e21, exclude_min=True, exclude_max=True))
+def test_a_float_that_is_spelled_as_an_integer_is_worth_that_integer(number: float) -> None:
+    for value in (number, -number):
+        assert data_text(value) == data_text(int(value))
+        assert json.loads(data_text(value)) == value
+
+
+def test_a_float_is_not_the_integer_that_has_its_shortest_digits() -> None:
+    number = 1.2345678901234567e20
+    shortest = int(rfc8785.dumps(number))
+    assert shortest != number  # and yet one spelling for both
+    assert data_digest({"amount": number}) != data_digest({"amount": shortest})
+    assert [data_text(edge) for edge in (2.0**53, 1e20, 1e21)] == [str(2**53), "1" + "0" * 20, "1e+21"]
 
 
 def test_an_integer_of_any_size_is_its_digits() -> None:

@@ -7,25 +7,27 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unicodedata import bidirectional
 
 from licet.core.approval import ApprovalRequest
 from licet.core.entries import KIND_OF_DOMAIN
-from licet.core.scope import visible
+from licet.core.scope import spelled, visible
 
 _FOR = {
     "session": "for every call of it in this session, with any arguments",
     "call": "once, with exactly these arguments",
     "use": "once, for exactly this act",
 }
+_TURNS = frozenset(("R", "AL", "AN"))  # letters and digits that are read from the right, and move what is beside them
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def told(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Iterator[str]:
+def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Iterator[str]:
     """The lines that a person reads before answering; what decides stands last, where nothing can push it away."""
-    for name, value in sorted(arguments.items()):
-        yield _line("argument", f"{visible(json.dumps(name, ensure_ascii=False))}: {shown(value)}")
+    for name, value in sorted((arguments or {}).items()):
+        yield _line("argument", f"{shown(name)}: {shown(value)}")
     if not arguments:
-        yield _line("arguments", "none")
+        yield _line("arguments", "none" if arguments is not None else "no longer kept: nobody answered in time")
     kinds: dict[str, list[str]] = {}
     for rule in request.stakes:
         kinds.setdefault(KIND_OF_DOMAIN.get(rule.partition(":")[0], "also"), []).append(rule)
@@ -44,8 +46,16 @@ def told(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Iterator[str
 
 
 def shown(value: Any) -> str:
-    """A value of an argument: JSON, with letters as letters and everything that nobody would see as an escape."""
-    return visible(json.dumps(value, ensure_ascii=False, sort_keys=True))
+    """A value of an argument: JSON, with letters as letters, and what hides or turns text around as an escape."""
+    return in_order(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+def in_order(text: str) -> str:
+    """Text as it is stored, from left to right: a screen would show `pay א 1 ב 2` with its numbers exchanged."""
+    text = visible(text)
+    if text.isascii():
+        return text
+    return "".join(spelled(char) if bidirectional(char) in _TURNS else char for char in text)
 
 
 def time_text(milliseconds: int) -> str:
@@ -55,4 +65,4 @@ def time_text(milliseconds: int) -> str:
 
 
 def _line(title: str, text: str) -> str:
-    return f"  {title:<14}{visible(text)}"
+    return f"  {title:<14}{in_order(text)}"

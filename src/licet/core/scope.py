@@ -25,7 +25,11 @@ _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
 _CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
 # Characters that print as nothing although Python calls them printable; a rule with one would look like another rule.
-UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e0fff"
+# They are what Unicode calls default-ignorable, and fillers, blanks and joiners whose glyph is empty.
+UNSEEN = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001107f\U00016fe4\U0001d159\U000e0100-\U000e0fff"
+)
 _IGNORED = re.compile(f"[{UNSEEN}]")
 _DECEPTIVE = re.compile(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
 NAME_PATTERN = r"[A-Za-z0-9_./-]{1,128}"
@@ -52,10 +56,11 @@ def visible(text: str) -> str:
     """Text from outside with control, bidi and other invisible characters spelled out."""
     if text.isprintable() and (text.isascii() or not _IGNORED.search(text)):
         return text
-    return "".join(char if char.isprintable() and not _IGNORED.match(char) else _spelled(char) for char in text)
+    return "".join(char if char.isprintable() and not _IGNORED.match(char) else spelled(char) for char in text)
 
 
-def _spelled(char: str) -> str:
+def spelled(char: str) -> str:
+    """A character as its number."""
     return f"\\u{ord(char):04x}"
 
 

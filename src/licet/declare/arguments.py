@@ -11,6 +11,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from licet.core.canonical import canonical_json
@@ -28,6 +29,7 @@ _N, _I = b"NI"  # how NaN and Infinity begin; one byte is looked for in no time
 _LONGEST_COMPLAINT = 200
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
+_PLAIN = frozenset((str, int, bool, type(None)))
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
@@ -84,11 +86,12 @@ class InvalidArguments(ValueError):
 class Given(dict[str, Any]):
     """Arguments as hints have made them, with the JSON that they were made of: what says it all to another process."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("anew", "sent")
 
-    def __init__(self, arguments: dict[str, Any], sent: bytes) -> None:
+    def __init__(self, arguments: dict[str, Any], sent: bytes, anew: frozenset[str] = frozenset()) -> None:
         super().__init__(arguments)
         self.sent = sent
+        self.anew = anew  # parameters that a function makes a default for, perhaps another one each time
 
 
 def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
@@ -102,8 +105,11 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     # Through JSON and strictly: a text that only looks like a number stays a text, so a rule on the one is a rule on
     # the other, and what the caller keeps a reference to is not what the tool gets.
     made: Any = stand_in(fn, context)
-    parse = TypeAdapter(made).validator.validate_json
-    rich = not all(map(_is_simple, made.__annotations__.values()))
+    adapter = TypeAdapter(made)
+    parse = adapter.validator.validate_json
+    anew = frozenset(one["name"] for one in parameters_of(adapter)[0] if "default_factory" in one["schema"])
+    fixed = (one.default for one in inspect.signature(made).parameters.values() if one.default is not one.empty)
+    rich = bool(anew) or not (all(map(_is_simple, made.__annotations__.values())) and all(map(is_plain, fixed)))
     encode = _json().to_json
 
     def validate(given: object) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
                 raise InvalidArguments(f"found {error.error_count()} values that do not fit") from None
             found = error.errors(include_url=False, include_input=False, include_context=False)
             raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
-        return Given(arguments, text) if rich else arguments
+        return Given(arguments, text, anew) if rich else arguments
 
     return validate
 
@@ -139,6 +145,30 @@ def _is_simple(hint: Any) -> bool:
     if origin is dict:
         return held[0] is str and _is_simple(held[1])
     return origin in (list, typing.Union, types.UnionType) and all(map(_is_simple, held))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is what its JSON says, so that nothing has to be made of it again."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or not (type(item) in _PLAIN or is_plain(item)):
+                return False
+        return True
+    if kind is list:
+        return all(map(is_plain, value))
+    return kind is float and isfinite(value)
+
+
+def parameters_of(adapter: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What pydantic knows of the parameters of a function, and the definitions that they refer to."""
+    schema, known = adapter.core_schema, {}
+    if schema["type"] == "definitions":
+        known = {held["ref"]: held for held in schema["definitions"]}
+        schema = schema["schema"]
+    return schema["arguments_schema"]["arguments_schema"], known
 
 
 def plain_json(value: object) -> bytes:

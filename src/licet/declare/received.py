@@ -1,4 +1,4 @@
-"""What a tool gets of its arguments, as data that rules can be held against.
+"""What a tool gets of its arguments, as data that rules can be held against and that people and digests can go by.
 
 Between what is sent and what a function is given lie its type hints: they trim, convert, fill in defaults, and take a
 value under other names than it has in the function. Where names cannot be followed, no rule can be kept.
@@ -10,12 +10,25 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from licet.declare.arguments import plain_data, plain_json, stand_in
+from licet.declare.arguments import Given, is_plain, parameters_of, plain_data, plain_json, stand_in
 
 _PLAIN = (str, int, float, bool, type(None))
 _MANY = (list, tuple, set, frozenset, deque)
 _LARGEST = 300  # the exponent of a decimal; above it, no float and no rule reaches
 _NOT_SCHEMAS = ("cls", "config", "default", "metadata", "serialization")
+
+
+def exact(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The data that stands for arguments where people agree to them and digests name them: it leaves nothing out."""
+    shown, sent = arguments, {}
+    if isinstance(arguments, Given) and (arguments.anew or not all(map(is_plain, arguments.values()))):
+        # JSON has of other values what their types let it have: stars for a secret, nothing for an excluded field. What
+        # they were made of says it all, and the tool that makes them has a digest of its own. Nobody can agree to a
+        # default that is another one each time.
+        sent = plain_data(arguments.sent)
+        unsent = arguments.keys() - sent.keys() - arguments.anew
+        shown = {name: arguments[name] for name in unsent if is_plain(arguments[name])}
+    return {**plain_data(plain_json(shown)), **sent}
 
 
 def received(value: Any) -> Any:
@@ -47,12 +60,7 @@ def parameter_names(fn: Callable[..., Any], context: str | None) -> dict[str, st
     from pydantic import TypeAdapter
 
     made: Any = stand_in(fn, context)
-    schema: Any = TypeAdapter(made).core_schema
-    known: dict[str, Any] = {}
-    if schema["type"] == "definitions":
-        known = {held["ref"]: held for held in schema["definitions"]}
-        schema = schema["schema"]
-    return dict(_names(schema["arguments_schema"]["arguments_schema"], known))
+    return dict(_names(*parameters_of(TypeAdapter(made))))
 
 
 def _names(parameters: list[Any], known: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -16,8 +16,8 @@ from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
-from licet.declare.arguments import InvalidArguments, plain_data, plain_json
-from licet.declare.received import received
+from licet.declare.arguments import Given, InvalidArguments, plain_data, plain_json
+from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
@@ -206,9 +206,10 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
 
 
 def _digest(arguments: dict[str, Any]) -> str:
-    """The content address of arguments: of what JSON makes of them."""
-    if not (_AS_JSON.issuperset(map(type, arguments.values())) and "".join(arguments).isascii()):
-        return data_digest(plain_data(plain_json(arguments)))
+    """The content address of arguments, of which nothing is left out."""
+    plain = _AS_JSON.issuperset(map(type, arguments.values())) and "".join(arguments).isascii()
+    if not plain or (type(arguments) is Given and arguments.anew):
+        return data_digest(exact(arguments))
     # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
     if len(arguments) > 1:
         arguments = {name: arguments[name] for name in sorted(arguments)}

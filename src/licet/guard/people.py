@@ -15,7 +15,7 @@ class Question:
 
     approval: Approval
     spec: ToolSpec
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # as data; where hints make more of them than data, as they were sent
     stakes: tuple[Capability, ...]
     why: str
     expires_seconds: int

@@ -4,8 +4,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import isfinite
-from types import NoneType
 from typing import Any
 from weakref import ref
 
@@ -15,7 +13,7 @@ from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
 from licet.declare import Tool
-from licet.declare.arguments import Given, plain_json
+from licet.declare.arguments import Given, is_plain, plain_json
 from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
 from licet.guard.ports import SandboxUnavailable, ToolCall
@@ -141,7 +139,7 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     if defaults or type(given) is not dict:
         given = {name: value for name, value in given.items() if name not in defaults or value is not defaults[name]}
     # What hints have made of it cannot be made again of itself: aliases, secrets, whatever a validator turns into else.
-    plain = _is_plain(given)
+    plain = is_plain(given)
     sent = call.arguments.sent if not plain and isinstance(call.arguments, Given) else plain_json(given)
     who = b"" if call.tool.context_parameter is None else _who(context.session_id, context.agent, context.workdir)
     return framed(b'{"call":%d,"plain":%s%s}' % (number, b"true" if plain else b"false", who), sent)
@@ -150,21 +148,3 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
 @lru_cache(_KNOWN)
 def _who(session_id: str, agent: str, workdir: str) -> bytes:
     return b"," + members({"session_id": session_id, "agent": agent, "workdir": workdir})
-
-
-_PLAIN = frozenset((str, int, bool, NoneType))
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value is what its JSON says, so that nothing has to be made of it again."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str or not (type(item) in _PLAIN or _is_plain(item)):
-                return False
-        return True
-    if kind is list:
-        return all(map(_is_plain, value))
-    return kind is float and isfinite(value)
