@@ -61,6 +61,35 @@ def test_a_refusal_says_one_line_with_a_stable_code(use: str, message: str) -> N
     assert error.use == Use(use)
 
 
+OTHERWISE = [
+    # what the manifest allows, what is asked for, and what the line says of it
+    (("network:*:a.example:80",), "network:http:get@a.example:81", "a.example is allowed, but not with port 81"),
+    (("network:*:a.example:80",), "network:tcp:a.example:81", "a.example is allowed, but not with port 81"),
+    (("network:https:*.example",), "network:tcp:a.example:443", "a.example is allowed, but not with `tcp`"),
+    (("network:https:a.example",), "network:http:get@a.example", "a.example is allowed, but not with `http`"),
+    (("network:read:a.example:443",), "network:https:post@a.example", "a.example is allowed, but not with POST"),
+    (
+        ("network:read:a.example", "network:*:a.example:80"),
+        "network:https:post@a.example",
+        "a.example is allowed, but not with POST",
+    ),
+    (("network:read:*",), "network:https:propfind@a.example", "a.example is allowed, but not with this method"),
+    (("network:*:b.example",), "network:https:get@a.example", "a.example is not in the declared allowedHosts"),
+    (("fs:*:*",), "network:https:get@a.example", "a.example is not in the declared allowedHosts"),
+]
+
+
+@pytest.mark.parametrize(("allows", "use", "said"), OTHERWISE)
+def test_a_host_that_is_allowed_otherwise_is_told_with_what_is_missing(
+    allows: tuple[str, ...], use: str, said: str
+) -> None:
+    error = Refused(denied(Use(use), allows=allows))
+    assert str(error) == f"HOST_NOT_ALLOWED: {said}"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert f"add `{Use(use)}`" in error.explain()
+    assert str(error.repeating("A.example")) == f"HOST_NOT_ALLOWED: {said.replace('a.', 'A.', 1)}"
+
+
 def test_the_class_that_was_exceeded_is_told_without_policy() -> None:
     error = Refused(denied(Use("network:https:post@api.stripe.com"), allows=("network:*:*",), effect="read_only"))
     assert str(error) == "SIDE_EFFECT_EXCEEDED: network post api.stripe.com is not permitted to fetch"

@@ -10,10 +10,12 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
-from licet.core.explain import explain
+from licet.core.explain import explain, missing_at_host
 from licet.core.origin import Problem
+from licet.core.reach import Reach
 from licet.core.scope import Malformed, visible
 from licet.core.use import InvalidUse, Use
 from licet.core.validate import Misfit
@@ -71,11 +73,11 @@ class Refused(LicetError):
             return Refused(Deny(request, decision.source, decision.use))
         return Refused(replace(decision, request=request))
 
-    def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask]]:
+    def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask], dict[str, Any]]:
         decision = self.decision
         # It travels with its grounds; the manifest that can tell them stays where it is.
         carried = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
-        return Refused, (carried,)
+        return Refused, (carried,), {"args": self.args}
 
 
 # Their grounds are written where they are raised, for the model to read; those of a policy are for the operator.
@@ -106,6 +108,9 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
     match code:
         case "HOST_NOT_ALLOWED":
+            reach = decision.source if isinstance(decision, Deny) else None
+            if isinstance(reach, Reach) and (missing := missing_at_host(reach, use)):
+                return f"{target} is allowed, but not with {missing}"
             return f"{target} is not in the declared allowedHosts"
         case "SECRET_NOT_DECLARED":
             return f"{target} is not in the tool's declared secrets"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from licet.core.capability import Capability
+from licet.core.network import EVERYTHING, HTTP, HTTPS, TCP
 from licet.core.scope import Malformed
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import InvalidUse, Use
@@ -416,3 +417,26 @@ def test_membership_and_order_answer_by_themselves() -> None:
     assert small.__ge__(large) is False
     assert small.__le__(large) is True
     assert large.__le__(small) is False
+
+
+ATOMS: list[tuple[list[str], list[str], str, tuple[int, int]]] = [
+    # the allows, the denies, the use, and the atoms at its port and at any
+    ([], [], "network:https:get@a.example", (0, 0)),
+    (["network:*:*.example"], [], "network:https:get@a.example", (EVERYTHING, EVERYTHING)),
+    (["network:*:b.example"], [], "network:https:get@a.example", (0, 0)),
+    (["network:https:a.example:443"], [], "network:https:get@a.example", (HTTPS, HTTPS)),
+    (["network:https:a.example:8443"], [], "network:https:get@a.example", (0, HTTPS)),
+    (["network:tcp:a.example", "network:https:a.example:443"], [], "network:https:get@a.example", (TCP | HTTPS,) * 2),
+    (["network:*:a.example"], ["network:tcp:*.example"], "network:https:get@a.example", (HTTP | HTTPS,) * 2),
+    (["network:*:a.example:80"], ["network:*:a.example"], "network:http:get@a.example", (0, 0)),
+    (["network:*:a.example"], ["network:*:*:443"], "network:https:get@a.example", (0, EVERYTHING)),
+    (["network:*:a.example:443"], ["network:tcp:a.example:443"], "network:https:get@a.example", (HTTP | HTTPS,) * 2),
+    (["network:*:a.example:80"], ["network:*:*:80"], "network:https:get@a.example", (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("allows", "denies", "use", "atoms"), ATOMS)
+def test_what_else_is_allowed_where_a_use_goes(
+    allows: list[str], denies: list[str], use: str, atoms: tuple[int, int]
+) -> None:
+    assert CapabilitySet(allows, denies).atoms_at(Use(use)) == atoms

@@ -1,6 +1,7 @@
 """A decision in words for the operator: what was asked, what decided, where it is written, what would change it."""
 
 from licet.core.decision import Allow, Ask, Decision, Deny, Ground
+from licet.core.network import PROTOCOL_ATOMS
 from licet.core.reach import Reach
 from licet.core.scope import visible
 from licet.core.use import Use
@@ -35,6 +36,16 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]
     return "\n".join(lines)
+
+
+def missing_at_host(reach: Reach, use: Use) -> str:
+    """The port, protocol or method of a request that is not allowed although its host is; empty if the host is not."""
+    here, anywhere = reach.grant.atoms_at(use)
+    if not here:
+        return f"port {use.port}" if anywhere else ""
+    if not here & PROTOCOL_ATOMS[use.action]:
+        return f"`{use.action}`"
+    return "this method" if use.method == "other" else use.method.upper()
 
 
 def ran_until(cost_usd: str) -> str:

@@ -93,6 +93,17 @@ class CapabilitySet(Sealed, _SetParts):
         tables = (self._tables.get(use.domain, {}), self._ports.get(use.port, {}))
         return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
 
+    def atoms_at(self, use: Use) -> tuple[int, int]:
+        """What else is allowed where a use goes: the atoms at its very port, and those at whatever port."""
+        allowed, denied = _atoms(self._tables.get(use.domain, {}), use)
+        here = anywhere = allowed & ~denied
+        for port, table in self._ports.items():
+            more, less = _atoms(table, use)
+            anywhere |= more & ~denied & ~less
+            if port == use.port:
+                here = (allowed | more) & ~denied & ~less
+        return here, anywhere
+
     @property
     def allow(self) -> tuple[Capability, ...]:
         """The allows of the normal form, in canonical order."""
@@ -287,3 +298,9 @@ def _from_tables(tables: Tables) -> CapabilitySet:
     parts._grids = parts._texts = None
     parts.__class__ = CapabilitySet
     return parts  # type: ignore[return-value]
+
+
+def _atoms(table: dict[str, int], use: Use) -> tuple[int, int]:
+    """What a table allows and what it denies where a use goes."""
+    bits = grid.sum_of(table.get(key, 0) for key in use.keys)
+    return bits & (ONE_ALLOW - 1), bits >> DENY_SHIFT
