@@ -1,14 +1,18 @@
 """What is told of calls that went on after a refusal, and of those whose process ended before they did."""
 
 import asyncio
+import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from kept_calls import run
+from kept_calls import START, Ticking, look, make, pay, run
 from licet import Backends, Context, Gate, Refused, load_manifest, tool
+from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
+from licet.guard.ports import Entry
 
 MANIFEST = """agent: desk
 capabilities:
@@ -66,3 +70,113 @@ def test_a_use_that_was_refused_is_not_said_to_be_allowed(tmp_path: Path, wait: 
     ]
     assert ("  because       peek ran for longer than 1 seconds (" in told.stdout) is wait
     assert "to allow it" not in told.stdout  # the tool may be called: to be told so again helps nobody
+
+
+# Calls without a receipt ---------------------------------------------------------------------------------------------
+
+
+class _Dying:
+    """A ledger that nobody lives to give a receipt to."""
+
+    keeps_facts = True
+
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self._ledger = ledger
+
+    async def record(self, entry: Entry) -> None:
+        if entry.kind == "decision":
+            await self._ledger.record(entry)
+
+
+class _Set(Ticking):
+    """A clock that stands where it was set."""
+
+    minutes = 0
+
+    def now(self) -> datetime:
+        return START + timedelta(minutes=self.minutes)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six calls with receipts, and two without: one dated between the fourth and the fifth, and the last of all."""
+    folder = tmp_path_factory.mktemp("unended")
+    state, clock = make(folder / "made"), _Set()
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    backends = Backends.memory(files={"/srv/notes/a": b"Rain"}, ledger=_Dying(ledger), clock=clock)
+    gate = Gate(load_manifest(state.parent / "desk.yaml"), [look, pay], backends)
+
+    async def calls() -> None:
+        for clock.minutes, name, arguments in ((270, "pay", {}), (540, "look", {"path": "/srv/notes/a"})):
+            async with gate.session("late") as opened:
+                assert (await opened.call(name, arguments)).ok
+
+    asyncio.run(calls())
+    ledger.close()
+    return state
+
+
+NOPE = "nope\\u001b[2J not_available"
+ALL = ["look -", "look ok", NOPE, "pay -", "pay denied", "pay ok", "look execution_failed", "look ok"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "found", "more"),
+    [
+        ([], ALL, False),
+        (["--limit", "8"], ALL, False),
+        (["--limit", "7"], ALL[:7], True),
+        (["--limit", "4"], ALL[:4], True),
+        (["--limit", "3"], ALL[:3], True),
+        (["--limit", "1"], ALL[:1], True),
+        (["--verdict", "allow"], ["look -", "look ok", "pay -", "pay ok", "look ok"], False),
+        (["--verdict", "allow", "--limit", "2"], ["look -", "look ok"], True),
+        (["--verdict", "deny"], [NOPE, "pay denied", "look execution_failed"], False),
+        (["--tool", "pay"], ["pay -", "pay denied", "pay ok"], False),
+        (["--session", "late"], ["look -", "pay -"], False),
+        (["--agent", "other"], [], False),
+        (["--since", "2026-03-01T16:00", "--until", "2026-03-01T17:00"], ["pay -", "pay denied"], False),
+        (["--since", "2026-03-01T21:00"], ["look -"], False),
+        (["--until", "2026-03-01T21:00"], ALL[1:], False),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_calls_without_a_receipt_are_listed_where_their_time_is(
+    state: Path, filters: list[str], found: list[str], more: bool
+) -> None:
+    told = json.loads(run(state, "receipts", "list", "--json", *filters).stdout)
+    assert [f"{one['tool']} {one['code'] or '-'}" for one in told["receipts"]] == found
+    assert (told["more"], told["unsearched"]) == (more, 0)
+    for one in told["receipts"]:
+        assert (one["kind"] == "decision") is (one["code"] is None) is (one["reason"] == "no receipt (yet)")
+
+
+def test_a_call_without_a_receipt_can_be_looked_up(state: Path) -> None:
+    line = run(state, "receipts", "list").stdout.splitlines()[1]
+    assert re.fullmatch(r"2026-03-01 21:00:00Z  desk +look +allow +no receipt \(yet\) +r-[0-9a-f]+-\d+", line)
+    call = line.split()[-1]
+    told = run(state, "explain", call)
+    assert told.exit_code == 0
+    why = "no receipt (yet): it still runs, or its process ended before the call did"
+    assert told.stdout.startswith("allowed: `look` may be called\n")
+    assert f"  but           {why}\n" in told.stdout
+    assert told.stdout.endswith(f"  call          {call}\n")
+    assert run(state, "receipts", "show", call).stdout.startswith(f"{call}: allowed, and {why}\n")
+
+
+def test_what_was_not_looked_at_is_told(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("licet.backends.ledger_reader._MOST_LOOKED_AT", 1)
+    assert [
+        line.split()[3] for line in run(state, "receipts", "list", "--session", "late").stdout.splitlines()[1:]
+    ] == ["look"]
+    result = run(state, "receipts", "list", "--session", "late")
+    assert "not looked for in the 11 entries before that; `--since` and `--until` name a shorter time" in result.stderr
+    assert json.loads(run(state, "receipts", "list", "--json").stdout)["unsearched"] == 11
+
+
+@pytest.mark.parametrize("moment", ["first", "third", "last", "later"])
+def test_the_first_entry_of_a_time_is_found(state: Path, moment: str) -> None:
+    with LedgerReader(state / "ledger.sqlite") as reader:
+        recorded = [json.loads(row.body)["recorded"] for row in reader.entries()]
+        asked = {"first": recorded[0], "third": recorded[2], "last": recorded[-1], "later": "2999"}[moment]
+        assert reader._first_since(asked) == 1 + sum(one < asked for one in recorded)

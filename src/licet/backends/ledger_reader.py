@@ -4,8 +4,10 @@ A reader sees the ledger as it was when it was opened, also while others write: 
 Nothing is decided about the truth of what is read; that is `core.verify`.
 """
 
+import json
 import os
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -22,6 +24,9 @@ from licet.guard.ports import LedgerUnavailable
 
 _COLUMNS = ", ".join(Row._fields)
 _ALL = f"SELECT {_COLUMNS} FROM entries ORDER BY number"  # noqa: S608
+_ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.number != entries.number)"
+_MOST_LOOKED_AT = 100_000  # entries: some tenths of a second
+_MEANWHILE = 1_000  # entries
 _AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
 _row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
 
@@ -85,6 +90,42 @@ class LedgerReader:
         order = "time DESC, number DESC" if kind == "receipt" else "number DESC"  # as the index has it, if there is one
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608 - our words
         return list(self._rows(query, *(value for _, value in wanted), limit))
+
+    def unended(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 50,
+    ) -> tuple[Sequence[Row], int]:
+        """Decisions of calls that have left no receipt, the newest first; and how many entries were not looked at.
+
+        No index has them: of the entries from the time that is asked for, the last hundred thousand are looked at.
+        """
+        start = 1 if since is None else self._first_since(_moment(since))
+        # What was decided before `until` may have been recorded a little later.
+        end = self.size if until is None else min(self.size, self._first_since(_moment(until)) + _MEANWHILE)
+        first = max(start, end - _MOST_LOOKED_AT + 1)
+        exact = {"agent = ?": agent, "session = ?": session, "tool = ?": tool}
+        bounds = {"time >= ?": since and _moment(since), "time < ?": until and _moment(until)}
+        wanted = {text: value for text, value in (exact | bounds).items() if value is not None}
+        where = " AND ".join(("number BETWEEN ? AND ? AND kind = 'decision'", *wanted))
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} AND {_ALONE} ORDER BY time DESC, number DESC LIMIT ?"  # noqa: S608
+        return list(self._rows(query, first, end, *wanted.values(), limit)), first - start
+
+    def _first_since(self, moment: str) -> int:
+        """The first entry that was recorded at a moment or later; one more than there are if none was."""
+        return bisect_left(range(1, self.size + 1), moment, key=self._recorded) + 1
+
+    def _recorded(self, number: int) -> str:
+        found = self._db.execute("SELECT body FROM entries WHERE number = ?", (number,)).fetchone()
+        try:
+            return str(json.loads(found[0])["recorded"])
+        except (TypeError, ValueError, KeyError):  # changed, or taken out: `verify` tells
+            return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
         """What is kept about one call: its decision, then its receipt. Nothing if the id is not known."""

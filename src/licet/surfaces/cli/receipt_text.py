@@ -32,6 +32,8 @@ _HAPPENED = {
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
+_UNENDED = "no receipt (yet)"  # nobody can tell these two from the ledger
+_WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
 Entry = dict[str, Any]
@@ -47,14 +49,15 @@ def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 
 def _cell(row: Entry, name: str) -> str:
-    text = visible(str(row[name]))
+    text = visible(str(listed(row)[name]))
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
 
 
 def listed(entry: Entry) -> Entry:
-    """What a list tells about a receipt, as plain data."""
+    """What a list tells about a receipt, or about a decision that has none, as plain data."""
     names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
-    return {name: entry[name] for name in (*names, "number")}
+    told = {name: entry[name] for name in (*names, "number", "kind")}
+    return told if entry["kind"] == "receipt" else {**told, "reason": _UNENDED}
 
 
 def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
@@ -69,7 +72,7 @@ def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
 
 def _outcome(last: Entry, receipt: Entry | None) -> str:
     if receipt is None:
-        return "allowed, and no receipt: the process ended before the call did"
+        return f"allowed, and {_UNENDED}: {_WHY_UNENDED}"
     word = WORDS[last["verdict"]]
     return word if last["code"] == "ok" else f"{word}, {last['code']}" if last["code"] else word
 
@@ -157,6 +160,8 @@ def explanation(entry: Entry) -> Iterator[str]:
         lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
     if verdict == "allow":
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
+    if entry["kind"] == "decision":
+        lines.append(("but", f"{_UNENDED}: {_WHY_UNENDED}"))
     lines += [("approval", _approval(one)) for one in entry["approvals"]]
     if verdict == "ask":
         lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
@@ -166,7 +171,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     lines += [
         ("manifest", entry["manifest"]),
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
-        ("receipt", entry["id"]),
+        ("receipt" if entry["kind"] == "receipt" else "call", entry["id"]),
     ]
     told = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
     if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):

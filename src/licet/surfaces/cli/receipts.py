@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -112,14 +112,25 @@ def list_command(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """List receipts, the newest first. Times are UTC."""
+    """List receipts, the newest first. Times are UTC.
+
+    A call that has begun and left no receipt is listed too: it still runs, or its process ended before it did.
+    """
     wanted = {"agent": agent, "session": session, "tool": tool, "verdict": verdict, "since": since, "until": until}
+    unended: Sequence[Row] = ()
+    unsearched = 0
     with _reading(state, as_json) as reader:
         rows = reader.list(**wanted, limit=limit + 1)  # type: ignore[arg-type]
+        if verdict in (None, "allow"):  # nothing else begins
+            oldest = rows[-1].time if len(rows) > limit else since
+            unended, unsearched = reader.unended(
+                agent=agent, session=session, tool=tool, since=oldest, until=until, limit=limit + 1
+            )
+    rows = sorted((*rows, *unended), key=lambda row: (row.time, row.number), reverse=True)
     found = [_entry(row, as_json) for row in rows[:limit]]
     more = len(rows) > limit
     if as_json:
-        show_json({"receipts": [listed(entry) for entry in found], "more": more})
+        show_json({"receipts": [listed(entry) for entry in found], "more": more, "unsearched": unsearched})
         return
     for line, shown in table(found) if found else ():
         show(line, colour=COLOURS.get(shown))
@@ -127,6 +138,9 @@ def list_command(
         show("no receipt fits" if any(wanted.values()) else "no call has left a receipt yet", err=True)
     if more:
         show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
+    if unsearched:
+        told = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
+        show(f"{told}; `--since` and `--until` name a shorter time", err=True)
 
 
 @command.command(name="show")
