@@ -14,6 +14,7 @@ import pytest
 from attacks.programs import alive
 from licet import Backends, Gate, tool
 from licet.sandbox import broker, workers
+from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
 
@@ -134,6 +135,33 @@ def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path)
 def test_answers_that_a_call_did_not_wait_for_are_not_for_the_next(tmp_path: Path) -> None:
     at = gate(tmp_path, "restricted", wild.ask_and_go)
     assert [call(at, "ask_and_go").reason for _ in range(5)] == ["ALLOWED"] * 5
+
+
+def test_an_answer_that_was_given_up_half_way_is_not_for_the_next_call(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(9 << 20))
+    at = gate(tmp_path, "restricted", wild.impatient, backends=Backends.local(tmp_path / "state"))
+    ways = [{"path": str(tmp_path / "big"), "give_up": give_up} for give_up in (True, False)]
+    said = [call(at, "impatient", way).unwrap() for way in ways * 2]
+    assert said == ["gave up", f"{9 << 20} bytes"] * 2
+
+
+@pytest.mark.parametrize("data", ["x", '\x0f\x00\x00\x00\x00\x00\x00\x00{"op":"nothing"}'])
+def test_what_a_worker_says_after_its_call_is_not_for_the_next(tmp_path: Path, data: str) -> None:
+    at = gate(tmp_path, "restricted", wild.say_more)
+    for _ in range(3):
+        assert call(at, "say_more", {"data": data}).unwrap() == "said"
+        time.sleep(1)  # so that it is said between two calls
+
+
+def test_who_waits_for_a_call_is_held_to_its_limits_too(tmp_path: Path) -> None:
+    workers.close_workers()
+    at = gate(tmp_path, "restricted", filling.busy, limits=LIMITS)
+    assert call(at, "busy").ok
+    waiting = [child for each in workers._pool._parked.values() for child in each]
+    assert waiting
+    assert soon(lambda: all(child.death is not None for child in waiting))
+    assert {child.ended and child.ended[0] for child in waiting} == {"LIMIT_DISK"}
+    assert call(at, "busy").ok  # by a new one
 
 
 def test_each_worker_draws_numbers_of_its_own(tmp_path: Path) -> None:
@@ -312,6 +340,7 @@ import asyncio, os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from sandbox.levels import call, gate
+from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from licet.sandbox import workers
 

@@ -43,7 +43,9 @@ def test_frames_arrive_as_they_were_sent_in_pieces_of_any_size(
 ) -> None:
     unpacker, stream = Unpacker(FROM_A_CHILD), b"".join(packed(*each) for each in sent)
     pieces = [stream[start : start + n] for start in range(0, len(stream), n)]
-    assert [frame for piece in pieces for frame in unpacker.feed(piece)] == [Frame(*each) for each in sent]
+    frames = [frame for piece in pieces for frame in unpacker.feed(piece)]
+    assert frames == [Frame(head, blob, len(packed(head)) - 8) for head, blob in sent]
+    assert unpacker.between
 
 
 BROKEN = {
@@ -82,7 +84,7 @@ def test_a_number_of_many_digits_is_no_frame() -> None:
 
 def test_json_within_the_limits_passes_however_wide() -> None:
     head = {"a": [[1]] * 200, "deep": json.loads("[" * 90 + "]" * 90)}
-    assert list(Unpacker(FROM_A_CHILD).feed(packed(head))) == [Frame(head)]
+    assert list(Unpacker(FROM_A_CHILD).feed(packed(head))) == [Frame(head, b"", len(packed(head)) - 8)]
 
 
 def test_a_length_over_the_limit_is_refused_before_its_bytes_are_kept() -> None:
@@ -105,10 +107,10 @@ def test_files_go_with_their_frames(ends: tuple[Wire, Wire]) -> None:
     one.send({"n": 2}, files=[reads[1]])
     for read in reads:
         os.close(read)
-    assert two.receive() == Frame({"n": 0})
-    assert two.receive() == Frame({"n": 1}, b"blob")
+    assert two.receive() == Frame({"n": 0}, b"", 7)
+    assert two.receive() == Frame({"n": 1}, b"blob", 7)
     first = two.file()
-    assert two.receive() == Frame({"n": 2})
+    assert two.receive() == Frame({"n": 2}, b"", 7)
     second = two.file()
     assert (os.read(first, 9), os.read(second, 9)) == (b"first", b"second")
     assert not os.get_inheritable(first)

@@ -1,16 +1,18 @@
 """Tools that do what no tool should."""
 
+import asyncio
 import ctypes
 import os
 import random
 import resource
+import select
 import signal
 import sys
 import threading
 import time
 from typing import Any
 
-from licet import SyncContext, tool
+from licet import Context, SyncContext, tool
 
 seen: list[int] = []
 
@@ -118,6 +120,32 @@ def count_on() -> int:
 def ask_and_go(ctx: SyncContext) -> None:
     """Ask the host for something, and do not wait for the answer."""
     vars(ctx._target)["_host"]._sent("env.get", b"", {"name": "NAME"})  # type: ignore[attr-defined]
+
+
+@tool(needs=["fs:read:${workdir}"], effect="read_only", reuse=True)
+async def impatient(ctx: Context, path: str, give_up: bool) -> str:
+    """Ask for a file, and perhaps do not wait for all of it."""
+    reading = asyncio.ensure_future(ctx.fs.read_bytes(path))
+    if give_up:
+        await asyncio.sleep(0)  # the question is on its way
+        select.select([vars(ctx)["_host"].wire.socket], [], [], 60)
+        return "gave up"  # with the beginning of an answer on its way
+    return f"{len(await reading)} bytes"
+
+
+@tool(needs=[], effect="read_only", reuse=True)
+def say_more(ctx: SyncContext, data: str) -> str:
+    """Send something when the call is over, that nobody asked for."""
+    host = vars(ctx._target)["_host"]  # type: ignore[attr-defined]
+
+    def wait_and_send() -> None:
+        while host.call:
+            time.sleep(0.01)
+        time.sleep(0.3)  # the result is on its way
+        host.wire.socket.send(data.encode())
+
+    threading.Thread(target=wait_and_send, daemon=True).start()
+    return "said"
 
 
 @tool(needs=[], effect="read_only")

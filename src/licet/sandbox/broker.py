@@ -33,7 +33,8 @@ from licet.sandbox.wire import (
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
 MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
-MOST_ASKED = 32 << 20  # bytes beside questions that wait for their answers; the one that passes it is the last for now
+MOST_ASKED = 32 << 20  # bytes of questions that wait for their answers; the one that passes it is the last for now
+_GROWN = 20  # bytes of memory that one of JSON may become
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
 MOMENT = 0.0002  # seconds for which a quick answer is waited for, which takes less than to have the loop wait for it
 
@@ -63,7 +64,8 @@ class Broker:
         self._refused = 0
         self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
         self._unsent_bytes = 0
-        self._asked: dict[int, int] = {}  # bytes beside a question that has not been answered
+        self._asked: dict[int, int] = {}  # bytes of a question that has not been answered
+        self._last_word = False  # whether something came after the end
         self._writing = self._reading = False
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
@@ -101,6 +103,11 @@ class Broker:
             if self._programs is not None:
                 await self._programs.finish()
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is on its way in either direction once the call is over, so that another can follow."""
+        return self._unpacker.between and not self._unsent and not self._last_word
+
     # What comes in -------------------------------------------------------------------------------------------------
 
     def _read(self, wanted: bool) -> None:
@@ -129,6 +136,7 @@ class Broker:
         try:
             for frame in self._unpacker.feed(data):
                 if self._done.done():
+                    self._last_word = True
                     raise BrokenWire("something came after the end")  # noqa: TRY301
                 self._frame(frame)
         except BrokenWire as wrong:
@@ -137,7 +145,7 @@ class Broker:
 
     def _frame(self, frame: Frame) -> None:
         head = frame.head
-        if head.get("call") != self._call:
+        if type(head.get("call")) is not int or head["call"] != self._call:
             raise BrokenWire("a frame of another call")
         op = head.get("op")
         if op == "result":
@@ -161,7 +169,7 @@ class Broker:
                 self._wrong(number, error)
             return
         act = operations.find(op)
-        self._asked[number] = len(frame.blob)
+        self._asked[number] = len(frame.blob) + _GROWN * frame.size
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
     async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:

@@ -39,7 +39,7 @@ os.register_at_fork = tell
 main(int(sys.argv[3]), sys.argv[4])
 """
 _PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead
-_TICK = 0.1  # seconds between two looks at what running workers use
+_TICK, _GLANCE = 0.1, 1.0  # seconds between two looks at what workers use: those that run, and those that wait
 _BUFFER = 1 << 20
 
 
@@ -104,6 +104,12 @@ class Child:
         except TimeoutError:
             return None
 
+    def silent(self) -> bool:
+        """Whether it has said nothing that nobody asked for, and has not hung up."""
+        poll = select.poll()
+        poll.register(self.end, select.POLLIN)
+        return not poll.poll(0)
+
     def cpu_seconds(self) -> float:
         """The CPU time that it has used so far; nothing it does can change that."""
         try:
@@ -123,6 +129,7 @@ class Zygote:
         self.children: dict[int, Child] = {}
         self._running: set[Child] = set()
         self._idle = False
+        self._glanced = 0.0
         self.dead = False
         self._ready = False
         self.base = tempfile.mkdtemp(prefix="licet-")
@@ -222,14 +229,15 @@ class Zygote:
         try:
             while True:
                 self._idle = not self._running
-                ready = {fd for fd, _ in poll.poll(None if self._idle else _TICK * 1000)}
+                pause = (_GLANCE if self.children else None) if self._idle else _TICK
+                ready = {fd for fd, _ in poll.poll(None if pause is None else pause * 1000)}
                 if self._woken.fileno() in ready:
                     self._woken.recv(64)
                 if listening.fileno() in ready:
                     wire.take()
                     for frame in wire.frames():
                         self._heard(frame.head)
-                elif self._running:
+                else:
                     self._look()
         except (Closed, OSError, ValueError):
             self._buried()
@@ -266,7 +274,12 @@ class Zygote:
         scratch.remove(child.scratch)
 
     def _look(self) -> None:
-        for child in tuple(self._running):
+        """End whoever uses more than it may; those that wait too, less often: code of a tool may run there."""
+        now = time.monotonic()
+        all_of_them = now >= self._glanced + _GLANCE
+        if all_of_them:
+            self._glanced = now
+        for child in tuple(self.children.values() if all_of_them else self._running):
             kept = scratch.used(child.scratch)
             if kept.size > child.watched.scratch_bytes or kept.entries >= scratch.MOST_SEEN:
                 most = child.watched.scratch_bytes >> 20

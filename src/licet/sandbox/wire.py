@@ -48,6 +48,7 @@ class Frame(NamedTuple):
 
     head: dict[str, Any]
     blob: bytes = b""
+    size: int = 0  # of the head as text
 
 
 class Sizes(NamedTuple):
@@ -57,7 +58,7 @@ class Sizes(NamedTuple):
     blob: int
 
 
-FROM_A_CHILD = Sizes(head=1 << 19, blob=32 << 20)
+FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20)  # the words of a command may be long
 FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch` may be large
 
 
@@ -98,10 +99,15 @@ class Unpacker:
             return SHORT_READ
         return min(max(self._wanted - len(self._buffer), SHORT_READ), _LONG_READ)
 
+    @property
+    def between(self) -> bool:
+        """Whether nothing has come of a frame that is not whole."""
+        return not self._buffer
+
     def feed(self, data: bytes) -> Iterable[Frame]:
         """The frames that are whole now, or `BrokenWire`."""
         if not self._buffer and (text := whole(data, self._sizes)) is not None:  # as most often
-            return (Frame(parsed(text[0]), text[1]),)
+            return (Frame(parsed(text[0]), text[1], len(text[0])),)
         return self._fed(data)
 
     def _fed(self, data: bytes) -> Iterator[Frame]:
@@ -115,7 +121,7 @@ class Unpacker:
             self._wanted = middle + blob
             if len(buffer) < self._wanted:
                 return
-            frame = Frame(parsed(bytes(buffer[start:middle])), bytes(buffer[middle : self._wanted]))
+            frame = Frame(parsed(bytes(buffer[start:middle])), bytes(buffer[middle : self._wanted]), head)
             del buffer[: self._wanted]
             self._wanted = _LENGTHS.size
             yield frame

@@ -11,6 +11,7 @@ import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Collection
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -29,7 +30,7 @@ from licet.sandbox.wire import BrokenWire, Closed
 
 _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time
 _PARKED = 32  # of all tools together
-_KNOWN = 512
+_KNOWN = 512  # kinds of call that are prepared
 _LOOP_TURNS = 32  # calls after which the loop has its turn, however quick each of them was
 
 
@@ -50,9 +51,9 @@ class _Pool:
             while waiting:
                 self._parked.move_to_end(prepared)
                 child = waiting.popleft()
-                if child.death is None:
+                if child.death is None and child.silent():
                     return zygote, child
-                child.end.close()
+                zygote.end(child)
             try:
                 return zygote, zygote.spawn(prepared.spec, prepared.watched)
             except SandboxUnavailable:
@@ -192,21 +193,23 @@ class Workers:
         prepared = self._prepare(level, call, context)
         zygote, child = _pool.take(prepared)
         zygote.begin(child)
-        kept = False
+        kept, loop = False, asyncio.get_running_loop()
         try:
             start, come, outcome = start_of(prepared, call, context, child.calls), b"", None
             self._calls += 1
             if not call.tool.reuse and not _pool.ready(prepared):  # while this one works, the next are made ready
-                asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
+                loop.call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
             if child.quick and self._calls % _LOOP_TURNS and zygote.alone():
                 outcome, start, come = a_moment(child.end, start, child.calls)
+            clean = outcome is not None
             if outcome is None:
                 broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
                 outcome = await broker.serve(start, come)
+                clean = broker.clean
             if call.tool.reuse:
                 child.quick = perf_counter() - began < 2 * MOMENT
-                kept = _reusable(child, prepared)
+                kept = clean and _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, child, wrong, prepared.limits) from None
         finally:
@@ -215,7 +218,8 @@ class Workers:
                 _pool.give_back(prepared, zygote, child)
             else:
                 zygote.end(child)
-                asyncio.get_running_loop().call_soon(_pool.park, prepared, zygote)
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon(_pool.park, prepared, zygote)
         return value_of(outcome, prepared.limits)
 
     def forget(self) -> None:
@@ -245,8 +249,11 @@ class Workers:
 def _reusable(child: Child, prepared: Prepared) -> bool:
     if child.cpu_seconds() > prepared.limits["cpu_seconds"]:
         return False
-    changed = os.stat(child.scratch).st_mtime_ns
-    if changed == child.scratch_changed:
-        return True
-    child.scratch_changed = changed
-    return not os.listdir(child.scratch)  # what one call left there is not for the next
+    try:
+        changed = os.stat(child.scratch).st_mtime_ns
+        if changed == child.scratch_changed:
+            return True
+        child.scratch_changed = changed
+        return not os.listdir(child.scratch)  # what one call left there is not for the next
+    except OSError:  # it has died, and its scratch went with it
+        return False
