@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import pytest
 
 from guard.gates import policy
+from guard.questions import question
 from licet import Backends, Context, Gate, Manifest, Result, tool
 from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
 from licet.backends.memory_files import MemoryFiles
@@ -197,6 +198,19 @@ def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, pe
         person.time += 2
     assert made(at, "s").reason == "APPROVAL_REQUIRED"
     assert person.settle(at, "s", "approved").ok
+
+
+def test_what_nobody_answers_is_held_to_a_bound(tmp_path: Path) -> None:
+    later, twin = Later(tmp_path), MemoryApprover()
+    for number in range(250):
+        later.time += 10
+        asked = question(arguments={"number": number})
+        asyncio.run(later.approver.ask(asked))
+        asyncio.run(twin.ask(asked))
+    assert [one.arguments["number"] for one in twin.asked] == list(range(150, 250))
+    kept = asyncio.run(later.approver.list())
+    assert len(kept) == 100 + 30  # those of the last 300 seconds still wait
+    assert [one.arguments and one.arguments["number"] for one in kept] == [None] * 100 + list(range(220, 250))
 
 
 def test_what_is_kept_is_asked_again_at_each_call_and_not_remembered_for_more(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals_sqlite import MOST_WAITING, CannotAnswer, SqliteApprovals
+from licet.backends.approvals_sqlite import MOST_UNANSWERED, MOST_WAITING, CannotAnswer, SqliteApprovals
 from licet.guard.people import Answered
 from licet.guard.ports import Unavailable
 
@@ -108,6 +108,48 @@ def test_a_model_cannot_fill_the_list(store: Store) -> None:
     assert store.get(arguments={"number": 0}).request  # and what waits can still be found
     store.time += 300
     assert store.get(arguments={"number": -1}).request
+
+
+def test_of_what_nobody_answered_the_fact_is_kept_and_not_the_arguments(store: Store) -> None:
+    silent, agreed, denied, used = (store.get(arguments={"number": number}).request for number in range(4))
+    store.agree(agreed)
+    store.refuse(denied)
+    store.agree(used)
+    assert store.get(arguments={"number": 3}).answer == "approved"
+    store.time += 300
+    store.get(arguments={"later": 1}, session="s-2")  # whoever asks next
+    kept = {one.request.id: (one.arguments, one.state(store.now())) for one in asyncio.run(store.list())}
+    assert [kept[name] for name in (silent, agreed, denied, used)] == [
+        (None, "expired"),
+        ({"number": 1}, "expired"),
+        ({"number": 2}, "denied"),
+        ({"number": 3}, "used"),
+    ]
+    with pytest.raises(CannotAnswer, match="is expired"):
+        store.agree(silent)
+    assert store.get(arguments={"number": 0}).answer == "expired"  # it is still told
+
+
+def test_without_its_arguments_a_request_that_has_not_expired_cannot_be_answered(store: Store) -> None:
+    request = store.get().request
+    asyncio.run(store._file.write(lambda db: db.execute("UPDATE requests SET arguments = ''").rowcount))
+    with pytest.raises(CannotAnswer, match="was changed after it was asked"):
+        store.agree(request)
+    assert asyncio.run(store.list()) == []
+
+
+def test_what_nobody_answers_does_not_pile_up(store: Store) -> None:
+    answered = store.get(arguments={"answered": True}).request
+    store.agree(answered)
+    store.get(arguments={"other": True}, session="s-2")
+    made = []
+    for number in range(MOST_UNANSWERED + 20):
+        store.time += 300
+        made.append(store.get(arguments={"number": number}).request)
+    kept = asyncio.run(store.list())
+    assert [one.request.id for one in kept if one.request.session == "s-1"] == [answered, *made[19:]]
+    assert [one.request.id for one in kept if one.arguments is not None] == [answered, made[-1]]
+    assert [one.request.session for one in kept].count("s-2") == 1  # another session loses nothing
 
 
 def test_what_is_long_over_is_forgotten_with_its_answers(store: Store) -> None:

@@ -154,6 +154,18 @@ def test_a_signature_where_no_keys_are_listed_is_told_for_what_it_is() -> None:
     assert "anybody, signed or not" in run("approvals", "approve", asked(), "--key", "me.key").stdout
 
 
+def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> None:
+    policy(expires_seconds=1)
+    expired, seconds = asked(text="Rain."), 0
+    while asked(text=f"Hail {seconds}.") and "Rain." in run("approvals", "list", "--all").stdout:
+        time.sleep(0.2)
+        seconds += 1
+    assert "no longer kept" in run("approvals", "list", "--all").stdout
+    assert "  arguments     no longer kept: nobody answered in time\n" in run("approvals", "show", expired).stdout
+    assert json.loads(run("approvals", "show", expired, "--json").stdout)["arguments"] is None
+    assert "is expired since" in run("approvals", "approve", expired, "--yes").stderr
+
+
 def test_an_empty_list_says_so() -> None:
     result = run("approvals", "list")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no call waits for an answer\n")

@@ -24,6 +24,7 @@ from licet.guard.people import Answered, Question
 
 MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
 MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to
+MOST_UNANSWERED = 100  # requests of one session that expired so and are listed: a model causes as many as it likes
 _KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a request that is over can still be looked at
 
 _SCHEMA = """
@@ -54,6 +55,11 @@ _USE = "UPDATE requests SET used = used + 1 WHERE id = ?"
 _DENY = "UPDATE requests SET denied = ? WHERE id = ?"
 _TAKE_BACK = "UPDATE answers SET signature = x'' WHERE request = ?"
 _AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
+_UNANSWERED = """expires <= ? AND used = 0 AND denied = ''
+AND NOT EXISTS (SELECT 1 FROM answers WHERE request = requests.id)"""
+_DROP = f"UPDATE requests SET arguments = '' WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
+_FORGET_MORE = f"""DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests
+WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_UNANSWERED})"""  # noqa: S608
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
 _FORGET = "DELETE FROM requests WHERE expires <= ?"
 
@@ -69,7 +75,7 @@ class Kept:
     """A request as it is stored, with the answers so far."""
 
     request: ApprovalRequest
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None  # None once it has expired, and nobody had answered
     quorum: int
     keys: tuple[str, ...] | None
     given: tuple[Yes, ...]
@@ -141,6 +147,8 @@ class SqliteApprovals:
         answer: Literal["expired", "absent"] = "expired" if late else "absent"
         db.execute(_FORGET_ANSWERS, (now - _KEPT,))
         db.execute(_FORGET, (now - _KEPT,))
+        db.execute(_DROP, (now,))
+        db.execute(_FORGET_MORE, (asked.agent, asked.session, now))
         if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_WAITING:
             return Answered(answer, note=f"{MOST_WAITING} requests of this session wait already: answer those first")
         keys = None if question.keys is None else json.dumps(question.keys)
@@ -163,11 +171,12 @@ class SqliteApprovals:
         """Every request that is kept, the oldest first; to look makes no file."""
         if not os.path.lexists(self._file.path):
             return []
-        return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row))])
+        now = self.now()
+        return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row, now))])
 
     async def find(self, id: str) -> Kept:  # noqa: A002
         """One request; `CannotAnswer` if there is none."""
-        return await self._file.read(lambda db: _found(db, id))
+        return await self._file.read(lambda db: _found(db, id, self.now()))
 
     async def approve(self, shown: Kept, key: SigningKey | None = None, *, only_these_arguments: bool = False) -> Kept:
         """Agree to a request as it was shown, or to less; never to more, and to nothing that took its place since."""
@@ -179,9 +188,9 @@ class SqliteApprovals:
         signer = UNSIGNED if key is None else key.public
 
         def agree(db: sqlite3.Connection) -> Kept:
-            self._check_open(_unchanged(db, request))
+            self._check_open(_unchanged(db, request, self.now()))
             db.execute(_AGREE, (request.id, signer, narrow, signature, self.now()))
-            return _unchanged(db, request)
+            return _unchanged(db, request, self.now())
 
         return await self._file.write(agree)
 
@@ -190,11 +199,11 @@ class SqliteApprovals:
         request = shown.request
 
         def refuse(db: sqlite3.Connection) -> Kept:
-            self._check_open(_unchanged(db, request))
+            self._check_open(_unchanged(db, request, self.now()))
             db.execute(_DENY, (UNSIGNED, request.id))
             # Who had agreed stays, without the signature: whoever takes the no out of the file has no yes then.
             db.execute(_TAKE_BACK, (request.id,))
-            return _unchanged(db, request)
+            return _unchanged(db, request, self.now())
 
         return await self._file.write(refuse)
 
@@ -241,38 +250,40 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
 
 def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> Kept | None:
     """A stored request, if it is for what is asked now; who must agree is told by the manifest, not by the file."""
-    kept = _sound(db, row)
+    kept = _sound(db, row, asked.asked)
     if kept is None or kept.request.subject != asked.subject or kept.request.asked < int(question.since * 1000):
         return None
     return replace(kept, quorum=question.quorum, keys=question.keys)
 
 
-def _found(db: sqlite3.Connection, id: str) -> Kept:  # noqa: A002
+def _found(db: sqlite3.Connection, id: str, now: int) -> Kept:  # noqa: A002
     for row in _rows(db, _FIND, id):
-        kept = _sound(db, row)
+        kept = _sound(db, row, now)
         if kept is None:
             raise CannotAnswer(f"{id} was changed after it was asked, and cannot be answered")
         return kept
     raise CannotAnswer(f"there is no request `{id}`; `licet approvals list` has all of them")
 
 
-def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest) -> Kept:
+def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest, now: int) -> Kept:
     """What is stored of a request that a person was shown, who thought about it while others could write the file."""
-    kept = _found(db, shown.id)
+    kept = _found(db, shown.id, now)
     if kept.request.statement() != shown.statement():
         raise CannotAnswer(f"{shown.id} is no longer what was shown, and was not answered: look at it again")
     return kept
 
 
-def _sound(db: sqlite3.Connection, row: sqlite3.Row) -> Kept | None:
+def _sound(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> Kept | None:
     """A stored request with its answers; None if it is not as it was asked."""
     try:
-        request, arguments = request_from(json.loads(row["body"])), plain_data(row["arguments"].encode())
+        request = request_from(json.loads(row["body"]))
+        dropped = row["arguments"] == "" and request.expires <= now  # before that, nobody could see what they agree to
+        arguments = None if dropped else plain_data(row["arguments"].encode())
         keys = None if row["keys"] is None else tuple(json.loads(row["keys"]))
     except (ValueError, TypeError, AttributeError):
         return None
     # A person agrees to what they see: if that is not what the digest stands for, nobody can agree.
-    if data_digest(arguments) != request.arguments or request.id != row["id"]:
+    if request.id != row["id"] or (arguments is not None and data_digest(arguments) != request.arguments):
         return None
     given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
     return Kept(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])

@@ -17,6 +17,7 @@ from licet.guard.ports import Claim, Entry, LedgerUnavailable, Reservation
 from licet.guard.result import Result, ResultParts
 
 MOST_ENTRIES = 50_000
+MOST_ASKED = 100  # questions that are remembered
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
 _SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
@@ -168,7 +169,7 @@ class MemoryBudgets:
 
 
 class MemoryApprover:
-    """Answers by a function, and remembers what it was asked; without one, nobody is there."""
+    """Answers by a function, and remembers what it was asked last; without one, nobody is there."""
 
     def __init__(self, answer: Callable[[Question], Answer] | None = None) -> None:
         self.asked: list[Question] = []
@@ -177,4 +178,5 @@ class MemoryApprover:
     async def ask(self, question: Question) -> Answer:
         """The answer, or `absent` if nobody is there."""
         self.asked.append(question)
+        del self.asked[:-MOST_ASKED]
         return self._answer(question) if self._answer else "absent"

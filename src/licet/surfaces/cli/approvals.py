@@ -203,8 +203,10 @@ def _later(kept: Kept, known: list[Kept]) -> Kept | None:
     return None
 
 
-def _beginning(arguments: dict[str, Any]) -> str:
+def _beginning(arguments: dict[str, Any] | None) -> str:
     """As much of the arguments as fits a line, so that requests can be told apart; `show` has all of them."""
+    if arguments is None:
+        return "arguments that are no longer kept: nobody answered in time"
     text = ", ".join(f"{visible(name)}={shown(value)}" for name, value in sorted(arguments.items())) or "no arguments"
     return text if len(text) <= _MOST_OF_ARGUMENTS else f"{text[:_MOST_OF_ARGUMENTS]}…"
 
