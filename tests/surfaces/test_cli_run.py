@@ -179,6 +179,22 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
         assert server.connections == 1
     assert ended.stdout.splitlines()[0] == "a page"
     assert "HOST_NOT_ALLOWED: evil.test" in ended.stdout
+    *_, refused, receipt = ended.stderr.splitlines()
+    assert re.fullmatch(
+        r"licet: refused network:http:get@evil\.test:80: the manifest does not allow it \(agent\.yaml:\d+\)", refused
+    )
+    assert re.fullmatch(r"licet: all that was checked: licet receipts show r-[0-9a-f]+-1", receipt)
+
+
+@needs_namespaces
+def test_of_many_refusals_the_first_are_told_and_the_others_counted(desk: Path) -> None:
+    allowed = {"destinations": {"allow": ["api.example"]}}  # without any there is no proxy to ask
+    (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}))
+    line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sS http://$n.evil.test/ http://$n.evil.test/; done >out/said"
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("licet: ")]
+    assert [line.split("@")[1].split(":")[0] for line in told[:-1]] == [f"{n}.evil.test" for n in range(1, 11)]
+    assert told[-1].startswith("licet: 2 more, and all that was checked: ")
 
 
 RECEIPTS = [

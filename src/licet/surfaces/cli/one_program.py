@@ -8,7 +8,8 @@ import click
 from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.running import run, state_directory, state_option
 from licet.backends.supervisors import Supervisor
-from licet.core.scope import Malformed
+from licet.core.decision import CapabilityDenied
+from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.endings import limit_name
 from licet.guard.ports import Finished
@@ -19,6 +20,7 @@ from licet.surfaces.cli.outcome import result_document, show_refusal, sound_mani
 from licet.surfaces.cli.show import show
 
 REFUSED = 125
+MOST_TOLD = 10  # refusals that are told when a program has ended
 LATE = 124  # as `timeout` says it
 
 
@@ -66,7 +68,20 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, as_
     elif limit:
         text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
         show(text, err=True, colour="red")
+    if result.ok and not as_json:
+        _tell_refusals(result, state)
     return code
+
+
+def _tell_refusals(result: Result, state: str) -> None:
+    """What the proxy refused while the program ran: that makes of it what it likes, and often says nothing."""
+    refused = (event for event in result.events if isinstance(event, CapabilityDenied))
+    told = list(dict.fromkeys(f"licet: refused {event.capability}: {event.rule}" for event in refused))
+    for line in told[:MOST_TOLD]:
+        show(visible(line), err=True, colour="red")
+    if told:
+        more = f"{len(told) - MOST_TOLD} more, and " if len(told) > MOST_TOLD else ""
+        show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 
 def _code(returncode: int) -> int:
