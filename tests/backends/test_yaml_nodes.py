@@ -273,7 +273,9 @@ REFUSED: dict[str, tuple[str | bytes, list[str]]] = {
             f"a: b{char}c",
             [f"1:4 found U+{ord(char):04X} ({unicodedata.name(char).lower()}) in `b\\u{ord(char):04x}c`, {SEEN}"],
         )
-        for char in "\u034f\u115f\u17b4\u180b\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+        for char in (
+            "\u034f\u115f\u17b4\u180b\u2800\u2d7f\u3164\ufe00\ufe0f\uffa0\U0001107f\U00016fe4\U0001d159\U000e0100"
+        )
     },
     "zero width in a key": ("a\u00ad: b", [f"1:1 found U+00AD (soft hyphen) in `a\\u00ad`, {SEEN}"]),
     "a hidden sentence in tag characters": (

@@ -51,11 +51,8 @@ def shown(value: Any) -> str:
 
 
 def in_order(text: str) -> str:
-    """Text as it is stored, from left to right: a screen would show `pay א 1 ב 2` with its numbers exchanged."""
-    text = visible(text)
-    if text.isascii():
-        return text
-    return "".join(spelled(char) if bidirectional(char) in _TURNS else char for char in text)
+    """Text that any screen shows from left to right: between Hebrew letters, two numbers would change places."""
+    return "".join(spelled(char) if bidirectional(char) in _TURNS else char for char in visible(text))
 
 
 def time_text(milliseconds: int) -> str:

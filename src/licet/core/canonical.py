@@ -23,7 +23,7 @@ def digest(value: Any) -> str:
 
 
 def data_digest(value: Any) -> str:
-    """The content address of plain data, as it came from JSON: that of `digest`, but for numbers beyond 2**53."""
+    """The content address of plain data, as it came from JSON: that of `digest`, faster, but for numbers beyond 2**53."""
     text = quoted(value) if type(value) is str else data_text(value)
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
@@ -45,8 +45,8 @@ def data_text(value: Any) -> str:
         return "true" if value else "false"
     if kind is int:
         return int.__repr__(value)
-    if kind is float and 2**53 < abs(value) < _WITH_EXPONENT:
-        # RFC 8785 has the shortest digits that mean this float: they are those of another integer, which is no float.
+    if kind is float and value.is_integer() and abs(value) < _WITH_EXPONENT:
+        # Beyond 2**53 the shortest digits that mean a float, which RFC 8785 has, can be those of another integer.
         return int.__repr__(int(value))
     return canonical_json(value).decode()
 
