@@ -264,6 +264,7 @@ def test_a_head_of_another_key_is_not_printed(made: Path) -> None:
     result = run(made, "receipts", "head", "--key", generated_key().public)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is not signed with ed25519:" in result.stderr
+    assert f"run `licet receipts verify {made}/ledger.sqlite`" in result.stderr
 
 
 # export --------------------------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ def test_an_entry_that_was_changed_is_not_shown_as_if_nothing_were(state: Path, 
     result = run(state, *(receipt if word == "ID" else word for word in words))
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"entry 4 ({receipt}) was changed: its bytes are not those that were hashed" in result.stderr
+    assert f"run `licet receipts verify {state}/ledger.sqlite`" in result.stderr
 
 
 # The order of entries ------------------------------------------------------------------------------------------------
@@ -387,4 +388,4 @@ def test_what_does_not_fit_is_never_exported(state: Path, attack: Attack) -> Non
     tamper(state, attack)
     result = run(state, "receipts", "export", "--session", "main")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "does not fit its heads: run `licet receipts verify`" in result.stderr
+    assert f"does not fit its heads: run `licet receipts verify {state}/ledger.sqlite`" in result.stderr

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,7 @@ __all__ = [
     "last_head",
     "ledger_in",
     "public_key",
+    "run_verify",
     "verify_ledger",
     "verify_pack",
 ]
@@ -157,6 +159,11 @@ def verify_pack(path: Path, key: str) -> Pack | Finding:
     return check_pack(path.read_bytes(), key, check_signature)
 
 
+def run_verify(reader: LedgerReader) -> str:
+    """What tells more about a ledger, with its file: without one, that of the current directory would be verified."""
+    return f"run `licet receipts verify {shlex.quote(reader.path)}`"
+
+
 def last_head(reader: LedgerReader, key: str) -> Head:
     """The newest head of a ledger, if it is one that this key has signed."""
     last: Head | None = None
@@ -169,7 +176,7 @@ def last_head(reader: LedgerReader, key: str) -> Head:
     except Unsound:
         signed = False
     if not signed:
-        raise LedgerUnavailable(f"the last head of {reader.path} is not signed with {key}: run `licet receipts verify`")
+        raise LedgerUnavailable(f"the last head of {reader.path} is not signed with {key}: {run_verify(reader)}")
     return last
 
 
@@ -191,9 +198,9 @@ def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
         proofs = inclusion_proofs(reader.hashes(), head.size, [row.number - 1 for row in rows])
         payload = statement(rows, head, proofs)
     except (RuntimeError, StopIteration, UnicodeDecodeError):  # fewer entries than were signed, or no text
-        raise LedgerUnavailable(f"{reader.path} does not fit its heads: run `licet receipts verify`") from None
+        raise LedgerUnavailable(f"{reader.path} does not fit its heads: {run_verify(reader)}") from None
     text = envelope(payload, key.public, key.sign(to_sign(payload)))
     checked = check_pack(text.encode(), key.public, check_signature)  # nothing that is wrong is handed out
     if isinstance(checked, Finding):
-        raise LedgerUnavailable(f"{reader.path} does not fit its heads: run `licet receipts verify` ({checked})")
+        raise LedgerUnavailable(f"{reader.path} does not fit its heads: {run_verify(reader)} ({checked})")
     return Export(text, checked)

@@ -6,6 +6,7 @@ nothing is signed on top. It never says more than the database holds: it is repl
 
 import os
 import secrets
+import shlex
 import stat
 from contextlib import suppress
 from typing import NamedTuple
@@ -89,13 +90,18 @@ def not_from(path: str, mark: Mark | None) -> LedgerUnavailable:
         return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
     size = f"{mark.facts.size} {'entry' if mark.facts.size == 1 else 'entries'} at {mark.facts.time}"
     text = f"the ledger was rolled back or changed since its last signed head ({size}, {path})"
-    return LedgerUnavailable(f"{text}: `licet receipts verify` tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def astray(path: str, number: object) -> LedgerUnavailable:
     """Why nothing is linked to what is said to be the last entry of a session."""
     text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
-    return LedgerUnavailable(f"{text}: `licet receipts verify` tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+
+
+def _verify(path: str) -> str:
+    # With its file: without one, the ledger of the directory where it is typed would be verified, and found to be fine.
+    return f"`licet receipts verify {shlex.quote(os.path.splitext(path)[0] + '.sqlite')}`"
 
 
 def _aside(path: str) -> str:

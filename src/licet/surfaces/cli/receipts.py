@@ -21,6 +21,7 @@ from licet.assemble.records import (
     last_head,
     ledger_in,
     public_key,
+    run_verify,
     verify_ledger,
     verify_pack,
 )
@@ -126,8 +127,8 @@ def list_command(
             unended, unsearched = reader.unended(
                 agent=agent, session=session, tool=tool, since=oldest, until=until, limit=limit + 1
             )
-    rows = sorted((*rows, *unended), key=lambda row: (row.time, row.number), reverse=True)
-    found = [_entry(row, as_json) for row in rows[:limit]]
+        rows = sorted((*rows, *unended), key=lambda row: (row.time, row.number), reverse=True)
+        found = [_entry(row, reader, as_json) for row in rows[:limit]]
     more = len(rows) > limit
     if as_json:
         show_json({"receipts": [listed(entry) for entry in found], "more": more, "unsearched": unsearched})
@@ -183,8 +184,9 @@ def verify_command(
       --head  it was not set back as a whole to an older copy: keep what
               `licet receipts head` prints elsewhere, now and then
 
-    Entries after the last signed head are linked but not signed yet; how many there are is said. A process that
-    writes signs again within a second, and at its end.
+    Entries after the last signed head are linked but not signed yet, and not proven; how many there are is said. A
+    process that writes signs again within a second, and at its end. Where the private key lies beside the ledger and
+    can be read, it tells whether its holder wrote them.
     """
     ledger = ledger_in(state)
     if file is not None:
@@ -313,16 +315,16 @@ def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | No
     """The decision and the receipt of one call; the command ends with 1 if there are none, or if they were changed."""
     with _reading(state, as_json) as reader:
         rows = reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
-    found = {entry["kind"]: entry for entry in (_entry(row, as_json) for row in rows)}
+        found = {entry["kind"]: entry for entry in (_entry(row, reader, as_json) for row in rows)}
     return found.get("decision"), found.get("receipt")
 
 
-def _entry(row: Row, as_json: bool) -> Entry:
+def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
     """What an entry says; one that is not what was written is not shown as if it were."""
     try:
         return sound_entry(row)
     except Unsound as wrong:
-        fail(f"entry {row.number} ({row.id}) was changed: {wrong}; run `licet receipts verify`", as_json)
+        fail(f"entry {row.number} ({row.id}) was changed: {wrong}; {run_verify(reader)}", as_json)
 
 
 def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
