@@ -23,7 +23,7 @@ def digest(value: Any) -> str:
 
 
 def data_digest(value: Any) -> str:
-    """The content address of plain data, as it came from JSON: that of `digest`, faster, but for numbers beyond 2**53."""
+    """The content address of plain data, as it came from JSON: that of `digest`, but for numbers beyond 2**53."""
     text = quoted(value) if type(value) is str else data_text(value)
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
