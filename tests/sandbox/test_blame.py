@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox import children, fs_rules, landlock, workers
+from licet.sandbox import children, fs_rules, landlock, prepared, workers
 from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from sandbox import ending_tools as ending
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -33,7 +33,7 @@ def test_a_worker_that_cannot_build_its_walls_refuses_the_call(tmp_path: Path, m
     def impossible(source: Any) -> fs_rules.Rules:
         return [*fs_rules.base_rules(source), ("no such path\0", landlock.READ, None)]
 
-    monkeypatch.setattr(workers, "base_rules", impossible)
+    monkeypatch.setattr(prepared, "base_rules", impossible)
     result = call(gate(tmp_path, "restricted", ending.leave), "leave", {"code": 0})
     assert result.reason == "SANDBOX_UNAVAILABLE", result.error
     assert "a wall could not be built" in result.error
