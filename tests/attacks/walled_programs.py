@@ -50,7 +50,7 @@ class _Sandbox:
 
 
 class Programs:
-    """The programs of one call, which may start any: what stops them is the walls."""
+    """The programs of one call, which may start any unless it is said otherwise: what stops them is the walls."""
 
     def __init__(
         self,
@@ -65,16 +65,18 @@ class Programs:
         environ: Mapping[str, str] | None = None,
         seconds: float = 30.0,
         named: bool = True,
+        anything: bool = True,
+        path: str = "/usr/bin:/bin",
         **given: Any,
     ) -> None:
-        programs = ("process:exec:*", f"process:exec:{PYTHON}") if named else ("process:exec:*",)
+        programs = (*(["process:exec:*"] if anything else []), *([f"process:exec:{PYTHON}"] if named else []))
         self.holding = holding([*rules, *programs], deny=deny, effect=effect, private=private)
         manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
         self.holding.reach = replace(self.holding.reach, manifest=manifest)
         walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, _KINDS[kind]).walls
         self.handle = ScopedProcesses(
             self.holding,
-            LocalProcesses("/usr/bin:/bin"),
+            LocalProcesses(path),
             _Sandbox(walls),
             binaries={},
             environ=environ,

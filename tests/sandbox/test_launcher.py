@@ -33,7 +33,7 @@ from licet.errors import Refused
 from licet.guard.layers import Layers
 from licet.guard.ports import SandboxUnavailable, Walls
 from licet.sandbox import landlock, launcher, probe
-from licet.sandbox.kernel_paths import around, kernel_paths
+from licet.sandbox.kernel_paths import around, identity, kernel_paths
 from licet.sandbox.walls import ProgramWalls
 from loopback import serving
 
@@ -224,7 +224,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     walled = Programs(kind, (f"fs:read:{where}",))
     from licet.sandbox import kernel_paths as module
 
-    monkeypatch.setattr(module, "_identity", lambda path: (1, 1))
+    monkeypatch.setattr(module, "identity", lambda path: (1, 1))
     with pytest.raises(Refused, match="has become another file") as refusal:
         walled.run("echo", "ran")
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"
@@ -342,3 +342,26 @@ def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:
         for rule in kernel_paths(held, private_root=False).rules:
             access |= rule.access
         assert bool(access & landlock.DELETE) is expected, effect
+
+
+def test_which_file_a_path_is_no_link_says(tmp_path: Path) -> None:
+    where = place(tmp_path)
+    for name, target in (("link", "out"), ("to", "out/secret")):
+        (where / name).symlink_to(where / target)
+    os.mkfifo(where / "pipe")
+    for path in (where, where / "out", where / "out" / "secret"):
+        assert identity(str(path)) == (path.stat().st_dev, path.stat().st_ino)
+    for name in ("link", "link/secret", "to", "pipe", "missing", "out/secret/more"):
+        with pytest.raises(OSError):  # noqa: PT011 - which one is the kernel's to say
+            identity(str(where / name))
+
+
+@pytest.mark.parametrize("private_root", [True, False])
+def test_a_granted_path_through_a_link_that_a_tool_may_write_is_left_out(tmp_path: Path, private_root: bool) -> None:
+    where = place(tmp_path)
+    (where / "in" / "link").symlink_to(where / "out")
+    (where / "link").symlink_to(where / "out")
+    rules = [f"fs:read:{where}/in/link/secret", f"fs:read:{where}/link/secret", f"fs:write:{where}/in"]
+    found = kernel_paths(holding(rules), private_root=private_root)
+    assert found.read == (f"{where}/link/secret",)
+    assert f"{where}/out/secret" in [rule.path for rule in found.rules]

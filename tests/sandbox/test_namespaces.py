@@ -162,3 +162,24 @@ return [sorted(os.listdir("/dev")), open("/dev/null", "w").write("x"), len(open(
 """
     )
     assert inside(code, tree(tmp_path)) == [["full", "null", "random", "urandom", "zero"], 1, 4]
+
+
+@pytest.mark.parametrize("name", ["granted", "granted/file"])
+@pytest.mark.parametrize("becomes", ["itself", "another file", "a link", "nothing"])
+def test_what_was_found_is_what_is_there_or_there_is_no_root(tmp_path: Path, name: str, becomes: str) -> None:
+    where = tree(tmp_path)
+    seen = (tmp_path / name).stat()
+    if becomes != "itself":
+        (tmp_path / name).rename(tmp_path / "moved")
+    if becomes == "another file":
+        (tmp_path / name).mkdir()
+    elif becomes == "a link":
+        (tmp_path / name).symlink_to(tmp_path / "foreign")
+    code = """
+d, name, device, number = spec["given"]
+path = os.path.join(d, name)
+made = attempt(lambda: namespaces.private_root([], [], found={path: (device, number)}))
+return made or os.path.exists(path)
+"""
+    expected = {"itself": True, "nothing": "ENOENT"}.get(becomes, "ESTALE")
+    assert inside(code, [where, name, seen.st_dev, seen.st_ino]) == expected

@@ -17,6 +17,7 @@ from typing import Literal
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import Reason
+from licet.guard.links import FoundProgram, followed
 from licet.guard.ports import Command, Finished, Unavailable, Walls
 from licet.guard.running import Ending, Running, Streams, Used
 
@@ -37,13 +38,17 @@ class LocalProcesses:
         self._folders = [folder for folder in whole.split(os.pathsep) if os.path.isabs(folder)]
 
     def find(self, name: str) -> str | None:
-        """The real path of a program by name, on the host's PATH, or None; an absolute path is looked at as it is."""
+        """The real path of a program by name, on the host's PATH, or None; an absolute path is looked at as it is.
+
+        It carries the links on the way: walls do not trust those that a tool may have put there.
+        """
         if "\0" in name or not name or ("/" in name and not os.path.isabs(name)):
             return None
         for candidate in [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in self._folders]:
-            real = os.path.realpath(candidate)
-            if os.path.isfile(real) and os.access(real, os.X_OK):
-                return real
+            with suppress(OSError):  # links that lead in circles
+                real, links = followed(candidate)
+                if os.path.isfile(real) and os.access(real, os.X_OK):
+                    return FoundProgram(real, links)
         return None
 
     async def run(self, command: Command, walls: Walls) -> Finished:

@@ -134,7 +134,12 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         os._exit(FAILED)
     mounts = orders["mounts"]
     namespaces.private_root(
-        mounts["read"], mounts["write"], hide=mounts["hide"], scratch=tuple(orders["scratch"]), proc=True
+        mounts["read"],
+        mounts["write"],
+        found={path: (device, number) for path, (device, number) in mounts["found"]},
+        hide=mounts["hide"],
+        scratch=tuple(orders["scratch"]),
+        proc=True,
     )
     hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, host.fileno(), saying))
     _wall(orders)

@@ -13,6 +13,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 from licet.sandbox import kernel, syscalls
@@ -83,6 +84,7 @@ def private_root(
     read: Sequence[str],
     write: Sequence[str],
     *,
+    found: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     hide: Sequence[str] = (),
     scratch: tuple[str, int] | None = None,
     devices: Iterable[str] = DEVICES,
@@ -91,19 +93,21 @@ def private_root(
     """Make a root that holds only these paths, and go there; needs `enter`, and an absolute path for each.
 
     A path that is not there is left out. Links on the way to a path, and the path itself if it is one, lead where they
-    led. Below a path that can be read another can be written, and the other way around. `hide` are paths within these
-    that look empty and cannot be opened. `scratch` is a directory and the bytes that it can hold in memory.
+    led. Below a path that can be read another can be written, and the other way around. `found` are paths to be read,
+    without links, with the device and number that somebody has seen there: another file is an error. `hide` are paths
+    within these that look empty and cannot be opened. `scratch` is a directory and the bytes it can hold in memory.
     `proc` shows the processes of this namespace; where the kernel refuses that, as in a container that hides parts of
     its own, /proc stays empty.
     """
     links: dict[str, str] = {}
     # Copies are taken before anything is mounted, so that paths below the stage itself are the host's.
     kinds = dict.fromkeys(_resolved(read, links), _READ_ONLY | _NO_SUID | _NO_DEV)
+    kinds |= dict.fromkeys(found, _READ_ONLY | _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(_resolved(write, links), _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(_resolved(devices, links), _NO_SUID | _NO_EXEC)
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
-    trees = [_copied(path, flags) for path, flags in kinds.items() if _outer(path, kinds) != flags]
+    trees = [_copied(path, flags, found.get(path)) for path, flags in kinds.items() if _outer(path, kinds) != flags]
     # Nobody else's: if this ends half way, the mounts end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
@@ -166,12 +170,15 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _copied(path: str, flags: int) -> _Tree:
+def _copied(path: str, flags: int, seen: tuple[int, int] | None = None) -> _Tree:
     """A detached copy of what is mounted at a path, with everything below, and with these flags from the beginning."""
     what = f"open_tree {path}"
     fd = kernel.syscall(what, _OPEN_TREE, _AT_FDCWD, os.fsencode(path), _CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
+    about = os.fstat(fd)
+    if seen is not None and (about.st_dev, about.st_ino) != seen:
+        raise OSError(errno.ESTALE, "a path has become another file", path)
     _set_flags(fd, "", flags, recursive=True)
-    return _Tree(path, fd, stat.S_ISDIR(os.fstat(fd).st_mode))
+    return _Tree(path, fd, stat.S_ISDIR(about.st_mode))
 
 
 class _MountAttributes(ctypes.Structure):

@@ -27,8 +27,9 @@ from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
 from licet.guard.running import Used
 from licet.sandbox import hardening, landlock, probe
-from licet.sandbox.kernel_paths import KernelRule, around, inside, kernel_paths
+from licet.sandbox.kernel_paths import Identity, KernelRule, around, identity, inside, kernel_paths
 from licet.sandbox.namespaces import DEVICES
+from licet.sandbox.program_files import SYSTEM, of_binary
 
 # The way out is loaded only for programs that have one.
 if TYPE_CHECKING:
@@ -39,12 +40,6 @@ _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
 
-# What programs are made of, and what they need to start. None of it belongs to anybody: of /etc/ssl not the keys.
-SYSTEM = (
-    "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
-    "/etc/ca-certificates", "/etc/pki/tls/certs",
-)  # fmt: skip
 # Of the private root, where nobody else is. The first that is neither around nor inside what is granted: Landlock's
 # rules hold for everything below a path, and so would those for scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
@@ -102,7 +97,7 @@ class _Around:
         limits = limits_of(self._holding.reach)
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
-        own = tuple(_of_binary(command, self._holding.reach))
+        own = of_binary(command, self._holding.reach)
         scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else tempfile.mkdtemp(prefix="licet-")
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
@@ -122,7 +117,12 @@ class _Around:
                     "processes": limits["processes"],
                     "file_bytes": limits["file_mb"] * _MB,
                 },
-                "mounts": {"read": (*SYSTEM, *own, *paths.read), "write": paths.write, "hide": paths.hide},
+                "mounts": {
+                    "read": (*SYSTEM, *paths.read),
+                    "found": tuple(own.items()),
+                    "write": paths.write,
+                    "hide": paths.hide,
+                },
                 "rules": (*self._rules(own, scratch, anything), *paths.rules),
             }
             watch = Attendant(orders, self._egress(), None if self._spaces else scratch)
@@ -139,12 +139,17 @@ class _Around:
 
         return Egress(self._holding, self._http)
 
-    def _rules(self, own: tuple[str, ...], scratch: str, anything: bool) -> Iterator[KernelRule]:
+    def _rules(self, own: Mapping[str, Identity], scratch: str, anything: bool) -> Iterator[KernelRule]:
         """What every program may use: the system, its own files, some devices, and scratch."""
         unread = held_paths(self._holding.reach.grant).denied("read")
-        for path in (*SYSTEM, *own):
+        usable = landlock.READ | landlock.EXECUTE
+        for path in SYSTEM:
             for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
-                yield KernelRule(part, landlock.READ | landlock.EXECUTE)
+                yield KernelRule(part, usable)
+        for path, found in own.items():
+            for part in (path,) if self._spaces else around(path, unread):
+                with suppress(OSError):  # gone meanwhile, or neither a file nor a directory
+                    yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
         everything = landlock.READ | landlock.WRITE | landlock.DELETE
@@ -160,27 +165,6 @@ def _apart(paths: Sequence[str]) -> str:
         if not inside(place, reals) and not any(inside(path, (place,)) for path in (*reals, *paths)):
             return place
     raise SandboxUnavailable("everything is granted, and so no place is left for scratch")
-
-
-def _of_binary(command: Command, reach: Reach) -> Iterator[str]:
-    """The file itself, and the libraries that were installed beside it, where that is not the system's place.
-
-    Those only if a manifest names the program: where `*` allows all, whoever picks one would pick what can be read.
-    """
-    binary = command.binary
-    yield binary
-    names = {binary, os.path.basename(binary), command.argv[0]}
-    rules = [rule.capability for layer in reach.layers for rule in layer.allows]
-    above, folder = os.path.split(os.path.dirname(binary))
-    if (
-        any(rule.domain == "process" and rule.key in names for rule in rules)
-        and folder == "bin"
-        and above.count("/") >= 2
-        and above != os.path.expanduser("~")
-    ):
-        for name in ("lib", "lib64", "libexec"):
-            if os.path.isdir(path := os.path.join(above, name)):
-                yield path
 
 
 def _proxied() -> Mapping[str, str]:

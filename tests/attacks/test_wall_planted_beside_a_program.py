@@ -1,0 +1,184 @@
+"""A program that lies where tools may write has its next start bring along a directory of its choice.
+
+A program that a manifest names comes with the libraries beside it, and a name on the host's PATH leads through links:
+whoever writes there puts a link to what it wants to read.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import CANARY, Programs, both_kinds, place
+from licet.backends.processes import LocalProcesses
+from licet.errors import Refused
+from licet.guard.layers import Layers
+from licet.guard.ports import Command, Finished, Walls
+
+NAME = "mytest"
+
+
+def program(path: Path, *lines: str) -> Path:
+    """A script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+def installed(where: Path) -> Path:
+    """A foreign program that reads a secret among its own libraries."""
+    (where / "lib").mkdir(parents=True)
+    (where / "lib" / "secret").write_text(CANARY)
+    return program(where / "bin" / NAME, f"cat {where}/lib/secret")
+
+
+def named(kind: str, where: Path, *rules: str, anything: bool = False, path: str = "") -> Programs:
+    """Programs of a call that may start one by name, found where it may write unless it is said otherwise."""
+    own = (f"fs:read:{where}/in", f"fs:write:{where}/in", f"process:exec:{NAME}")
+    return Programs(kind, (*own, *rules), anything=anything, path=path or f"{where}/in/venv/bin")
+
+
+@both_kinds
+@pytest.mark.parametrize("beside", ["lib", "lib64", "libexec"])
+def test_a_link_beside_the_program(kind: str, beside: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    program(
+        where / "in" / "venv" / "bin" / NAME, f"cat {where}/out/secret", f"ln -s {where}/out {where}/in/venv/{beside}"
+    )
+    assert named("open", where).run(NAME).stdout.decode() == CANARY
+    (where / "in" / "venv" / beside).unlink()
+    for _ in range(2):  # the first one plants it, from behind the walls
+        assert named(kind, where).run(NAME).stdout == b""
+        assert (where / "in" / "venv" / beside).is_symlink()
+
+
+@both_kinds
+def test_a_link_that_somebody_else_has_put_beside_it(kind: str, tmp_path: Path) -> None:
+    # Nobody may write there, but the link leads to another place than the one beside the program.
+    where = place(tmp_path)
+    found = program(where / "tools" / "bin" / NAME, f"cat {where}/out/secret")
+    (where / "tools" / "lib").symlink_to(where / "out")
+    assert named("open", where, path=str(found.parent)).run(NAME).stdout.decode() == CANARY
+    assert named(kind, where, path=str(found.parent)).run(NAME).stdout == b""
+
+
+@both_kinds
+def test_what_the_grant_covers_beside_the_program_is_there(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    (where / "in" / "venv" / "lib").mkdir(parents=True)
+    (where / "in" / "venv" / "lib" / "module").write_text("fine")
+    program(where / "in" / "venv" / "bin" / NAME, f"cat {where}/in/venv/lib/module")
+    assert named(kind, where).run(NAME).stdout == b"fine"
+
+
+@both_kinds
+@pytest.mark.parametrize("folder", [False, True], ids=["the program", "its directory"])
+def test_a_link_in_the_place_of_the_program(kind: str, folder: bool, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    foreign = installed(where / "out" / "x")
+    own = where / "in" / "venv" / "bin" / NAME
+    planted, target = (own.parent, foreign.parent) if folder else (own, foreign)
+    planted.parent.mkdir(parents=True)
+    planted.symlink_to(target)
+    assert named("open", where).run(NAME).stdout.decode() == CANARY
+    with pytest.raises(Refused, match="through a link that a tool may have put there") as refusal:
+        named(kind, where).run(NAME)
+    assert refusal.value.code == "SANDBOX_UNAVAILABLE"
+    assert str(where / "out") not in str(refusal.value)
+    # Where any program may be started this one may too, but it is not the one that the manifest names.
+    ended = named(kind, where, anything=True).run(NAME)
+    assert (ended.stdout, ended.returncode != 0) == (b"", True)
+
+
+@both_kinds
+def test_a_link_that_no_tool_can_write_is_the_operators(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    foreign = installed(where / "out" / "x")
+    (where / "bin").mkdir()
+    (where / "bin" / NAME).symlink_to(foreign)
+    assert named(kind, where, path=f"{where}/bin").run(NAME).stdout.decode() == CANARY
+
+
+@both_kinds
+def test_the_file_behind_a_planted_link_has_what_the_manifest_gives_it_by_its_path(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    foreign = installed(where / "out" / "x")
+    own = where / "in" / "venv" / "bin" / NAME
+    own.parent.mkdir(parents=True)
+    own.symlink_to(foreign)
+    assert named(kind, where, f"process:exec:{foreign}").run(NAME).stdout.decode() == CANARY
+
+
+@both_kinds
+def test_a_link_to_a_program_of_the_system_still_works(kind: str, tmp_path: Path) -> None:
+    where = place(tmp_path)
+    own = where / "in" / "venv" / "bin" / NAME
+    own.parent.mkdir(parents=True)
+    own.symlink_to("/bin/sh")
+    assert named(kind, where).run(NAME, "-c", "echo fine").stdout == b"fine\n"
+
+
+@both_kinds
+def test_another_program_of_the_same_name(kind: str, tmp_path: Path) -> None:
+    # Any may be started, and one is named: whoever picks another of that name would pick what lies beside it.
+    where = place(tmp_path)
+    foreign = installed(where / "out" / "x")
+    assert named("open", where, anything=True).run(str(foreign)).stdout.decode() == CANARY
+    assert named(kind, where, anything=True).run(str(foreign)).stdout == b""
+
+
+# Between the check and the walls
+
+
+class _Exchanging(LocalProcesses):
+    """Somebody puts a link in the place of a path when a program was found, or when its walls were planned."""
+
+    def __init__(self, folder: Path, exchanged: Path, foreign: Path, *, planned: bool) -> None:
+        super().__init__(str(folder))
+        self._exchanged, self._foreign, self._planned = exchanged, foreign, planned
+
+    async def run(self, command: Command, walls: Walls) -> Finished:
+        if not self._planned:
+            self.exchange()
+        return await super().run(command, _Exchanged(walls, self.exchange) if self._planned else walls)
+
+    def exchange(self) -> None:
+        os.rename(self._exchanged, f"{self._exchanged}.before")
+        os.symlink(self._foreign, self._exchanged)
+
+
+class _Exchanged:
+    def __init__(self, walls: Walls, exchange: Callable[[], None]) -> None:
+        self._walls, self._exchange = walls, exchange
+
+    @property
+    def layers(self) -> Layers:
+        return self._walls.layers
+
+    def around(self, command: Command) -> Command:
+        inside = self._walls.around(command)
+        self._exchange()
+        return inside
+
+
+@both_kinds
+@pytest.mark.parametrize("anything", [True, False], ids=["any program", "this program"])
+@pytest.mark.parametrize("planned", [False, True], ids=["when it was found", "when its walls were planned"])
+@pytest.mark.parametrize("folder", [False, True], ids=["the program", "its directory"])
+def test_exchanging_the_program(kind: str, anything: bool, planned: bool, folder: bool, tmp_path: Path) -> None:
+    for number, walls in enumerate(("open", kind)):
+        (tmp_path / str(number)).mkdir()
+        where = place(tmp_path / str(number))
+        foreign = program(where / "out" / "bin" / NAME, f"echo {CANARY}")
+        own = program(where / "in" / "bin" / NAME, "echo own")
+        exchanged, target = (own.parent, foreign.parent) if folder else (own, foreign)
+        programs = named(walls, where, anything=anything)
+        programs.handle._processes = _Exchanging(own.parent, exchanged, target, planned=planned)
+        if walls == "open":
+            assert programs.run(NAME).stdout.decode() == f"{CANARY}\n"
+            continue
+        with pytest.raises(Refused, match="has become another file") as refusal:
+            programs.run(NAME)
+        assert refusal.value.code == "SANDBOX_UNAVAILABLE"
