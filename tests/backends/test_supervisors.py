@@ -15,6 +15,7 @@ from licet.backends import supervisors
 from licet.backends.processes import LocalProcesses
 from licet.backends.supervisors import Supervisor
 from licet.guard.ports import Command, Unavailable
+from licet.guard.running import Streams
 from licet.sandbox import probe
 from licet.sandbox.walls import LAUNCHER
 
@@ -73,6 +74,18 @@ def test_one_that_is_dead_is_no_success() -> None:
     ready.process.wait()
     with pytest.raises(Unavailable, match="supervisor"):
         output(LocalProcesses("/usr/bin:/bin", ready=ready), "true")
+
+
+def test_a_program_that_ran_when_its_supervisor_was_killed_has_run() -> None:
+    ready = Supervisor()
+
+    async def killed() -> int:
+        processes = LocalProcesses("/usr/bin:/bin", ready=ready)
+        async with processes.start(shell("sleep 60"), NoWalls(), Streams(False, False, False)) as running:
+            ready.process.kill()  # it has said that the program runs
+            return await running.ended()
+
+    assert asyncio.run(killed()) == -9
 
 
 def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Limits: a program that kills its supervisor, or forks faster than it can be kill
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -184,13 +185,16 @@ async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | Non
 
 def _used(said: Receiver, command: Command) -> Used | None:
     """How a program ended, by what its supervisor has said; None if it had to be ended."""
-    kind, _, number = bytes(said.data).decode().removeprefix("started ").partition(" ")
+    words = bytes(said.data).decode()
+    kind, _, number = words.removeprefix("started ").partition(" ")
     if kind == "blind":
         raise Unavailable("what a program starts could not be ended, since /proc cannot be read here")
     if kind == "error":
         raise OSError(int(number), os.strerror(int(number)), command.binary)
     if kind == "" and said.done.done() and not said.done.cancelled():
-        raise Unavailable("the supervisor of a program was killed before the program ended")
+        if words:  # the program ran, and the kernel has killed it with its supervisor
+            return Used(-signal.SIGKILL, 0.0, 0)
+        raise Unavailable("the supervisor of a program was killed before it could start the program")
     if kind != "ended":
         return None
     code, seconds, kilobytes = number.split()
