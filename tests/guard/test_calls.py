@@ -15,6 +15,7 @@ import pytest
 
 from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, load_manifest, tool
+from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.backends.memory_records import MemoryApprover, MemoryLedger
 
 
@@ -334,6 +335,36 @@ def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: 
     asyncio.run(scenario())
     assert ended == ["cancelled"]
     assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
+
+
+@pytest.mark.parametrize("asking", [False, True], ids=["in the tool", "while a person is asked"])
+def test_a_receipt_says_of_a_call_that_its_caller_ended_that_it_was_interrupted(tmp_path: Path, asking: bool) -> None:
+    ledger, begun = ChainedMemoryLedger(), asyncio.Event()
+
+    async def wait_for_ever(*_: Any) -> Any:
+        begun.set()
+        await asyncio.sleep(600)
+
+    @tool(needs=["fs:write:${workdir}"], effect="write_limited", sandbox="native")
+    async def wait() -> None:
+        await wait_for_ever()
+
+    backends = Backends.memory(ledger=ledger, approver=wait_for_ever)
+    approvals = {"write": "session" if asking else "manifest"}
+    at = gate(tmp_path, wait, backends=backends, approvals=approvals, fs_reach={"write": ["${workdir}"]})
+
+    async def scenario() -> None:
+        async with at.session("s") as session:
+            task = asyncio.create_task(session.call("wait"))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+    receipt = json.loads(ledger.rows[-1].body)
+    assert receipt["reason"] == ("DECISION_FAILED" if asking else "TOOL_FAILED")
+    assert receipt["rules"] == ["the call was interrupted before it ended"]
 
 
 def test_a_tool_that_swallows_its_cancellation_is_cancelled_again(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from licet.guard.asking import told_agreements
 from licet.guard.holding import Check
 from licet.guard.ports import Entry
 from licet.guard.registration import Registered
-from licet.guard.result import ResultParts
+from licet.guard.result import INTERRUPTED, ResultParts
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -161,7 +161,7 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
     if refusal is not None:
         if parts.reason not in _FAILURES:
             verdict = "ask" if isinstance(refusal, Ask) else "deny"
-        if parts.reason == "TOOL_FAILED" and not full:
+        if parts.reason == "TOOL_FAILED" and not full and refusal.rules[0].text != INTERRUPTED:
             origin = refusal.rules[0].origin
             rules = listed(
                 [f"the tool raised an error ({visible(str(origin))})" if origin else "the tool raised an error"]

@@ -39,7 +39,7 @@ from licet.guard.ports import (
 )
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered, Rules
-from licet.guard.result import Result
+from licet.guard.result import Result, interrupted
 
 if TYPE_CHECKING:
     from licet.guard.session import Session
@@ -142,19 +142,19 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
     except Refused as refusal:
         result = refused(call, refusal)
     except asyncio.CancelledError as error:
-        result = failed(call, error)
         task = asyncio.current_task()
         if task is None or task.cancelling():  # otherwise the tool raised it by itself
-            await close(call, result)
+            await close(call, interrupted(call.request, call.running))
             raise
+        result = failed(call, error)
     except GeneratorExit as error:
         if call.deadline is None or not call.deadline.runs_now:  # nobody waits for this call any more
             if call.holding is not None:
                 call.holding.end()
             raise  # and nothing can be awaited
         result = failed(call, error)
-    except KeyboardInterrupt as error:
-        await close(call, failed(call, error))
+    except KeyboardInterrupt:
+        await close(call, interrupted(call.request, call.running))
         raise
     except BaseException as error:  # whatever else a tool raises ends its call alone
         result = failed(call, error)

@@ -24,6 +24,7 @@ _NOT_AVAILABLE: frozenset[Reason] = frozenset(
 )
 _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
 NOTHING = Decimal(0)
+INTERRUPTED = "the call was interrupted before it ended"
 
 
 def code_of(reason: Reason) -> Code:
@@ -81,6 +82,12 @@ class ResultParts:
         self._holding = holding
         self.__class__ = Result
         return self  # type: ignore[return-value]
+
+
+def interrupted(request: Request, running: bool) -> ResultParts:
+    """The result of a call that whoever made it has ended: for its receipt, since nobody waits for it."""
+    refusal = Refused(Deny(request, (Ground("TOOL_FAILED" if running else "DECISION_FAILED", INTERRUPTED),)))
+    return ResultParts(request.tool).refuse("execution_failed" if running else "denied", refusal)
 
 
 class Result(Sealed, ResultParts):
