@@ -171,7 +171,7 @@ def test_a_yes_to_one_call_is_none_to_other_arguments(tmp_path: Path, person: Pe
     assert made(at, "s", "y").reason == "APPROVAL_REQUIRED"
 
 
-@pytest.mark.parametrize("signed", [{"quorum": 2}, {"keys": []}, {"keys": ["ed25519:" + "A" * 43]}], ids=str)
+@pytest.mark.parametrize("signed", [{"quorum": 2}, {"keys": []}, {"keys": ["ed25519:" + "B" * 43]}], ids=str)
 def test_where_signatures_are_wanted_a_mere_yes_is_none(tmp_path: Path, person: Person, signed: dict[str, Any]) -> None:
     at = asking(tmp_path, person, "call", approvals={"write": "call", **signed})
     if isinstance(person, Later):

@@ -176,7 +176,7 @@ def test_without_a_terminal_the_request_is_kept_by_whoever_stands_behind(tmp_pat
 
 def test_signatures_are_asked_of_whoever_can_verify_them(terminal: Terminal, tmp_path: Path) -> None:
     store = SqliteApprovals(tmp_path / "approvals.sqlite")
-    signed = question(quorum=2, keys=("ed25519:" + "A" * 43,))
+    signed = question(quorum=2, keys=("ed25519:" + "B" * 43,))
     approver = TerminalApprover(store, terminal.open)
     assert approver.verifies
     [answered] = asked(approver, signed)

@@ -10,7 +10,7 @@ from licet.core.origin import Origin
 
 from .manifests import HERE, manifest
 
-ONE, TWO = ("ed25519:" + letter * 43 for letter in "AB")
+ONE, TWO = ("ed25519:" + letter * 43 for letter in "BC")
 PLACES = MappingProxyType(
     {"approvals.quorum": Origin("agent.yaml", 7, 5), "approvals.keys": Origin("agent.yaml", 8, 5)}
 )

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable
 
 from licet.backends.shapes import Either, Field, Flag, Free, Keyed, Listed, Money, OneOf, Record, Shape, Text, Whole
+from licet.core.approval import checked_key
 from licet.core.capability import Capability, destination
 from licet.core.connector import ConnectorRef, version_range
 from licet.core.domain import STORAGE_KINDS
@@ -199,7 +200,11 @@ CAPABILITY_FIELDS = {
                 "expires_seconds": Field(Whole(1)),
                 "quorum": Field(Whole(1)),
                 "keys": _several(
-                    Text(expected="a public key `ed25519:…`", pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}")
+                    Text(
+                        expected="a public key `ed25519:…`",
+                        pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
+                        parse=checked_key,
+                    )
                 ),
             }
         )

@@ -14,6 +14,10 @@ FORMAT = 1
 KEY = "ed25519:"
 UNSIGNED = "command"  # who said yes where nobody has signed
 
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of two points of order 8
+_SMALL = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})  # y of all eight points whose order divides 8
+
 Scope = Literal["session", "call", "use"]  # any call of a session, this one call, this one act inside of it
 Verify = Callable[[bytes, bytes, bytes], bool]  # public key, signature, what was signed
 
@@ -119,7 +123,31 @@ def key_text(key: bytes) -> str:
 
 
 def key_bytes(text: str) -> bytes | None:
-    """The public key in a text, in either alphabet of base 64; None if it is none."""
+    """The public key in a text, in either alphabet of base 64; None if it is none, or one that anybody signs for."""
+    key = _decoded(text)
+    return None if key is None or _of_small_order(key) else key
+
+
+def checked_key(text: str) -> str:
+    """The text of a public key; `ValueError` if anybody could sign for it."""
+    key = _decoded(text)
+    if key is not None and _of_small_order(key):
+        raise ValueError("anybody can sign for this one: make a key with `licet approvals key FILE`")
+    return text
+
+
+def _of_small_order(key: bytes) -> bool:
+    """Whether a key is a point of small order, in whatever spelling.
+
+    Nobody holds the private half of such a key, and nobody needs it: under the neutral element one constant verifies
+    as the signature of every message, and under the others one message in eight, which is soon found. Verifying does
+    not rule them out (RFC 8032 does not ask for it), and takes y above the prime for what is left of it.
+    """
+    y = int.from_bytes(key, "little") & (2**255 - 1)  # the last bit says which of two x is meant
+    return y % _PRIME in _SMALL
+
+
+def _decoded(text: str) -> bytes | None:
     if not text.startswith(KEY):
         return None
     body = text.removeprefix(KEY).rstrip("=").replace("+", "-").replace("/", "_")
