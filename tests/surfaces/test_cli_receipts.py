@@ -361,8 +361,51 @@ def test_what_calls_have_left_is_found_by_their_manifest(
 
 def test_to_list_requests_makes_nothing(tmp_path: Path) -> None:
     state = tmp_path / "none"
-    assert CliRunner().invoke(licet, ["approvals", "list", "--state", str(state)]).exit_code == 0
-    assert not state.exists()
+    for words in ["list"], ["show", "a-1"], ["approve", "a-1", "--yes"], ["deny", "a-1"]:
+        result = CliRunner().invoke(licet, ["approvals", *words, "--state", str(state)])
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"there is no directory {state}: name the state that calls were given" in result.stderr
+        assert not state.exists()
+
+
+def test_where_no_call_was_made_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    (tmp_path / "agent.yaml").write_text("agent: desk\n")
+    for words in [], ["--manifest", "agent.yaml"]:
+        result = CliRunner().invoke(licet, ["approvals", "list", *words])
+        assert (result.exit_code, result.stderr) == (0, "no call waits for an answer\n")
+    assert not (tmp_path / "xdg").exists()
+
+
+@pytest.mark.parametrize("how", ["closed", "no name", "a file"])
+@pytest.mark.parametrize(
+    "words",
+    [["receipts", "list"], ["receipts", "head"], ["receipts", "verify"], ["explain", "r-1-1"], ["approvals", "list"]],
+    ids=" ".join,
+)
+def test_a_state_that_cannot_be_looked_into_is_told(made: Path, tmp_path: Path, words: list[str], how: str) -> None:
+    if how == "closed" and os.geteuid() == 0:
+        pytest.skip("root looks into everything")
+    state = tmp_path / "above" / ("x" * 300 if how == "no name" else "state")  # the kernel takes 255
+    state.parent.mkdir()
+    if how == "closed":
+        shutil.copytree(made, state)
+        state.parent.chmod(0)
+    elif how == "a file":
+        state.write_text("")
+    try:
+        result = run(state, *words)
+    finally:
+        state.parent.chmod(0o700)
+    assert (result.exit_code, result.stdout) == (1, "")
+    said = {"closed": "Permission denied", "no name": "File name too long", "a file": "Not a directory"}[how]
+    absent = how == "a file" and words[0] != "approvals"
+    assert (
+        (f"there is no ledger at {state}" in result.stderr)
+        if absent and words[-1] != "verify"
+        else said in result.stderr
+    )
 
 
 def test_a_ledger_that_was_overwritten_is_no_pack(state: Path) -> None:

@@ -7,6 +7,7 @@ Nothing is decided about the truth of what is read; that is `core.verify`.
 import json
 import os
 import sqlite3
+import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -183,7 +184,13 @@ class LedgerReader:
             yield some
 
     def _open(self) -> sqlite3.Connection:
-        if not os.path.isfile(self.path):
+        try:
+            found = stat.S_ISREG(os.stat(self.path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            found = False
+        except OSError as error:
+            raise LedgerUnavailable(f"{self.path} cannot be read: {error.strerror}") from None
+        if not found:
             raise LedgerUnavailable(f"there is no ledger at {self.path}")
         address = f"file:{quote(self.path)}?mode=ro"
         with suppress(OSError):

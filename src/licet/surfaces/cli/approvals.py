@@ -17,7 +17,7 @@ from licet.core.scope import visible
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.show import fail, show, show_json
-from licet.surfaces.cli.state import manifest_option, of_manifest
+from licet.surfaces.cli.state import MANIFEST, manifest_option, of_manifest, wrong_state
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")
@@ -79,7 +79,7 @@ def command() -> None:
 @json_option
 def list_command(every: bool, state: Path | None, as_json: bool) -> None:
     """List the requests that can still be answered or used."""
-    store = _store(state)
+    store = _store(state, as_json)
     now, known = store.now(), _run(store.list(), as_json)
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
     if as_json:
@@ -105,7 +105,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
 @json_option
 def show_command(request: str, state: Path | None, as_json: bool) -> None:
     """Show one request: the exact arguments, and what is at stake."""
-    store = _store(state)
+    store = _store(state, as_json)
     _tell(_run(store.find(request), as_json), store.now(), as_json)
 
 
@@ -131,7 +131,7 @@ def approve_command(
     as_json: bool,
 ) -> None:
     """Agree to a request: exactly as it was asked, or to less."""
-    store = _store(state)
+    store = _store(state, as_json)
     try:
         key = None if key_file is None else read_key(key_file)
     except BadKey as wrong:
@@ -157,7 +157,7 @@ def approve_command(
 @json_option
 def deny_command(request: str, state: Path | None, as_json: bool) -> None:
     """Say no to a request; also to one that was approved and can still be used."""
-    store = _store(state)
+    store = _store(state, as_json)
     seen = _run(store.find(request), as_json)
     _tell(_run(store.deny(seen), as_json), store.now(), as_json)
 
@@ -181,8 +181,13 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
         click.echo(name)
 
 
-def _store(state: Path | None) -> SqliteApprovals:
-    return stored_approvals(state if state is not None else state_directory(Path.cwd()))
+def _store(state: Path | None, as_json: bool) -> SqliteApprovals:
+    """What is kept in a directory of state; one that was named has to be there, others may not have been made yet."""
+    new = state is None or MANIFEST in click.get_current_context().meta
+    place = state if state is not None else state_directory(Path.cwd())
+    if wrong := wrong_state(place, new):
+        fail(f"{wrong}: name the state that calls were given with --state, or their manifest with --manifest", as_json)
+    return stored_approvals(place)
 
 
 def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:

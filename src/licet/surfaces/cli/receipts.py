@@ -1,5 +1,6 @@
 """`licet receipts`: what happened, and whether the record of it is still what was written."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tel
 from licet.surfaces.cli.writing import is_output, write_file
 
 _AGO = re.compile(r"(\d+)([smhdw])")
+_ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -190,7 +192,7 @@ def verify_command(
     """
     ledger = ledger_in(state)
     if file is not None:
-        file = file / "ledger.sqlite" if file.is_dir() else file
+        file = file / "ledger.sqlite" if os.path.isdir(file) else file
     path = ledger if file is None else file
     try:
         # What should be a ledger and is no database was overwritten; it is no pack.
@@ -267,7 +269,7 @@ def export_command(
     """
     if bool(receipts) == (session is not None):
         raise click.UsageError("name receipts, or a session with --session", ctx)
-    if output is not None and not force and output.is_file() and not (is_output(output) or is_pack(output)):
+    if output is not None and not force and os.path.isfile(output) and not (is_output(output) or is_pack(output)):
         fail(f"{output} is there already and is no evidence pack: --force replaces it; -o - only prints", as_json)
     with _reading(state, as_json) as reader:
         rows: list[Row] = []
@@ -306,9 +308,15 @@ def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
 
 def _elsewhere(path: Path, state: Path | None) -> str:
     """Where else a ledger may be, if nobody has said where."""
-    if state is not None or path.exists():
+    if state is not None:
         return ""
-    return "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return _ELSEWHERE
+    except OSError:  # it may well be there
+        pass
+    return ""
 
 
 def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | None, Entry | None]:

@@ -1,5 +1,6 @@
 """`--manifest` for commands that look at what calls have left: the state that belongs to a manifest elsewhere."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import click
 from licet.assemble.running import state_directory
 from licet.surfaces.cli.options import FILE, Command
 
-_MANIFEST = "licet.manifest"
+MANIFEST = "licet.manifest"  # what `--manifest` named, among the notes of a command
 
 
 def manifest_option(command: Command) -> Command:
@@ -21,17 +22,28 @@ def manifest_option(command: Command) -> Command:
 
 def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
     """The state that was named, or that of the manifest that was."""
-    manifest: Path | None = ctx.meta.get(_MANIFEST)
+    manifest: Path | None = ctx.meta.get(MANIFEST)
     if manifest is None:
         return state
     if state is not None:
         raise click.UsageError("give --manifest or --state, not both", ctx)
-    return state_directory(manifest if manifest.is_dir() else manifest.parent)
+    return state_directory(manifest if os.path.isdir(manifest) else manifest.parent)
+
+
+def wrong_state(state: Path, new: bool) -> str:
+    """Why a directory of state cannot be looked into; nothing if it can, or if it is `new` and not made yet."""
+    try:
+        with os.scandir(state):
+            return ""
+    except FileNotFoundError:
+        return "" if new else f"there is no directory {state}"
+    except OSError as error:
+        return f"{state} cannot be read: {error.strerror}"
 
 
 def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None) -> None:
     if manifest is None:
         return
-    if not manifest.exists():
+    if not os.path.exists(manifest):
         raise click.BadParameter(f"there is no {manifest}", ctx, param)
-    ctx.meta[_MANIFEST] = manifest
+    ctx.meta[MANIFEST] = manifest
