@@ -54,7 +54,8 @@ def set_back(path: Path) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("ATTACH ? AS today", (str(path),))
         for table in ("entries", "chains", "heads", "ledger"):
-            db.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
+            names = ", ".join(row[1] for row in db.execute(f"PRAGMA main.table_info({table})"))
+            db.execute(f"INSERT INTO {table} SELECT {names} FROM today.{table}")
     older.chmod(0o600)
     older.replace(path)
 

@@ -22,6 +22,7 @@ from licet.backends.ledger_format import FORMAT
 from licet.backends.ledger_keys import check_signature, generated_key, key_beside
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import HEADS_APART, SqliteLedger
+from licet.backends.ledger_tail import Tagging, read_state
 from licet.core.finding import Finding, Outcome
 from licet.core.receipt import Row, check_entry
 from licet.core.verify import verify
@@ -118,6 +119,9 @@ def test_what_a_killed_process_left_unsigned_the_next_one_signs(
     with closing(sqlite3.connect(path)) as db:  # as if it had been killed before the last head
         db.execute("DELETE FROM heads WHERE size = 6")
         db.execute("UPDATE ledger SET signed = (SELECT coalesce(max(size), 0) FROM heads), signed_at = 0")
+        left = read_state(db)
+        assert left is not None
+        db.execute("UPDATE ledger SET tag = ?", (Tagging(key_beside(ledger.key_path)).tagged(left).tag,))
         db.commit()
     assert verified(path).signed < 6
     calls(tmp_path, ledger, 1)

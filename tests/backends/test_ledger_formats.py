@@ -13,6 +13,7 @@ import older_ledgers
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.assemble.records import public_key, verify_ledger
+from licet.backends import ledger_sqlite
 from licet.backends.ledger_format import FORMAT, own_tables
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
@@ -33,8 +34,9 @@ def at(folder: Path, ledger: SqliteLedger) -> Gate:
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> Path:
-    """A ledger of some calls, in format 1."""
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger of some calls, in format 1, with a name as ledgers had then."""
+    monkeypatch.setattr(ledger_sqlite, "new_name", lambda: "0123456789abcdef" * 2)
     path = tmp_path / "state" / "ledger.sqlite"
     ledger = SqliteLedger(path)
     for session in ("s", "z", "s"):
@@ -86,6 +88,35 @@ def test_the_next_call_brings_an_older_ledger_up_and_changes_nothing_that_was_ke
         assert [row.sequence for row in reader.entries() if row.session == "s"] == [1, 2, 3, 4, 5, 6]
     assert [tuple(row) for row in state(older)["tables"]] in own_tables(FORMAT.version)
     assert verify_ledger(older, public_key(None, older)).ok
+
+
+def test_once_it_is_brought_up_nothing_without_a_right_tag_is_gone_on_with(tmp_path: Path, older: Path) -> None:
+    ledger = SqliteLedger(older)
+    assert call(at(tmp_path, ledger), "add", {"a": 1}).ok
+    ledger.close()
+    with closing(sqlite3.connect(older)) as db:
+        db.execute("UPDATE ledger SET tag = zeroblob(32)")
+        db.commit()
+    result = call(at(tmp_path, SqliteLedger(older)), "add", {"a": 1})
+    assert result.reason == "LEDGER_UNAVAILABLE"
+    assert "was changed by somebody who has not its key" in result.explain()
+
+
+def test_a_ledger_of_today_cannot_be_passed_off_as_an_older_one(tmp_path: Path) -> None:
+    """Whoever has no key could otherwise do without a tag."""
+    path = tmp_path / "state" / "ledger.sqlite"
+    ledger = SqliteLedger(path)
+    assert call(at(tmp_path, ledger), "add", {"a": 1}).ok
+    ledger.close()
+    set_back(path)
+    finding = verify_ledger(path, public_key(None, path)).finding
+    assert finding is not None
+    assert "the tag of its end, which the ledger had from its beginning, was taken out" in finding.text
+    kept = state(path)["kept"]
+    result = call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1})
+    assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
+    assert "was changed by somebody who has not its key" in result.explain()
+    assert state(path)["kept"] == kept
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,17 @@ def test_an_attack_on_the_entries_is_found_and_located(changed: list[Row], kind:
     assert (finding.kind, finding.number) == (kind, number), finding
 
 
+def test_what_is_too_short_says_how_much_of_the_rest_is_not_proven() -> None:
+    """Two were taken out of the middle, and all behind them written anew: it need not be the end that is missing."""
+    finding = verified(rows([*STEMS[:5], *STEMS[8:]]), HEADS).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("truncated", 8, 8)
+    assert finding.text.endswith("and there are 7; nothing after entry 4 fits a head, so none of it is proven")
+    finding = verified(ROWS[:4], HEADS).finding  # all that is left fits
+    assert finding is not None
+    assert finding.text.endswith("and there are 4")
+
+
 def test_a_chain_that_does_not_hold_is_found_between_heads() -> None:
     tail = Tail(1, b"\x00" * 32, 1)
     broken = link(STEMS[1], LEDGER, 2, tail, "2026-01-01T00:00:02.000000Z")

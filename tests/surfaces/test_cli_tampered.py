@@ -238,6 +238,8 @@ def test_a_ledger_that_was_set_back_is_told_by_a_head_from_elsewhere(state: Path
     tamper(state, set_back)
     names(run(state, "receipts", "verify"), 2, 10)  # the head beside the key tells
     (state / "ledger.head").unlink()
+    names(run(state, "receipts", "verify"), 1, 1, "nobody who has the key has left the ledger so")  # the key tells
+    (state / "ledger.key").unlink()
     assert run(state, "receipts", "verify").exit_code == 0  # nothing that is there tells
     names(run(state, "receipts", "verify", "--head", str(kept)), 2, 10, "has signed 10 entries, and there are 1")
 
@@ -326,6 +328,13 @@ def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
         ("UPDATE ledger SET frontier = x'00'", "the table `ledger` says frontier 00, "),
         ("UPDATE ledger SET recorded = '2099-01-01T00:00:00.000000Z'", "the table `ledger` says recorded '2099-"),
         ("UPDATE ledger SET signed = 1000000", "the table `ledger` says signed 1000000, the entries and heads say 10"),
+        ("UPDATE ledger SET signed_at = 'x'", "the table `ledger` says signed_at 'x', which it cannot be"),
+        ("UPDATE ledger SET signed_at = 9e999", "the table `ledger` says signed_at inf, which it cannot be"),
+        ("UPDATE ledger SET tag = 'x'", "the table `ledger` says tag 'x', which it cannot be"),
+        ("UPDATE ledger SET tag = CAST(x'ff' AS TEXT)", "cannot be read"),
+        ("UPDATE ledger SET tag = x''", "the tag of its end, which the ledger had from its beginning, was taken out"),
+        ("UPDATE ledger SET tag = zeroblob(32)", "nobody who has the key has left the ledger so"),
+        ("UPDATE ledger SET signed_at = signed_at + 1", "nobody who has the key has left the ledger so"),
         ("DELETE FROM ledger", "the table `ledger` is empty, and there are entries"),
     ],
 )

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from licet.assemble.running import state_directory
 from licet.backends.ledger_head import head_beside, read_mark
-from licet.backends.ledger_keys import check_signature, key_beside
+from licet.backends.ledger_keys import check_signature, key_beside, key_if_readable
 from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_structure import damage, gone_astray
+from licet.backends.ledger_structure import damage, gone_astray, held_to_tag
 from licet.core.evidence import Pack, check_pack, envelope, kept_heads, statement, to_sign
 from licet.core.evidence import is_pack as looks_like_pack
 from licet.core.finding import Finding, Outcome
@@ -100,6 +100,7 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
     """Recompute a whole ledger file; what cannot be read of it is a finding too.
 
     The head beside its key counts as one that was kept. It is read first: it never says more than the file then has.
+    Where the private key lies beside it too, and can be read, the tag of its end is checked.
     """
     if (mark := read_mark(head_beside(path))) is not None and mark.head.size:
         kept = [*kept, mark.head]
@@ -116,6 +117,9 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
         if outcome.finding is None or outcome.finding.kind == "clock":
             wrong_around = around.result() or gone_astray(reader, outcome, key)
             outcome = outcome._replace(finding=wrong_around or outcome.finding)
+            private = key_if_readable(os.path.splitext(path)[0] + ".key") if wrong_around is None else None
+            if private is not None and private.public == key:
+                outcome = held_to_tag(reader, outcome, private)
         return outcome
 
 

@@ -31,17 +31,20 @@ CREATE TABLE ledger (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
     frontier BLOB NOT NULL, recorded TEXT NOT NULL, signed INTEGER NOT NULL, signed_at REAL NOT NULL
 )"""
+# Who has the key tags what it leaves (`ledger_tail`). A table that was made without has nothing there.
+_TAGGED = """;
+ALTER TABLE ledger ADD COLUMN tag BLOB NOT NULL DEFAULT x''"""
 # People look for receipts, by one thing and the time: only those are in an index.
 _SEARCHED = """;
 CREATE INDEX by_agent ON entries (agent, time) WHERE kind = 'receipt';
 CREATE INDEX by_tool ON entries (tool, time) WHERE kind = 'receipt';
 CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt'"""
 _SEARCHED_FIRST = _SEARCHED.replace(", time)", ")")
-_SINCE_1 = "DROP INDEX by_agent; DROP INDEX by_tool; DROP INDEX by_verdict" + _SEARCHED
+_SINCE_1 = "DROP INDEX by_agent; DROP INDEX by_tool; DROP INDEX by_verdict" + _SEARCHED + _TAGGED
 
-FORMAT = Format(0x6C69636C, 2, _KEPT + _SEARCHED, {1: _SINCE_1})  # `licl`: licet's ledgers
+FORMAT = Format(0x6C69636C, 2, _KEPT + _SEARCHED + _TAGGED, {1: _SINCE_1})  # `licl`: licet's ledgers
 # Format 1 had the indexes of format 2 before it was called so.
-_SCHEMAS = {1: (_KEPT + _SEARCHED_FIRST, FORMAT.schema), FORMAT.version: (FORMAT.schema,)}
+_SCHEMAS = {1: (_KEPT + _SEARCHED_FIRST, _KEPT + _SEARCHED), FORMAT.version: (FORMAT.schema,)}
 
 
 @cache

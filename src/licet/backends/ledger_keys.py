@@ -11,13 +11,21 @@ from licet.backends.signing_keys import BadKey, SigningKey, create_file, create_
 from licet.core.approval import key_bytes
 from licet.guard.ports import LedgerUnavailable
 
-__all__ = ["SigningKey", "check_signature", "generated_key", "key_beside"]
+__all__ = ["SigningKey", "check_signature", "generated_key", "key_beside", "key_if_readable"]
 
 
 def check_signature(key: str, message: bytes, signature: bytes) -> bool:
     """Whether the holder of a key, given as text, has signed a message; what is no key has signed nothing."""
     public = key_bytes(key)
     return public is not None and verifies(public, signature, message)
+
+
+def key_if_readable(path: str) -> SigningKey | None:
+    """The key in a file, for who can do without it; nothing is made."""
+    try:
+        return read_key(path, "put its backup there", links=False)
+    except (BadKey, OSError):
+        return None
 
 
 def key_beside(path: str) -> SigningKey:

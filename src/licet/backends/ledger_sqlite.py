@@ -2,13 +2,13 @@
 
 One thread writes for the whole process. Whatever has come while it wrote is one transaction the next time, so the
 price of a write to the disk is shared. Heads are signed now and then, never for each entry. The last one is also kept
-beside the key: what does not go on from it is neither written to nor signed.
+beside the key: what does not go on from it is neither written to nor signed. Nor is what was written behind it by
+somebody who has not the key (`ledger_tail`).
 """
 
 import asyncio
 import atexit
 import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -22,8 +22,18 @@ from typing import NamedTuple
 
 from licet.backends.ledger_entries import Stems
 from licet.backends.ledger_format import FORMAT
-from licet.backends.ledger_head import astray, head_beside, not_from, trusted_mark, write_mark
+from licet.backends.ledger_head import (
+    astray,
+    head_beside,
+    not_from,
+    set_back,
+    trusted_mark,
+    unreadable,
+    untagged,
+    write_mark,
+)
 from licet.backends.ledger_keys import SigningKey, key_beside
+from licet.backends.ledger_tail import BEGIN, KEEP, State, Tagging, new_name, read_state
 from licet.backends.memory_records import SystemClock
 from licet.backends.sqlite_file import SqliteFile
 from licet.core.heads import Head, head_body
@@ -42,9 +52,6 @@ _ROWS = 32  # in one statement: SQLite has one step to make for all of them, and
 _ROW = f"({', '.join('?' * len(Row._fields))})"
 _INSERT = f"INSERT INTO entries ({', '.join(Row._fields)}) VALUES {_ROW}"  # noqa: S608
 _INSERT_ROWS = _INSERT + f", {_ROW}" * (_ROWS - 1)
-_STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at FROM ledger"
-_BEGIN = "INSERT INTO ledger VALUES (1, ?, ?, 0, x'', '', 0, 0)"
-_ADVANCE = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?"
 _TAIL = """
 SELECT chains.sequence, chains.hash, chains.number, entries.agent, entries.session, entries.sequence, entries.hash
 FROM chains LEFT JOIN entries USING (number) WHERE chains.agent = ? AND chains.session = ?
@@ -61,16 +68,13 @@ class _Waiting(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
-class _State(NamedTuple):
-    """What the next entry follows, as the file says it."""
+class _Done(NamedTuple):
+    """What a transaction left, to be remembered once it is kept."""
 
-    ledger: str
-    key: str
-    size: int
-    frontier: bytes
-    recorded: str
-    signed: int
-    signed_at: float
+    state: State
+    ends: dict[tuple[str, str], Tail]  # of the sessions that its entries belong to
+    frontier: Frontier
+    head: Head | None  # over everything, if one was signed
 
 
 class SqliteLedger:
@@ -86,8 +90,9 @@ class SqliteLedger:
         self._now = now
         self._stems = Stems()
         self._key: SigningKey | None = None
+        self._tagging: Tagging | None = None
+        self._left: State | None = None  # how this process has last left the ledger, since it was opened
         self._tails: dict[tuple[str, str], Tail] = {}  # ends of chains, true as long as nobody else writes
-        self._size = -1  # of the ledger when they were true
         self._alone()
         _LEDGERS.add(self)
 
@@ -124,7 +129,7 @@ class SqliteLedger:
                 self._ready.notify()
             thread.join()
             self._closing = False
-        self._size = -1  # whatever happens to it until it is opened again
+        self._left = None  # whatever happens to it until it is opened again
         self._file.close()
 
     def __repr__(self) -> str:
@@ -151,22 +156,21 @@ class SqliteLedger:
         """Append entries as one step, and sign a head if it is time; why that could not be done, or None."""
         try:
             key = self._signer()
-            signed = self._file.write_waiting(lambda db: self._append(db, key, stems))
-            if signed is not None:
-                self._mark(key, *signed)
+            done = self._file.write_waiting(lambda db: self._append(db, key, stems))
+            self._left = done.state
+            self._tails |= done.ends
+            if done.head is not None:
+                self._mark(key, done.head, done.frontier)
         except (Unavailable, LedgerUnavailable) as wrong:
-            failure = LedgerUnavailable(str(wrong))
+            return LedgerUnavailable(str(wrong))
         except Exception as wrong:  # whatever it is, nobody may wait for ever
-            failure = LedgerUnavailable(f"{self.path} cannot be written: {type(wrong).__name__}: {wrong}")
-        else:
-            return None
-        self._size = -1
-        return failure
+            return LedgerUnavailable(f"{self.path} cannot be written: {type(wrong).__name__}: {wrong}")
+        return None
 
     def _signer(self) -> SigningKey:
         """The key of this ledger: made with it, and never a second time."""
         if self._key is None:
-            state = self._file.write_waiting(_state)
+            state = self._file.write_waiting(self._state)
             if state is not None and not os.path.lexists(self.key_path):
                 raise LedgerUnavailable(
                     f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
@@ -175,28 +179,55 @@ class SqliteLedger:
             self._key = key_beside(self.key_path)
         return self._key
 
-    def _begin(self, db: sqlite3.Connection, key: SigningKey) -> None:
+    def _state(self, db: sqlite3.Connection) -> State | None:
+        try:
+            return read_state(db)
+        except ValueError as wrong:
+            raise unreadable(self.head_path, str(wrong)) from None
+
+    def _begin(self, db: sqlite3.Connection, key: SigningKey) -> State:
+        if self._left is not None:
+            raise set_back(self.head_path, self._left.size)
         mark = trusted_mark(self.head_path, key.public)
         if mark is not None and mark.facts.size:
             raise not_from(self.head_path, mark)  # there was a ledger here, and it was taken away
-        name, nothing = secrets.token_hex(16), Frontier()
-        db.execute(_BEGIN, (name, key.public))
+        name, nothing = new_name(), Frontier()
+        db.execute(BEGIN, (name, key.public))
         # Before anything is kept: from here on there is always a head to go on from.
         write_mark(self.head_path, self._head(name, nothing, key), nothing)
+        return State(name, key.public)
 
     def _head(self, ledger: str, frontier: Frontier, key: SigningKey) -> Head:
         body = head_body(ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
         return Head(frontier.size, body, key.sign(body))
 
-    def _hold(self, db: sqlite3.Connection, key: SigningKey, state: _State) -> None:
+    def _trusted(self, db: sqlite3.Connection, key: SigningKey, tagging: Tagging) -> State:
+        """What the next entry follows: as this process has left it, or as somebody with the key went on from there."""
+        state = self._state(db)
+        if state is None:
+            return self._begin(db, key)
+        if state.key != key.public:
+            raise LedgerUnavailable(
+                f"{self.path} is signed with {state.key}, and {self.key_path} holds {key.public}: "
+                "put the right key there"
+            )
+        if state == self._left:
+            return state
+        self._tails.clear()  # somebody else has written
+        if self._left is None:
+            self._hold(db, key, state)
+        elif not _goes_on(db, self._left, state):
+            raise set_back(self.head_path, self._left.size)
+        if tagging.wrong(state):
+            raise untagged(self.head_path, state.signed, state.size)
+        return state
+
+    def _hold(self, db: sqlite3.Connection, key: SigningKey, state: State) -> None:
         """Refuse a file that does not go on from the last head that was signed."""
         mark = trusted_mark(self.head_path, key.public)
         if mark is None or mark.facts.ledger != state.ledger or not mark.facts.size <= state.size >= state.signed:
             raise not_from(self.head_path, mark)
-        frontier = mark.frontier.copy()
-        for (leaf,) in db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (mark.facts.size,)):
-            frontier.add(leaf)
-        if (frontier.size, bytes(frontier)) != (state.size, state.frontier):
+        if not _grown_to(db, mark.frontier.copy(), state):
             raise not_from(self.head_path, mark)
 
     def _mark(self, key: SigningKey, head: Head, frontier: Frontier) -> None:
@@ -206,42 +237,35 @@ class SqliteLedger:
             if mark is not None and mark.facts.size < head.size:
                 write_mark(self.head_path, head, frontier)
 
-    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> tuple[Head, Frontier] | None:
-        """Append entries; the head over everything, if one was signed."""
-        state = _state(db)
-        first = state is None
-        if state is None:
-            self._begin(db, key)
-            state = _state(db)
-            assert state is not None  # noqa: S101
-        if state.key != key.public:
-            raise LedgerUnavailable(
-                f"{self.path} is signed with {state.key}, and {self.key_path} holds {key.public}: "
-                "put the right key there"
-            )
-        if state.size != self._size or len(self._tails) > _MOST_TAILS:  # somebody else has written
+    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> _Done:
+        """Append entries, and sign a head if it is time; it changes nothing but the file."""
+        tagging = self._tagging = self._tagging or Tagging(key)
+        state = self._trusted(db, key, tagging)
+        if len(self._tails) > _MOST_TAILS:
             self._tails.clear()
-        if self._size < 0 or state.signed > state.size:
-            self._hold(db, key, state)
-        self._size = -1  # until everything is kept
         frontier = Frontier.of_bytes(state.size, state.frontier)
         recorded = kept_at(self._now(), state.recorded)
         rows: list[Row] = []
-        ends: dict[tuple[str, str], Tail] = {}  # of the sessions that these entries belong to
+        ends: dict[tuple[str, str], Tail] = {}
         for number, stem in enumerate(stems, frontier.size + 1):
             session = stem[0][1:3]  # agent and session of its frame
             row = link(stem, state.ledger, number, ends.get(session) or self._tail(db, session), recorded)
             ends[session] = _new(Tail, (row[5], row[9], number))
             rows.append(row)
         frontier.extend([row[9] for row in rows])
-        self._tails |= ends
+        left = state
         if rows:
             _insert(db, rows)
             db.executemany(_CHAIN, [(*session, *end) for session, end in ends.items()])
-            db.execute(_ADVANCE, (frontier.size, bytes(frontier), recorded))
-        head = self._sign(db, key, state, frontier, first or not rows)
-        self._size = frontier.size
-        return None if head is None else (head, frontier)
+            left = state._replace(size=frontier.size, frontier=bytes(frontier), recorded=recorded)
+        now = time.time()
+        head = self._sign(db, key, left, frontier, now, not state.size or not rows)
+        if head is not None:
+            left = left._replace(signed=head.size, signed_at=now)
+        if left is not state:
+            left = tagging.tagged(left)
+            db.execute(KEEP, left[2:])
+        return _Done(left, ends, frontier, head)
 
     def _tail(self, db: sqlite3.Connection, session: tuple[str, str]) -> Tail:
         tail = self._tails.get(session)
@@ -255,28 +279,39 @@ class SqliteLedger:
         return tail
 
     def _sign(
-        self, db: sqlite3.Connection, key: SigningKey, state: _State, frontier: Frontier, due: bool
+        self, db: sqlite3.Connection, key: SigningKey, state: State, frontier: Frontier, now: float, due: bool
     ) -> Head | None:
         """Sign a head over everything, if it is time, or if another process has left entries without one."""
-        size, now = frontier.size, time.time()
+        size = state.size
         due = due or size - state.signed >= HEAD_ENTRIES or not 0 <= now - state.signed_at < HEAD_SECONDS
         self._unsigned = size > state.signed
         if not (due and self._unsigned):
             return None
-        self._hold(db, key, state._replace(size=size, frontier=bytes(frontier)))
+        self._hold(db, key, state)
         head = self._head(state.ledger, frontier, key)
         near = [row[0] for row in db.execute("SELECT size FROM heads ORDER BY size DESC LIMIT 2")]
         if len(near) == 2 and near[0] - near[1] < HEADS_APART:  # the new one speaks for its entries too
             db.execute("DELETE FROM heads WHERE size = ?", (near[0],))
         db.execute(_HEAD, head)
-        db.execute("UPDATE ledger SET signed = ?, signed_at = ?", (size, now))
         self._unsigned = False
         return head
 
 
-def _state(db: sqlite3.Connection) -> _State | None:
-    found = db.execute(_STATE).fetchone()
-    return _State(*found) if found else None
+def _goes_on(db: sqlite3.Connection, left: State, state: State) -> bool:
+    """Whether a ledger still has everything that it had, and no head less."""
+    if state.ledger != left.ledger or state.signed < left.signed:
+        return False
+    return _grown_to(db, Frontier.of_bytes(left.size, left.frontier), state)
+
+
+def _grown_to(db: sqlite3.Connection, frontier: Frontier, state: State) -> bool:
+    """Whether a tree becomes that of a state by the entries that follow."""
+    try:
+        for (leaf,) in db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (frontier.size,)):
+            frontier.add(leaf)
+    except TypeError:  # somebody has written what is no hash
+        return False
+    return (frontier.size, bytes(frontier)) == (state.size, state.frontier)
 
 
 def _insert(db: sqlite3.Connection, rows: list[Row]) -> None:

@@ -8,14 +8,18 @@ the entries, and has to be what they say.
 import re
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from licet.backends.ledger_format import TABLES, own_tables
+from licet.backends.ledger_keys import SigningKey
 from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_tail import COLUMNS, STATE, State, Tagging, may_lack_tag, misshapen
 from licet.core.finding import Finding, Outcome
 
-_NEXT = "SELECT id, key, size, frontier, recorded, signed, (SELECT coalesce(max(size), 0) FROM heads) FROM ledger"
+_STATE_UNTAGGED = "SELECT id, key, size, frontier, recorded, signed, signed_at, x'' FROM ledger"
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
 _LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
+_TAGS_SINCE = 2  # format
 _MOST = 80  # characters of what a table says
 
 
@@ -48,21 +52,41 @@ def gone_astray(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | N
         return Finding("edited", 1, f"the tables around them cannot be read: {error}", until=outcome.entries)
 
 
+def held_to_tag(reader: LedgerReader, outcome: Outcome, key: SigningKey) -> Outcome:
+    """Hold the end of a ledger that is in order otherwise to the tag that only the holder of its key can make."""
+    for row in _said(reader):
+        state = State(*row)
+        if not Tagging(key).wrong(state):
+            return outcome._replace(tagged=bool(state.tag))
+        text = "nobody who has the key has left the ledger so: its tag is another"
+        if outcome.entries > outcome.signed:  # of those, only the tag tells
+            return outcome._replace(finding=Finding("unsigned", outcome.signed + 1, text, until=outcome.entries))
+        return outcome._replace(finding=Finding("column", 1, text, until=outcome.entries))
+    return outcome
+
+
+def _said(reader: LedgerReader) -> Sequence[tuple[Any, ...]]:
+    return reader.tables(STATE if reader.version >= _TAGS_SINCE else _STATE_UNTAGGED)
+
+
 def _other_state(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | None:
-    rows = reader.tables(_NEXT)
+    rows = _said(reader)
     if not outcome.entries and not rows:  # nothing was ever written
         return None
     if not rows:
         return Finding("column", 1, "the table `ledger` is empty, and there are entries", until=outcome.entries)
-    *said, signed = rows[0]
+    ((signed,),) = reader.tables("SELECT coalesce(max(size), 0) FROM heads")
     true = {"size": outcome.entries, "frontier": outcome.frontier, "recorded": outcome.recorded, "signed": signed}
     if outcome.entries:  # without any, nothing tells the name and the key
         true |= {"id": outcome.ledger, "key": key}
-    for name, value in zip(("id", "key", "size", "frontier", "recorded", "signed"), said, strict=True):
+    for name, value in zip(COLUMNS, rows[0], strict=True):
         if name in true and value != true[name]:
             text = f"the table `ledger` says {name} {_short(value)}, the entries and heads say {_short(true[name])}"
             return Finding("column", 1, text, until=outcome.entries)
-    return None
+    wrong = misshapen(rows[0])
+    if wrong is None and not rows[0][-1] and not may_lack_tag(rows[0][0]):
+        wrong = "the tag of its end, which the ledger had from its beginning, was taken out"
+    return None if wrong is None else Finding("column", 1, wrong, until=outcome.entries)
 
 
 def _other_ends(reader: LedgerReader, outcome: Outcome) -> Finding | None:

@@ -3,6 +3,7 @@
 Whose key it is, and what to do where it is missing or wrong, is said by `ledger_keys` and `approval_keys`.
 """
 
+import hmac
 import os
 import secrets
 import stat
@@ -33,6 +34,10 @@ class SigningKey:
     def sign(self, message: bytes) -> bytes:
         """The signature of a message."""
         return self._private.sign(message)
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A secret for one purpose, which only the holder of this key can compute."""
+        return hmac.digest(self._private.private_bytes_raw(), purpose, "sha256")
 
 
 def generated_key() -> SigningKey:

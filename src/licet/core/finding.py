@@ -49,6 +49,7 @@ class Outcome(NamedTuple):
     frontier: bytes = b""
     recorded: str = ""
     ends: Mapping[tuple[str, str], Tail] = {}  # of the chain of each agent and session
+    tagged: bool = False  # whether the key was there to tell that its holder wrote those after the last head too
 
     @property
     def ok(self) -> bool:

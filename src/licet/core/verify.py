@@ -218,6 +218,8 @@ class _Walk:
             return finding
         if self._next is not None:
             more = f"a head of {self._next.time} has signed {self._next.size} entries, and there are {size}"
+            if size > self._signed:  # some may have been taken out of them, and all that follow written anew
+                more += f"; nothing after entry {self._signed} fits a head, so none of it is proven"
             return Finding("truncated", size + 1, more, until=self._next.size)
         if size and not self._signed:
             return Finding("unsigned", 1, "no head speaks for any entry", until=size)

@@ -58,7 +58,11 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
             yield "everything else is whole: the clock of that machine was set back, or the entry was dated back"
         return
     if late := outcome.entries - outcome.signed:
-        yield f"{entries(late)} after the last signed head: linked, and not signed yet"
+        text = f"{entries(late)} after the last signed head: linked, and not signed yet"
+        if outcome.tagged:
+            yield f"{text}; the key beside the ledger shows that its holder wrote them"
+        else:
+            yield f"{text}, so not proven: whoever can write the file could have written them without the key"
     if given is None:
         yield "the key lay beside the ledger: only `--key` from elsewhere tells a ledger that was exchanged whole"
     if not held:
