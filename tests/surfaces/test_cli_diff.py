@@ -116,3 +116,35 @@ def test_a_side_that_is_wrong_ends_with_1_and_says_why(side: str, here: Path) ->
     result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml", "--fail-on", "none"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"{side}/m.yaml:1:8: error: found ")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("t: {}", "t: {max_calls: 3}", "− t: max_calls: no limit → 3  (old/m.yaml:4)"),
+        ("t: {max_calls: 3}", "t: {max_calls: 5}", "+ t: max_calls: 3 → 5  (new/m.yaml:4)"),
+        ("t: {max_calls: 3}", "t: {}", "+ t: max_calls: 3 → no limit  (new/m.yaml:4)"),
+        ("t: {max_cost_usd: 3}", "t: {max_cost_usd: 5}", "+ t: max_cost_usd: 3 → 5  (new/m.yaml:4)"),
+        ("t: {limits: {processes: 3}}", "t: {limits: {processes: 5}}", "+ t: processes: 3 → 5  (new/m.yaml:4)"),
+        (
+            't: {args: {to: {const: "a"}}}',
+            't: {args: {to: {const: "b"}}}',
+            '+ t: rules on `to`: {"const":"a"} → {"const":"b"}  (new/m.yaml:4)',
+        ),
+    ],
+    ids=["stated", "raised", "left out", "money", "limits", "arguments"],
+)
+def test_what_a_manifest_states_about_a_tool_is_cited_there(before: str, after: str, line: str) -> None:
+    manifest = "agent: a\ncapabilities:\n  tools:\n    {}\n  destinations: {{allow: [one.example]}}\n"
+    Path("old/m.yaml").write_text(manifest.format(before))
+    Path("new/m.yaml").write_text(manifest.format(after))
+    result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
+    assert result.stdout.splitlines() == [line], result.output
+
+
+def test_a_limit_that_a_declaration_states_is_cited_there(here: Path) -> None:
+    compare(HOST, HOST)
+    for folder, most in (("old", 3), ("new", 5)):
+        (here / folder / "licet.yaml").write_text(SHARED.replace("{needs", f"{{limits: {{processes: {most}}}, needs"))
+    result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
+    assert result.stdout == "+ t: processes: 3 → 5  (new/licet.yaml:2)\n"

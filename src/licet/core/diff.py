@@ -4,7 +4,7 @@ Nothing is found exactly when the two surfaces are equal. Each manifest protects
 is not compared. Where nobody can tell here which side is wider (JSON Schemas, version ranges), it counts as grown.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ from licet.core.diff_servers import server_changes
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import CLASSES, LEVELS, WRITES
 from licet.core.entries import Written, piece_text, target_of
-from licet.core.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, WriteApproval, meet_layers
+from licet.core.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, Seat, WriteApproval, meet_layers
 from licet.core.origin import Origin
 from licet.core.ranges import beyond
 from licet.core.set import CapabilitySet, Piece
@@ -54,6 +54,12 @@ class _Version:
 
     def place(self, key: str) -> Origin:
         return self.manifest.places.get(key, self.manifest.origin)
+
+    def stating(self, tool: str, states: Callable[[Seat], object]) -> tuple[bool, Origin]:
+        """Whether the manifest states something about a tool; and where it does so, or would."""
+        seats = self.manifest.seats.get(tool, ())
+        stating = next(filter(states, seats), None)
+        return stating is not None, next((seat.origin for seat in (stating, *seats) if seat), self.manifest.origin)
 
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
@@ -146,8 +152,9 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
         yield from spot.moved("effect", "side-effect class", was.effect, now.effect, CLASSES.index)
     yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
     yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
-    yield from spot.moved("limit", "max_calls", was.max_calls, now.max_calls, no_limit_is_most)
-    yield from spot.moved("limit", "max_cost_usd", was.max_cost_usd, now.max_cost_usd, no_limit_is_most)
+    for key in ("max_calls", "max_cost_usd"):
+        stated = _stated(was, now, old, new, lambda seat, key=key: getattr(seat, key) is not None)  # type: ignore[misc]
+        yield from stated.moved("limit", key, getattr(was, key), getattr(now, key), no_limit_is_most)
     if was.connector != now.connector:
         # A tool that stops naming a connector reaches no more for it; one that names another speaks to someone new.
         yield from spot.turned(
@@ -159,13 +166,20 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     theirs = dict(old.surface.limits), dict(new.surface.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
-            yield from spot.limit(key, before, after)
+            yield from _stated(was, now, old, new, lambda seat, key=key: key in seat.limits).limit(key, before, after)  # type: ignore[misc]
     for key, rules, kept in _keyed(was.args, now.args):
         if rules != kept:
             # All rules on an argument must hold. More of them narrow; any other change may widen.
             side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
             words = " and ".join(rules or ()), " and ".join(kept or ())
-            yield from spot.turned(side, "arguments", f"rules on `{key}`", *words)
+            stated = _stated(was, now, old, new, lambda seat, key=key: key in seat.args)  # type: ignore[misc]
+            yield from stated.turned(side, "arguments", f"rules on `{key}`", *words)
+
+
+def _stated(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version, states: Callable[[Seat], object]) -> Spot:
+    """Where the two manifests state something about a tool; if neither does, its declarations do."""
+    (stated, before), (states_it, after) = old.stating(was.name, states), new.stating(now.name, states)
+    return Spot(before, after, now.name) if stated or states_it else Spot(was.origin, now.origin, now.name)
 
 
 def _asks(spot: Spot, before: WriteApproval, after: WriteApproval) -> Found:
