@@ -140,11 +140,3 @@ def test_what_a_manifest_states_about_a_tool_is_cited_there(before: str, after: 
     Path("new/m.yaml").write_text(manifest.format(after))
     result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
     assert result.stdout.splitlines() == [line], result.output
-
-
-def test_a_limit_that_a_declaration_states_is_cited_there(here: Path) -> None:
-    compare(HOST, HOST)
-    for folder, most in (("old", 3), ("new", 5)):
-        (here / folder / "licet.yaml").write_text(SHARED.replace("{needs", f"{{limits: {{processes: {most}}}, needs"))
-    result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
-    assert result.stdout == "+ t: processes: 3 → 5  (new/licet.yaml:2)\n"

@@ -55,11 +55,10 @@ class _Version:
     def place(self, key: str) -> Origin:
         return self.manifest.places.get(key, self.manifest.origin)
 
-    def stating(self, tool: str, states: Callable[[Seat], object]) -> tuple[bool, Origin]:
-        """Whether the manifest states something about a tool; and where it does so, or would."""
+    def stating(self, tool: str, states: Callable[[Seat], object]) -> Origin:
+        """Where the manifest states something about a tool, or would."""
         seats = self.manifest.seats.get(tool, ())
-        stating = next(filter(states, seats), None)
-        return stating is not None, next((seat.origin for seat in (stating, *seats) if seat), self.manifest.origin)
+        return next((seat.origin for seat in (*filter(states, seats), *seats)), self.manifest.origin)
 
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
@@ -153,7 +152,7 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
     yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
     for key in ("max_calls", "max_cost_usd"):
-        stated = _stated(was, now, old, new, lambda seat, key=key: getattr(seat, key) is not None)  # type: ignore[misc]
+        stated = _stated(now.name, old, new, lambda seat, key=key: getattr(seat, key) is not None)  # type: ignore[misc]
         yield from stated.moved("limit", key, getattr(was, key), getattr(now, key), no_limit_is_most)
     if was.connector != now.connector:
         # A tool that stops naming a connector reaches no more for it; one that names another speaks to someone new.
@@ -166,20 +165,19 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     theirs = dict(old.surface.limits), dict(new.surface.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
-            yield from _stated(was, now, old, new, lambda seat, key=key: key in seat.limits).limit(key, before, after)  # type: ignore[misc]
+            yield from _stated(now.name, old, new, lambda seat, key=key: key in seat.limits).limit(key, before, after)  # type: ignore[misc]
     for key, rules, kept in _keyed(was.args, now.args):
         if rules != kept:
             # All rules on an argument must hold. More of them narrow; any other change may widen.
             side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
             words = " and ".join(rules or ()), " and ".join(kept or ())
-            stated = _stated(was, now, old, new, lambda seat, key=key: key in seat.args)  # type: ignore[misc]
+            stated = _stated(now.name, old, new, lambda seat, key=key: key in seat.args)  # type: ignore[misc]
             yield from stated.turned(side, "arguments", f"rules on `{key}`", *words)
 
 
-def _stated(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version, states: Callable[[Seat], object]) -> Spot:
-    """Where the two manifests state something about a tool; if neither does, its declarations do."""
-    (stated, before), (states_it, after) = old.stating(was.name, states), new.stating(now.name, states)
-    return Spot(before, after, now.name) if stated or states_it else Spot(was.origin, now.origin, now.name)
+def _stated(tool: str, old: _Version, new: _Version, states: Callable[[Seat], object]) -> Spot:
+    """Where the two manifests state something about a tool."""
+    return Spot(old.stating(tool, states), new.stating(tool, states), tool)
 
 
 def _asks(spot: Spot, before: WriteApproval, after: WriteApproval) -> Found:
