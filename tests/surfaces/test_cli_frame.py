@@ -28,6 +28,11 @@ def test_the_version_is_the_librarys() -> None:
     assert (result.exit_code, result.stdout) == (0, f"licet {library.__version__}\n")
 
 
+def test_the_module_is_the_command_too() -> None:
+    said = subprocess.run([sys.executable, "-m", "licet", "--version"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, f"licet {library.__version__}\n", "")
+
+
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_names_the_five_first_commands_in_order_with_an_example_each(word: str) -> None:
     result = run(word)

@@ -218,9 +218,15 @@ def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
     (receipt,) = json.loads(receipts("list", "--json"))["receipts"]
     lines = dict(line.split(maxsplit=1) for line in receipts("show", receipt["id"]).splitlines()[1:])
     assert lines["layers"] == f"isolated: {layers}"
+    assert "/licet/assemble/" not in receipts("show", receipt["id"])  # no line of ours
     assert ("programs" in lines) == (ended is not None)
     if ended is not None:
         assert lines["programs"].endswith(ended)
+
+
+def test_where_no_wall_stands_around_the_tool_its_event_has_the_level_alone(desk: Path) -> None:
+    events = json.loads(licet(desk, "agent.yaml", "--json", "--", "sh", "-c", "exit 7").stderr)["events"]
+    assert [event["rule"] for event in events if event["kind"] == "SandboxEntered"] == ["isolated"]
 
 
 def test_a_refusal_says_where_its_receipt_is_that_a_command_would_not_find_here(desk: Path) -> None:

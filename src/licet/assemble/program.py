@@ -53,6 +53,7 @@ def program_gate(
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
+        spec = replace(spec, origin=policy.origin)  # the manifest is all that its reviewer has to look at
     else:
         spec = _spec(policy, name)
     return Gate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)

@@ -198,8 +198,14 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
         # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.
         weighed=asks or reach is None or reach.approval is not None,
-        usual=_usual(tool.name, cost, budgeted, f"{reach.level}: {', '.join(layers)}" if reach is not None else ""),
+        usual=_usual(tool.name, cost, budgeted, _walls(reach, layers)),
     )
+
+
+def _walls(reach: Reach | None, layers: tuple[str, ...]) -> str:
+    """The level that a tool runs at, and what stands around it, in words."""
+    level = reach.level or "" if reach is not None else ""
+    return f"{level}: {', '.join(layers)}" if layers else level
 
 
 def _usual(tool: str, cost: Decimal, budgeted: bool, walls: str) -> Usual:
