@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -266,3 +267,33 @@ def test_a_terminal_that_lacks_a_character_still_gets_the_report(tmp_path: Path)
     without_minus = os.environ | {"PYTHONIOENCODING": "iso-8859-1"}
     done = subprocess.run(words, check=True, capture_output=True, cwd=tmp_path, env=without_minus)
     assert done.stdout == b"\\u2212 t: network:read:a.example  (old.yaml:3)\n"
+
+
+@pytest.mark.parametrize("words", [["check", "none.yaml"], ["receipts", "list"], ["receipts", "verify"]], ids=" ".join)
+def test_a_closed_stderr_changes_no_exit_code(tmp_path: Path, words: list[str]) -> None:
+    codes = [
+        subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "licet", *words],
+            cwd=tmp_path,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+            capture_output=True,
+            check=False,
+        ).returncode
+        for closed in ("", "2>&-")
+    ]
+    assert codes == [1, 1]
+
+
+def test_an_interrupted_question_ends_like_any_interrupted_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def asks() -> None:
+        click.confirm("agree?", err=True)
+
+    def interrupted(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("licet.surfaces.cli.app.Licet.get_command", lambda *_: asks)
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        licet.main(["check"], prog_name="licet")
+    assert ended.value.code == 130

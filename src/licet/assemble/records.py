@@ -42,6 +42,7 @@ __all__ = [
 
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
+_NAME_ONE = "name a public key with `--key ed25519:…` or `--key FILE`"
 _ENVELOPE = b'{"payload":"'
 
 Progress = Callable[[int], None]
@@ -79,10 +80,12 @@ def public_key(given: str | None, beside: Path) -> str:
     file = beside.with_suffix(".pub") if given is None else Path(given)
     try:
         text = file.read_text("utf-8").strip()
+    except FileNotFoundError:
+        raise NoKey(f"{file} is not there: {_NAME_ONE}") from None
     except (OSError, ValueError):
         text = ""
     if not _PUBLIC.fullmatch(text):
-        raise NoKey(f"{file} holds no public key: name one with `--key ed25519:…` or `--key FILE`")
+        raise NoKey(f"{file} holds no public key: {_NAME_ONE}")
     return text
 
 

@@ -129,7 +129,11 @@ def _told() -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()
-    except (click.exceptions.Exit, click.ClickException, click.Abort):
+    except (click.exceptions.Exit, click.ClickException):
+        raise
+    except click.Abort as ended:
+        if isinstance(ended.__context__, KeyboardInterrupt):  # at a question, where click makes this of it
+            _end(INTERRUPTED)
         raise
     except KeyboardInterrupt:
         _end(INTERRUPTED)

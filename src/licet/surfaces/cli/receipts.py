@@ -343,7 +343,7 @@ def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
 @contextmanager
 def _progress(path: Path, as_json: bool) -> Iterator[Callable[[int], None] | None]:
     """How far it is, on a terminal, for ledgers that take a while."""
-    if as_json or not sys.stderr.isatty():
+    if as_json or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     with LedgerReader(path) as reader:

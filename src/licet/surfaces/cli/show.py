@@ -62,8 +62,10 @@ def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
 
 def coloured(*, err: bool = False) -> bool:
     """Whether colours are wanted: only on a terminal, and not where `NO_COLOR` is set."""
-    stream = sys.stderr if err else sys.stdout
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    stream = sys.stderr if err else sys.stdout  # None if it is closed
+    return (
+        stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
