@@ -102,3 +102,17 @@ def test_a_thread_that_may_wait_writes_the_same_way(tmp_path: Path) -> None:
         file.write_waiting(lambda db: db.execute("INSERT INTO notes VALUES ('b', 1)").rowcount // 0)
     file.close()
     assert notes(tmp_path / "f") == [("a", 1)]
+
+
+def test_a_file_that_cannot_grow_is_told_with_what_helps(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "notes.sqlite", NOW)
+
+    def fill(db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA max_page_count = 1")  # it is not made smaller than it is
+        db.execute("INSERT INTO notes VALUES (?, 0)", ("x" * 1_000_000,))
+
+    try:
+        with pytest.raises(Unavailable, match=r"notes\.sqlite cannot be used: .* full: make room where it is$"):
+            asyncio.run(file.write(fill))
+    finally:
+        file.close()

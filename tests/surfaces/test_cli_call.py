@@ -319,6 +319,13 @@ def test_a_session_goes_on_in_the_next_call(here: Path) -> None:
     assert (here / "elsewhere" / "kv.sqlite").exists()
 
 
+def test_a_store_that_cannot_be_used_is_told_in_words(here: Path) -> None:
+    (here / "kept").mkdir(mode=0o700)
+    (here / "kept" / "kv.sqlite").mkdir()
+    told = run("m.yaml", "count", "--state", "kept").stderr
+    assert f"  to allow it   {here}/kept/kv.sqlite is not a regular file: choose another path\n" in told
+
+
 READER = """agent: r
 tools: {read_file: {from: "licet.tools:read_file"}}
 bundles: {b: {tools: [read_file], sandbox: native}}

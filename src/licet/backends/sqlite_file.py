@@ -174,7 +174,8 @@ class SqliteFile:
     def _unavailable(self, error: sqlite3.Error) -> Unavailable:
         if _code(error) in _DAMAGED:
             return Unavailable(f"{self.path} is damaged or no database: move it away, or put a copy in its place")
-        return Unavailable(f"{self.path} cannot be used: {error}")
+        mend = ": make room where it is" if _code(error) == sqlite3.SQLITE_FULL else ""
+        return Unavailable(f"{self.path} cannot be used: {error}{mend}")
 
     def _shut(self) -> None:
         if self._connection is not None and self._process == os.getpid():

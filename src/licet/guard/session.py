@@ -18,6 +18,7 @@ from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
 from licet.guard.people import Agreement
+from licet.guard.ports import Unavailable
 from licet.guard.registration import Policy
 from licet.guard.result import NOTHING, Result, ResultParts
 
@@ -68,7 +69,8 @@ class Session:
             if kv is not None and await kv.get(_ENDED, self._key) is not None:
                 self.gate.ended.add(self._name)
         except Exception as error:  # it may have been ended: calls are refused, with the reason
-            self.broken = f"{type(error).__name__}: {error}"
+            # A store of one's own may raise anything; ours says in words what is wrong.
+            self.broken = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
     def agreed(self, policy: Policy, now: float) -> dict[Approval, Agreement]:
         """What people have agreed to for the whole session, under this very policy, and not too long ago."""
