@@ -224,6 +224,18 @@ def test_a_whole_ledger_is_fine_and_says_what_it_was_held_to(made: Path) -> None
     assert len(told["notes"]) == 2
 
 
+def test_a_whole_ledger_that_cannot_go_on_says_so(state: Path) -> None:
+    (state / "ledger.head").unlink()
+    result = run(state, "receipts", "verify")
+    assert result.exit_code == 0
+    assert (
+        f"note      {state}/ledger.head is not there, which has the last signed head: calls are refused"
+        in result.stdout
+    )
+    (state / "ledger.key").unlink()  # a copy that is only read
+    assert "ledger.head" not in run(state, "receipts", "verify").stdout
+
+
 @pytest.mark.parametrize("how", ["directory", "file", "copy"])
 def test_a_ledger_is_verified_wherever_it_lies(state: Path, tmp_path: Path, how: str) -> None:
     key = (state / "ledger.pub").read_text().strip()
@@ -415,3 +427,17 @@ def test_a_ledger_that_was_overwritten_is_no_pack(state: Path) -> None:
     assert result.exit_code == 1
     assert "ledger.sqlite cannot be read: file is not a database" in result.stderr
     assert "pack" not in result.output
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("ask", "APPROVAL_REQUIRED"), ("deny", "APPROVAL_EXPIRED")])
+@pytest.mark.parametrize("began", [True, False])
+def test_a_call_that_ended_at_a_question_is_told_to_have_run_if_it_did(verdict: str, reason: str, began: bool) -> None:
+    granted = {"kind": "CapabilityGranted", "capability": "tool:call:t"}
+    asked = {"kind": "CapabilityDenied", "capability": "fs:delete:/a", "reason": reason}
+    entry = {
+        **{"verdict": verdict, "reason": reason, "tool": "t", "rules": [], "approvals": [], "cost_usd": "0"},
+        **{"events": [granted, asked] if began else [asked], "code": "execution_failed", "error": None},
+        **{"manifest": "sha256:0", "time": "now", "agent": "a", "session": "s", "id": "r-0-1"},
+    }
+    told = "  it ran        until there; called again, it runs from the start"
+    assert (told in explanation(entry)) is began

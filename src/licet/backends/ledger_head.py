@@ -102,19 +102,19 @@ def astray(path: str, number: object) -> LedgerUnavailable:
 def set_back(path: str, size: int) -> LedgerUnavailable:
     """Why whoever has a ledger open does not go on with it."""
     text = f"the ledger was set back or changed while it was in use: it no longer goes on from the {size} entries that"
-    return LedgerUnavailable(f"{text} this process has seen: `licet receipts verify` tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_aside(path)}")
 
 
 def untagged(path: str, signed: int, size: int) -> LedgerUnavailable:
     """Why nothing is linked to entries behind the last head, and nothing signed over them."""
     what = f"it says {size} entries, {size - signed} of them behind its last head, and bears no right tag for that"
     text = f"the ledger was changed by somebody who has not its key: {what}"
-    return LedgerUnavailable(f"{text}: `licet receipts verify` tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def unreadable(path: str, why: str) -> LedgerUnavailable:
     """Why a ledger with a table that no licet has written is not gone on with."""
-    return LedgerUnavailable(f"{why}: `licet receipts verify` tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def _verify(path: str) -> str:

@@ -14,7 +14,7 @@ from licet.surfaces.cli.show import counted, show, show_json
 def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
     """Say what came of the verification of a ledger, and end the command."""
     finding = outcome.finding
-    notes = list(_notes(outcome, given, held))
+    notes = [*_notes(outcome, given, held), *_cannot_go_on(path, outcome)]
     if as_json:
         show_json(
             {
@@ -67,6 +67,13 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         yield "the key lay beside the ledger: only `--key` from elsewhere tells a ledger that was exchanged whole"
     if not held:
         yield "without `--head` from elsewhere an older copy of the whole ledger looks like this too"
+
+
+def _cannot_go_on(path: Path, outcome: Outcome) -> Iterator[str]:
+    """Where a ledger is whole, and calls are refused all the same; a copy without its key is not written to anyway."""
+    head = path.with_suffix(".head")
+    if outcome.ok and outcome.entries and path.with_suffix(".key").exists() and not head.exists():
+        yield f"{head} is not there, which has the last signed head: calls are refused until it is put back"
 
 
 def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
