@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from licet.surfaces.cli.receipt_text import explanation
 
 MANIFEST = """agent: a
 capabilities:
@@ -345,3 +346,29 @@ def test_a_manifest_that_is_wrong_says_why_and_decides_nothing(words: list[str],
     said = json.loads(run(*words, "fetch", "/x", "--json").stdout)
     assert list(said) == ["problems"]
     assert said["problems"][0]["file"] == words[0]
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("ask", "APPROVAL_REQUIRED"), ("deny", "APPROVAL_EXPIRED")])
+@pytest.mark.parametrize("began", [True, False])
+def test_a_call_that_ended_at_a_question_is_told_to_have_run_if_it_did(verdict: str, reason: str, began: bool) -> None:
+    granted = {"kind": "CapabilityGranted", "capability": "tool:call:t"}
+    asked = {"kind": "CapabilityDenied", "capability": "fs:delete:/a", "reason": reason}
+    entry = {
+        "kind": "receipt",
+        "verdict": verdict,
+        "reason": reason,
+        "tool": "t",
+        "rules": [],
+        "approvals": [],
+        "cost_usd": "0",
+        "events": [granted, asked] if began else [asked],
+        "code": "execution_failed",
+        "error": None,
+        "manifest": "sha256:0",
+        "time": "now",
+        "agent": "a",
+        "session": "s",
+        "id": "r-0-1",
+    }
+    told = "  it ran        until there; called again, it runs from the start"
+    assert (told in explanation(entry)) is began

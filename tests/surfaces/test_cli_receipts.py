@@ -427,17 +427,3 @@ def test_a_ledger_that_was_overwritten_is_no_pack(state: Path) -> None:
     assert result.exit_code == 1
     assert "ledger.sqlite cannot be read: file is not a database" in result.stderr
     assert "pack" not in result.output
-
-
-@pytest.mark.parametrize(("verdict", "reason"), [("ask", "APPROVAL_REQUIRED"), ("deny", "APPROVAL_EXPIRED")])
-@pytest.mark.parametrize("began", [True, False])
-def test_a_call_that_ended_at_a_question_is_told_to_have_run_if_it_did(verdict: str, reason: str, began: bool) -> None:
-    granted = {"kind": "CapabilityGranted", "capability": "tool:call:t"}
-    asked = {"kind": "CapabilityDenied", "capability": "fs:delete:/a", "reason": reason}
-    entry = {
-        **{"verdict": verdict, "reason": reason, "tool": "t", "rules": [], "approvals": [], "cost_usd": "0"},
-        **{"events": [granted, asked] if began else [asked], "code": "execution_failed", "error": None},
-        **{"manifest": "sha256:0", "time": "now", "agent": "a", "session": "s", "id": "r-0-1"},
-    }
-    told = "  it ran        until there; called again, it runs from the start"
-    assert (told in explanation(entry)) is began
