@@ -13,10 +13,11 @@ import older_ledgers
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.assemble.records import public_key, verify_ledger
-from licet.backends import ledger_sqlite
+from licet.backends import ledger_sqlite, sqlite_file
 from licet.backends.ledger_format import FORMAT, own_tables
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.sqlite_file import SqliteFile
 from licet.guard.ports import LedgerUnavailable
 from older_ledgers import set_back, state
 
@@ -168,3 +169,20 @@ def test_whoever_is_killed_while_it_is_brought_up_leaves_the_older_ledger_or_the
         assert [tuple(row) for row in left["tables"]] == own_tables(left["version"])[0]
     versions = [left["version"] for left in seen["left"]]
     assert (versions[0], versions[-1]) == (1, FORMAT.version)
+
+
+def test_a_file_that_another_process_makes_at_the_same_moment_is_not_taken_for_another_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its format is two numbers, and the first may be read before the file is made, the second after."""
+    path, number, asked = tmp_path / "state" / "ledger.sqlite", sqlite_file._number, list[str]()
+
+    def meanwhile(db: sqlite3.Connection, pragma: str) -> int:
+        asked.append(pragma)
+        found = number(db, pragma)
+        if len(asked) == 1:
+            SqliteFile(path, FORMAT, "FULL").write_waiting(lambda db: None)
+        return found
+
+    monkeypatch.setattr(sqlite_file, "_number", meanwhile)
+    assert call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1}).ok

@@ -160,7 +160,9 @@ class SqliteFile:
 
     def _version(self, db: sqlite3.Connection) -> int | None:
         """The version of the file; None if it is empty."""
-        version, application = _number(db, "user_version"), _number(db, "application_id")
+        version, application = _marks(db)
+        while (again := _marks(db)) != (version, application):  # somebody made the file ours between the two
+            version, application = again
         if application == self._kind.application:
             if version > self._kind.version:
                 raise Unavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
@@ -216,6 +218,10 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     with closing(db.execute(f"PRAGMA {pragma}")) as rows:
         number: int = rows.fetchone()[0]
         return number
+
+
+def _marks(db: sqlite3.Connection) -> tuple[int, int]:
+    return _number(db, "user_version"), _number(db, "application_id")
 
 
 def _code(error: sqlite3.Error) -> int:
