@@ -177,8 +177,8 @@ async def close(call: "Call", parts: ResultParts) -> Result:
                 text = f"{call.tool} ran, and {text}: what it did is done"
             else:  # then not even the decision was kept, and nobody would find anything under that name
                 parts.receipt = ""
-            refusal = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),)))
-            parts.refuse("execution_failed" if call.running else "not_available", refusal)
+            unkept = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),)))
+            parts.refuse("execution_failed" if call.running else "not_available", unkept)
     if cancelled is not None:
         raise cancelled
     return parts.sealed(holding)
