@@ -100,6 +100,7 @@ def test_a_tool_without_a_declared_cost_can_charge_nothing(tmp_path: Path) -> No
     refused = call(at, "free", {"amount": "0.01"})
     assert refused.reason == "BUDGET_EXCEEDED"
     assert "more than the 0 USD that the tool declares" in refused.explain()
+    assert f"{Path(__file__).name}:" in refused.explain()
 
 
 def test_charges_from_several_threads_are_all_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from licet.core.budget import NOTHING, plus_up, reported, settled_amount
+from licet.core.decision import Deny, Ground
 from licet.core.use import InvalidUse, Use
 from licet.guard.env import ScopedEnv
 from licet.guard.fetch import ScopedFetch
@@ -134,7 +135,9 @@ class BoundContext:
             if fits:
                 self._total, self.charged = total, settled_amount(total)
         if not fits:
-            self._holding.refuse("BUDGET_EXCEEDED", f"more than the {most} USD that the tool declares for a call")
+            text, spec = f"more than the {most} USD that the tool declares for a call", self._holding.reach.spec
+            ground = Ground("BUDGET_EXCEEDED", text, spec.origin, "raise `cost_usd` where the tool is declared")
+            self._holding.deny(Deny(self._holding.request, (ground,)))
 
     def settled(self) -> Decimal | None:
         """What was reported, once the call is over; None if nothing was."""

@@ -262,8 +262,8 @@ def hold(call: Call, registered: Registered) -> Holding:
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
     holding = call.holding = Holding(call.request, registered.reach, call.policy.digest, observers, ask)
     if not call.session.told:
-        call.session.told = True
         holding.note_of(SessionOpened)
+        call.session.told = True  # not before everybody was told
     for agreement in call.approvals:
         holding.note_of(ApprovalRemembered, rule=agreement.approval.use)
     return holding
