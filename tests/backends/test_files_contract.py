@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from descriptors import open_files
+from descriptors import left_open, open_files
 from licet.backends.files import LocalFiles
 from licet.backends.memory_files import MemoryFiles
 from licet.core.set import CapabilitySet
@@ -62,7 +62,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     made = WORLDS[request.param](tmp_path)
     before = open_files()
     yield made
-    assert open_files() == before
+    assert left_open(before) == set()
 
 
 def test_a_file_is_read(world: World) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from descriptors import open_files
+from descriptors import left_open, open_files
 from licet.backends import files as backend
 from licet.backends.files import LocalFiles
 from licet.core.set import CapabilitySet
@@ -21,7 +21,7 @@ def files(request: pytest.FixtureRequest) -> Iterator[LocalFiles]:
     made = LocalFiles(openat2=request.param)
     before = open_files()
     yield made
-    assert open_files() == before
+    assert left_open(before) == set()
 
 
 @pytest.fixture

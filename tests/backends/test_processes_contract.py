@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attacks.programs import alive
-from descriptors import open_files
+from descriptors import left_open, open_files
 from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.processes import LocalProcesses
 from licet.guard.layers import Layers
@@ -198,7 +198,7 @@ def test_what_is_left_is_ended_and_nothing_stays_open(processes: Processes) -> N
             pass  # and nobody takes the pipes
         with pytest.raises(FileNotFoundError):
             await talked(processes, replace(shell("x"), binary="/nowhere/at/all"), Streams(True, True, True))
-        assert open_files() == before
+        assert left_open(before) == set()
 
     others = children()
     asyncio.run(scene())
@@ -300,7 +300,7 @@ def test_nothing_is_left_behind_whatever_happens() -> None:
         await asyncio.gather(*(LOCAL.run(command, NoWalls()) for command in commands), return_exceptions=True)
         with pytest.raises(ValueError, match="expected"):
             await LOCAL.run(replace(shell("x"), binary="x"), NoWalls())
-        assert open_files() == before
+        assert left_open(before) == set()
 
     asyncio.run(many())
     assert children() == others
@@ -364,7 +364,7 @@ def test_cancelling_ends_the_program_however_often(tmp_path: Path, times: int) -
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not alive(int(mark.read_text()))
-        assert open_files() == before
+        assert left_open(before) == set()
 
     asyncio.run(scene())
     assert children() == others

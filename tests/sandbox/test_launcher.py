@@ -25,7 +25,7 @@ from attacks.walled_programs import (
     place,
     without_namespaces,
 )
-from descriptors import open_files
+from descriptors import left_open, open_files
 from guard.holdings import holding
 from licet.backends.http import HttpClient
 from licet.backends.memory_http import Answer
@@ -299,7 +299,7 @@ def test_nothing_stays_open_in_the_host(kind: str) -> None:
         await asyncio.sleep(0.3)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return open_files() ^ before
+        return left_open(before)
 
     assert asyncio.run(several()) == set()
 

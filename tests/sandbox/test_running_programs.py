@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import Programs, both_kinds
-from descriptors import open_files
+from descriptors import left_open, open_files
 from licet.errors import Refused
 from licet.guard.running import Streams
 
@@ -71,7 +71,7 @@ def test_a_program_that_is_no_program_never_starts(kind: str, tmp_path: Path) ->
     before = open_files()
     with pytest.raises(Refused, match="could not be started: Exec format error"):
         asyncio.run(scene())
-    assert open_files() == before
+    assert left_open(before) == set()
 
 
 @both_kinds
