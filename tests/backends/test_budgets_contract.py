@@ -19,6 +19,7 @@ from licet.core.budget import Spent
 from licet.core.decision import Usage
 from licet.core.manifest import Budget
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
+from older_files import older_file
 
 D = Decimal
 
@@ -286,11 +287,7 @@ PRAGMA user_version = 1;
 
 
 def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
-    with sqlite3.connect(path) as db:
-        db.executescript(FIRST_FORMAT)
-    db.close()
-    path.chmod(0o600)
+    path = older_file(tmp_path / "budgets.sqlite", FIRST_FORMAT)
     # Of a tool it is known only what its session has spent: so it counts as all of that.
     half = D("0.5")
     found = kept_in(path, lambda store: store.usage("a", "s", "2026-01-01"))

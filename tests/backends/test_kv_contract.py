@@ -18,6 +18,7 @@ import pytest
 from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.memory_kv import MemoryKv
 from licet.guard.ports import Kv, TooLarge, Unavailable
+from older_files import older_file
 
 
 class Clock:
@@ -321,11 +322,7 @@ PRAGMA user_version = 1;
 
 
 def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "kv.db"
-    with sqlite3.connect(path) as db:
-        db.executescript(FIRST_FORMAT)
-    db.close()
-    path.chmod(0o600)
+    path = older_file(tmp_path / "kv.db", FIRST_FORMAT)
     assert both(path, lambda store: store.get("s", "é")) == 12345
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT * FROM sizes").fetchall() == [("s", 64 + 1 + 10 + 64 + 2 + 5), ("t", 64 + 1 + 1)]

@@ -311,6 +311,20 @@ def test_only_so_many_calls_run_at_once(tmp_path: Path) -> None:
     assert most == 7
 
 
+def cancel(at: Gate, begun: asyncio.Event) -> None:
+    """Call `wait`, and end that from outside once it has begun."""
+
+    async def scenario() -> None:
+        async with at.session("s") as session:
+            task = asyncio.create_task(session.call("wait"))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+
+
 def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: Path) -> None:
     ended: list[str] = []
     ledger, begun = MemoryLedger(), asyncio.Event()
@@ -324,15 +338,7 @@ def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: 
             ended.append("cancelled")
             raise
 
-    async def scenario() -> None:
-        async with gate(tmp_path, wait, backends=Backends.memory(ledger=ledger)).session("s") as session:
-            task = asyncio.create_task(session.call("wait"))
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(scenario())
+    cancel(gate(tmp_path, wait, backends=Backends.memory(ledger=ledger)), begun)
     assert ended == ["cancelled"]
     assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
 
@@ -353,15 +359,7 @@ def test_a_receipt_says_of_a_call_that_its_caller_ended_that_it_was_interrupted(
     approvals = {"write": "session" if asking else "manifest"}
     at = gate(tmp_path, wait, backends=backends, approvals=approvals, fs_reach={"write": ["${workdir}"]})
 
-    async def scenario() -> None:
-        async with at.session("s") as session:
-            task = asyncio.create_task(session.call("wait"))
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(scenario())
+    cancel(at, begun)
     receipt = json.loads(ledger.rows[-1].body)
     assert receipt["reason"] == ("DECISION_FAILED" if asking else "TOOL_FAILED")
     assert receipt["rules"] == ["the call was interrupted before it ended"]
