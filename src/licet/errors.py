@@ -9,7 +9,6 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
@@ -19,6 +18,7 @@ from licet.core.reach import Reach
 from licet.core.scope import Malformed, visible
 from licet.core.use import InvalidUse, Use
 from licet.core.validate import Misfit
+from licet.core.values import replace
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
 

@@ -6,7 +6,6 @@ import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from licet.backends.source import find_tool, shown_file
@@ -14,6 +13,7 @@ from licet.backends.tool_files import code_directories
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
+from licet.core.values import replace
 from licet.declare import Tool
 from licet.errors import ManifestError
 

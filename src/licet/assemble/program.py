@@ -1,7 +1,6 @@
 """A gate around one program that has this process's input and output: what stands behind `licet run`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +13,7 @@ from licet.core.commands import COMMAND_NEEDS, admit_commands
 from licet.core.effects import Level
 from licet.core.manifest import Manifest
 from licet.core.tool import ToolSpec
+from licet.core.values import replace
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, plain_data, plain_json
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from licet.backends.manifest_reader import read_manifest
@@ -15,6 +14,7 @@ from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ import hashlib
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClock
 from licet.backends.processes import LocalProcesses
 from licet.core.manifest import Manifest
+from licet.core.values import dataclass, field, fields
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.gate import Gate as BareGate

@@ -11,7 +11,6 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from licet.backends.approval_keys import SigningKey, verifies
@@ -19,6 +18,7 @@ from licet.backends.sqlite_file import Format, SqliteFile
 from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
 from licet.core.approval_text import time_text
 from licet.core.canonical import data_digest
+from licet.core.values import dataclass, replace
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.people import Answered, Question
 

@@ -4,7 +4,6 @@ A file that already has problems is read as far as it goes, so that one run repo
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +40,7 @@ from licet.core.manifest import (
     WriteApproval,
 )
 from licet.core.origin import Origin, Problem
+from licet.core.values import replace
 
 
 def read_manifest(content: Value, workspace: Value | None, problems: Problems) -> Manifest:

@@ -1,7 +1,6 @@
 """Getting at the values of a checked file: by key, as bare data, and as the rules that a list stands for."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +9,7 @@ from licet.core.capability import Capability, capability
 from licet.core.domain import DOMAINS
 from licet.core.manifest import Rule
 from licet.core.origin import Origin, Problem
+from licet.core.values import dataclass
 
 Value = Located[Any]
 Fields = Mapping[str, Value]

@@ -5,7 +5,6 @@ Every problem of a run is reported at once. What the keys mean is in `manifest_r
 """
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ from licet.core.foreseen import address_problems, quorum_problems
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, distinct
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
+from licet.core.values import dataclass, replace
 from licet.errors import ManifestError
 
 WORKSPACE_FILE = "licet.yaml"

@@ -3,9 +3,9 @@
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from licet.core.scope import is_address
+from licet.core.values import dataclass
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
 
 

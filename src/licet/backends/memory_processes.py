@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 from licet.backends.pipes import Pipes, Receiver, Sender
+from licet.core.values import replace
 from licet.guard.ports import Command, Finished, Walls
 from licet.guard.running import Ending, Running, Streams
 

@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from subprocess import Popen
 from typing import Literal
 
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import Reason
+from licet.core.values import replace
 from licet.guard.links import FoundProgram, followed
 from licet.guard.ports import Command, Finished, Unavailable, Walls
 from licet.guard.running import Ending, Running, Streams, Used

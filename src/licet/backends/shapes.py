@@ -6,7 +6,6 @@ Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Mon
 
 from collections.abc import Iterator
 from collections.abc import Mapping as ReadOnly
-from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +15,7 @@ from licet.backends.shape_parts import Located, Problems, Shape, Value, alternat
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_text import shown
 from licet.core.origin import Origin, Problem
+from licet.core.values import dataclass
 
 __all__ = [
     "Either",

@@ -8,7 +8,6 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +19,7 @@ from licet.core.domain import nearest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass
 
 __all__ = ["Source", "find_tool", "read_tools", "shown_file"]
 

@@ -6,7 +6,6 @@ This follows text, not execution: code that rebinds names behind the text's back
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
@@ -17,6 +16,7 @@ from licet.core.capability import Capability
 from licet.core.scope import Malformed, visible
 from licet.core.set import CapabilitySet
 from licet.core.tool_capabilities import ToolCapabilities
+from licet.core.values import dataclass
 
 TOOL = "licet.tool"
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again

@@ -3,7 +3,6 @@
 import ast
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
+from licet.core.values import dataclass, replace
 from licet.declare import tool
 
 MOST_ARGUMENTS = 50  # of one decorator

@@ -5,7 +5,6 @@ Every problem is reported in one run, as far as the syntax can be followed. What
 
 from collections.abc import Iterable
 from collections.abc import Mapping as ReadOnly
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from licet.backends.yaml_events import json_events, yaml_events
 from licet.backends.yaml_scalars import UnsafeNumber, plain_value
 from licet.backends.yaml_text import REPLACED, Unreadable, hidden_in, plain_text, shown
 from licet.core.origin import Origin, Problem
+from licet.core.values import dataclass
 
 __all__ = ["Entry", "Mapping", "Node", "Scalar", "Sequence", "read_nodes"]
 

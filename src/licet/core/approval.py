@@ -5,10 +5,11 @@ Pure: the time and the check of a signature are passed in. An answer can only re
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import canonical_json, digest
+from licet.core.values import dataclass, fields
 
 FORMAT = 1
 KEY = "ed25519:"

@@ -4,9 +4,10 @@ Python carries no such mapping by itself. What is remembered along the way stays
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
+
+from licet.core.values import fields
 
 
 class Carried:

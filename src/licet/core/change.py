@@ -1,12 +1,12 @@
 """The words of a comparison: one change, all changes, and the phrases for values that went up, down or elsewhere."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
 from licet.core.canonical import money_text
 from licet.core.origin import Origin
+from licet.core.values import dataclass
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")

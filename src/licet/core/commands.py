@@ -1,11 +1,11 @@
 """What `licet run -- CMD` holds: no tool declares it, so it gets all of the ceiling that a program can use."""
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from licet.core.manifest import Manifest, Seat
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
+from licet.core.values import replace
 
 COMMANDS = "licet run"  # no tool can be called so: names have no spaces
 COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")

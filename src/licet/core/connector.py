@@ -1,10 +1,10 @@
 """Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from licet.core.origin import Origin
 from licet.core.scope import Malformed, name
+from licet.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

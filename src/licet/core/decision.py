@@ -1,12 +1,12 @@
 """The words of a decision: what was asked, what had been spent, and Allow, Deny or Ask with the rules behind it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from licet.core.origin import Origin
 from licet.core.use import Use
+from licet.core.values import dataclass, field
 
 Reason = Literal[
     "ALLOWED",

@@ -5,7 +5,6 @@ is not compared. Where nobody can tell here which side is wider (JSON Schemas, v
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from decimal import Decimal
 
 from licet.core.capability import Capability
@@ -20,6 +19,7 @@ from licet.core.origin import Origin
 from licet.core.ranges import beyond
 from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface, surface
+from licet.core.values import replace
 
 _NOTHING = CapabilitySet()
 _ASKED: dict[WriteApproval, str] = {

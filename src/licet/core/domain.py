@@ -7,7 +7,6 @@ single rule can say, largest first.
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from licet.core import network
 from licet.core.scope import (
@@ -27,6 +26,7 @@ from licet.core.scope import (
     secret_text,
     variable,
 )
+from licet.core.values import dataclass
 
 PATH_DOMAINS = frozenset({"fs", "process"})  # whose scopes may be paths, and begin with `~` or `${workdir}`
 STORAGE_KINDS = ("tool-private", "session", "personality")

@@ -4,7 +4,6 @@ The entries of a set cover exactly the uses that the set has. What they mean for
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from licet.core import network
@@ -16,6 +15,7 @@ from licet.core.origin import Origin
 from licet.core.reach import rule_covers
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import Use
+from licet.core.values import dataclass, field
 
 Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -5,7 +5,6 @@ the same bundles, speak through the same connector, and have the same class and 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from licet.core import network
@@ -16,6 +15,7 @@ from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import WRITES, EffectClass, permits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
 from licet.core.set import CapabilitySet
+from licet.core.values import dataclass, field
 
 CEILINGS = ("manifest", "personality")
 _NOTHING = CapabilitySet()

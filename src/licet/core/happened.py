@@ -4,9 +4,8 @@ Each is an event of the same shape as a check, so that whoever reads events need
 decides anything. What a receipt tells in a field of its own, its events do not repeat.
 """
 
-from dataclasses import dataclass
-
 from licet.core.decision import CapabilityDenied, CapabilityGranted, Decision, Deny, events
+from licet.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

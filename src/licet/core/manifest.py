@@ -4,7 +4,6 @@ Reading files is not done here, and neither is judging: see `reach` for what one
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from licet.core.origin import Origin
 from licet.core.scope import directory_key
 from licet.core.set import CapabilitySet, expand_rule
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass, field, fields, replace
 
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first

@@ -1,7 +1,8 @@
 """Where something is written, and what is wrong there. Knows no file format and reads no file."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from licet.core.values import dataclass
 
 __all__ = ["Origin", "Problem"]
 

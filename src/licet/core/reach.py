@@ -5,7 +5,6 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from licet.core.advice import (
@@ -56,6 +55,7 @@ from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Kind, Use
+from licet.core.values import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

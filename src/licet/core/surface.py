@@ -7,7 +7,6 @@ Two surfaces are equal if they reach the same; where rules are written, file nam
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -27,6 +26,7 @@ from licet.core.ranges import common_ranges
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.undeclared import Most, Undeclared
+from licet.core.values import dataclass, field
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()

@@ -1,7 +1,6 @@
 """What a tool declares, as plain data: its needs, effect class, level, connector and cost. No function, no source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +9,7 @@ from licet.core.connector import ConnectorRef
 from licet.core.effects import EffectClass, Level
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
+from licet.core.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """`ToolCapabilities`: what a tool touches, as a typed value instead of a mapping. Its meaning is in `needs`."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from licet.core.needs import needs_of, normal_form
 from licet.core.set import CapabilitySet
+from licet.core.values import dataclass, fields
 
 Paths = Collection[str] | Literal["from-personality"]
 

@@ -1,7 +1,6 @@
 """The most that a tool could get of which no file says what it needs: any declaration of it gets no more than this."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from licet.core.connector import ConnectorRule, Connectors
@@ -13,6 +12,7 @@ from licet.core.manifest import Layer, Manifest, Seat, WriteApproval
 from licet.core.reach import fold
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass, replace
 
 _NOTHING = CapabilitySet()
 _EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)

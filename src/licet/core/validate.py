@@ -1,7 +1,6 @@
 """Registration: does a tool fit a manifest? The misfits, as data; the same folding decides calls."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from licet.core.advice import add_to_layer, remove
@@ -12,6 +11,7 @@ from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass, field
 
 _APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
 

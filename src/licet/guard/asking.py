@@ -1,11 +1,11 @@
 """Asking a person: what they are shown, and what their answer means for the call that waits for it."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalAnswered, ApprovalAsked
 from licet.core.reach import Reach
+from licet.core.values import replace
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question

@@ -6,7 +6,6 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -16,6 +15,7 @@ from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
+from licet.core.values import replace
 from licet.declare.arguments import Given, InvalidArguments, plain_data, plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused

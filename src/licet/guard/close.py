@@ -3,7 +3,6 @@
 import asyncio
 import os
 import traceback
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
+from licet.core.values import replace
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements

@@ -7,12 +7,12 @@ connection goes to one of exactly these. What a redirect names starts again from
 import json as json_text
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
 
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
+from licet.core.values import dataclass
 from licet.guard.addresses import checked_addresses
 from licet.guard.deadline import Deadline
 from licet.guard.decoding import Corrupt, Decoder, TooLarge

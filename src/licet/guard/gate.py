@@ -4,13 +4,13 @@ import inspect
 import itertools
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from licet.core.capability import Capability
 from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet, Rules
+from licet.core.values import replace
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer

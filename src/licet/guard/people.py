@@ -1,12 +1,12 @@
 """The port to people: what they are asked, how they answer, and what a call keeps of it."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from licet.core.capability import Capability
 from licet.core.decision import Approval
 from licet.core.tool import ToolSpec
+from licet.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

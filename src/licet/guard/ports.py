@@ -6,7 +6,6 @@ port: whoever stands there acts on what was checked, and reports what it really 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from licet.core.budget import Spent
 from licet.core.decision import Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
+from licet.core.values import dataclass, fields
 from licet.declare import Tool
 from licet.guard.layers import Layers
 from licet.guard.people import Approver, ApproverFunction

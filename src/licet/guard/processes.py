@@ -7,12 +7,12 @@ boundary: half of them can be talked into running any other.
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 from licet.core.decision import Reason
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
+from licet.core.values import replace
 from licet.errors import Refused
 from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths

@@ -5,7 +5,6 @@ fail-closed guard, whose question (what does this tool need that nothing stands 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -23,6 +22,7 @@ from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import use_of_path
 from licet.core.validate import Misfit, validate_tools
+from licet.core.values import dataclass, replace
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused

@@ -9,9 +9,9 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from licet.core.values import dataclass
 from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.holding import Holding
 from licet.guard.links import changeable, followed

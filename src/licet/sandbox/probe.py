@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from licet.core.values import dataclass
 
 if TYPE_CHECKING:
     from licet.core.effects import Level

@@ -14,13 +14,13 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from licet.core.decision import Reason
 from licet.core.manifest import least_limits
 from licet.core.reach import Reach
 from licet.core.scope import TOP
+from licet.core.values import replace
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.layers import Layers

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from licet.core.effects import WRITES
 from licet.core.entries import KINDS, Entry, entries_of, piece_text, target_of, ways_of
 from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface
+from licet.core.values import replace
 from licet.surfaces.svg_parts import (
     MOST_BUNDLES,
     MOST_DENIED,

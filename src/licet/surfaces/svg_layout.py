@@ -5,8 +5,9 @@ Knows columns, groups and links by key; nothing of capabilities, colours or text
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from licet.core.values import dataclass, replace
 
 GAP = 8.0  # between two boxes
 GROUP_GAP = 16.0  # between two groups

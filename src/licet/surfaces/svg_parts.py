@@ -4,8 +4,9 @@ A picture of thousands of boxes is slow to draw and tells nobody anything. The t
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from licet.core.values import dataclass, replace
 
 MOST_BUNDLES = 60
 MOST_TOOLS = 100

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from licet.backends.approval_keys import BadKey, make_key, read_key
 from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
 from licet.core.approval_text import shown, time_text, told
 from licet.core.scope import visible
+from licet.core.values import replace
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.show import fail, show, show_json

@@ -1,7 +1,6 @@
 """`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed
 from licet.core.scope import name as checked_name
 from licet.core.tool import ToolSpec
+from licet.core.values import replace
 from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
