@@ -268,32 +268,33 @@ class Broker:
         self._read(not full and not held and not self._done.done())
 
 
-class Moment(NamedTuple):
-    """How far a call came in a moment: its outcome, or what is still to be sent and what has come."""
-
-    outcome: Outcome | None
-    unsent: bytes
-    come: bytes
-
-
-def a_moment(end: socket.socket, start: bytes, call: int) -> Moment:
-    """Send what starts a call and wait for a moment: the quickest of calls need no loop, and nobody who answers."""
-    fd, unsent = end.fileno(), start
+def begun(end: socket.socket, start: bytes) -> bytes:
+    """Send what starts a call, and return what there was no room for."""
     try:
-        unsent = start[end.send(start, socket.MSG_DONTWAIT) :]
-        if unsent or fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
-            return Moment(None, unsent, b"")
+        return start[end.send(start, socket.MSG_DONTWAIT) :]
+    except BlockingIOError:
+        return start
+    except OSError as gone:
+        raise Closed(str(gone)) from None
+
+
+def a_moment(end: socket.socket, call: int) -> tuple[Outcome | None, bytes]:
+    """The outcome if a call ends well in a moment, or else what has come: the quickest need nobody who answers."""
+    fd = end.fileno()
+    if fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
+        return None, b""
+    try:
         come = end.recv(SHORT_READ)
-    except BlockingIOError:  # there was no room; or all was sent, and what came is an urgent byte, which is no data
-        return Moment(None, unsent, b"")
+    except BlockingIOError:  # what came is an urgent byte, which is no data
+        return None, b""
     except OSError as gone:
         raise Closed(str(gone)) from None
     if not come:
         raise Closed("the other side has closed")
     text = whole(come, FROM_A_CHILD)
     if text is None or text[0] != succeeded(call):
-        return Moment(None, b"", come)
-    return Moment(Outcome({}, text[1]), b"", b"")
+        return None, come
+    return Outcome({}, text[1]), b""
 
 
 def _sent(end: socket.socket, data: bytes, files: Sequence[int]) -> int:

@@ -73,6 +73,8 @@ class Child:
         self.death: Death | None = None
         self._lock = threading.Lock()
         self._waiting: list[Callable[[Death], None]] = []
+        self._heard = select.poll()
+        self._heard.register(end, select.POLLIN)
 
     def died(self, death: Death) -> None:
         """Tell whoever waits."""
@@ -106,9 +108,7 @@ class Child:
 
     def silent(self) -> bool:
         """Whether it has said nothing that nobody asked for, and has not hung up."""
-        poll = select.poll()
-        poll.register(self.end, select.POLLIN)
-        return not poll.poll(0)
+        return not self._heard.poll(0)
 
     def cpu_seconds(self) -> float:
         """The CPU time that it has used so far; nothing it does can change that."""

@@ -20,7 +20,7 @@ from licet.core.effects import Level
 from licet.guard.bind import BoundContext
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
-from licet.sandbox.broker import MOMENT, Broker, a_moment
+from licet.sandbox.broker import MOMENT, Broker, a_moment, begun
 from licet.sandbox.children import Child, Zygote
 from licet.sandbox.endings import stopped, value_of
 from licet.sandbox.prepared import Prepared, prepare, start_of
@@ -46,14 +46,15 @@ class _Pool:
     def take(self, prepared: Prepared) -> tuple[Zygote, Child]:
         """A worker for a call: one that waits, or a new one."""
         with self._lock:
-            zygote = self._living()
-            waiting = self._parked.get(prepared)
-            while waiting:
+            waiting, zygote = self._parked.get(prepared), self._zygote
+            while waiting and zygote is not None and not zygote.dead:
                 self._parked.move_to_end(prepared)
-                child = waiting.popleft()
+                # The one that was used last, whose memory is near; of those that are used once, the first to be ready.
+                child = waiting.pop() if prepared.tool.reuse else waiting.popleft()
                 if child.death is None and child.silent():
                     return zygote, child
                 zygote.end(child)
+            zygote = self._living()
             try:
                 return zygote, zygote.spawn(prepared.spec, prepared.watched)
             except SandboxUnavailable:
@@ -200,8 +201,10 @@ class Workers:
             if not call.tool.reuse and not _pool.ready(prepared):  # while this one works, the next are made ready
                 loop.call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
-            if child.quick and self._calls % _LOOP_TURNS and zygote.alone():
-                outcome, start, come = a_moment(child.end, start, child.calls)
+            if child.quick and self._calls % _LOOP_TURNS and not (start := begun(child.end, start)):
+                if not zygote.alone():  # other calls go on while this one works
+                    await asyncio.sleep(0)
+                outcome, come = a_moment(child.end, child.calls)
             clean = outcome is not None
             if outcome is None:
                 broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
