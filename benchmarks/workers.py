@@ -39,6 +39,7 @@ THINKING = 0.03  # seconds between two calls, in which the next worker gets read
 # Short enough that one of many is not disturbed: on a busy machine a process is interrupted every few milliseconds.
 # Long enough to hold all that belongs to a call: of 32 warm ones, one leaves the loop its turn.
 WARM_AT_ONCE, FRESH_AT_ONCE, SLICES = 32, 10, 8
+CALLERS, WARM_BESIDE = 2, 128  # who make warm calls side by side, and how many each, where their rate is counted
 WAITING = 4  # fresh calls before the clock starts, so that no worker of the measured ones was made while nobody called
 
 
@@ -60,7 +61,9 @@ def _gate(place: Path) -> Gate:
 
 
 async def _measured(gate: Gate, effort: Effort) -> list[Row]:
-    times: dict[str, list[float]] = {name: [] for name in ("bare", "others", "warm", "parked", "asked", "fresh")}
+    times: dict[str, list[float]] = {
+        name: [] for name in ("bare", "others", "warm", "rate", "parked", "asked", "fresh")
+    }
     others = other_walls()
     async with gate.session("bench") as session:
         await _calls(session, "fresh", 3)
@@ -71,6 +74,7 @@ async def _measured(gate: Gate, effort: Effort) -> list[Row]:
             if others is not None:
                 times["others"].append(_spawned(others[1]))
             times["warm"] += [await _calls(session, "warm", WARM_AT_ONCE) for _ in range(SLICES)]
+            times["rate"] += [await _beside(session, "warm", WARM_BESIDE) for _ in range(SLICES // 2)]
             await asyncio.sleep(THINKING)
             times["parked"].append(await _calls(session, "fresh", 1))
             times["asked"].append((await session.call("ask", {"many": 100})).unwrap())
@@ -84,7 +88,7 @@ async def _measured(gate: Gate, effort: Effort) -> list[Row]:
         versus_floor("one call of a parked worker, with time to think", BARE, took["parked"], bare, PARKED),
         versus_floor("one question to the host inside a call", BARE, took["asked"], bare, ROUND_TRIP),
         versus_peer("fresh workers back to back", BARE, took["fresh"], bare, FRESH_RATE),
-        versus_peer("calls of a warm worker back to back", BARE, took["warm"], bare, WARM_RATE),
+        versus_peer(f"calls of warm workers, {CALLERS} callers", BARE, took["rate"], bare, WARM_RATE),
     ]
     if others is not None:
         rows.append(versus_floor("one call of a parked worker", others[0], took["parked"], took["others"], at_most(1)))
@@ -99,6 +103,13 @@ async def _calls(session: Session, tool: str, many: int) -> float:
         if result.value != number + 1:
             raise VerdictError(f"{tool} answers {result!r}")
     return (time.perf_counter_ns() - began) / many
+
+
+async def _beside(session: Session, tool: str, many: int) -> float:
+    """The same where several callers do so at once."""
+    began = time.perf_counter_ns()
+    await asyncio.gather(*(_calls(session, tool, many) for _ in range(CALLERS)))
+    return (time.perf_counter_ns() - began) / many / CALLERS
 
 
 def _spawned(command: list[str]) -> float:

@@ -26,8 +26,7 @@ from licet.sandbox.wire import (
     Frame,
     Unpacker,
     packed,
-    succeeded,
-    whole,
+    value_in,
 )
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
@@ -291,10 +290,8 @@ def a_moment(end: socket.socket, call: int) -> tuple[Outcome | None, bytes]:
         raise Closed(str(gone)) from None
     if not come:
         raise Closed("the other side has closed")
-    text = whole(come, FROM_A_CHILD)
-    if text is None or text[0] != succeeded(call):
-        return None, come
-    return Outcome({}, text[1]), b""
+    value = value_in(come, call)
+    return (None, come) if value is None else (Outcome({}, value), b"")
 
 
 def _sent(end: socket.socket, data: bytes, files: Sequence[int]) -> int:

@@ -37,7 +37,7 @@ _REACHED = frozenset(("fs", "network", "process"))  # what code at `isolated` us
 _KNOWN = 512  # sessions whose words are kept
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Prepared:
     """Everything about a tool at a level that is the same for each of its calls."""
 
@@ -49,6 +49,7 @@ class Prepared:
     fixed: Mapping[str, Any]
     rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
     in_force: Callable[[], bool]  # whether such a call could still come: not once its gate was reloaded or frozen
+    forgotten: bool = False  # whether no worker may wait for such calls any more
 
     def spec(self, scratch: str) -> bytes:
         """What a worker is told to be."""

@@ -77,6 +77,15 @@ def succeeded(call: int) -> bytes:
     return b'{"op":"result","call":%d}' % call
 
 
+def value_in(data: bytes, call: int) -> bytes | None:
+    """The value, where these bytes are that frame and nothing else."""
+    head = succeeded(call)
+    middle = _LENGTHS.size + len(head)
+    if data[:middle] != _LENGTHS.pack(len(head), max(len(data) - middle, 0)) + head:
+        return None
+    return data[middle:]
+
+
 def members(head: Mapping[str, Any]) -> bytes:
     """The inside of an object as JSON, to be put into heads that are otherwise the same."""
     return _written(head)[1:-1].encode()

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Collection
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
 
 from licet.core.effects import Level
 from licet.guard.bind import BoundContext
@@ -41,7 +40,6 @@ class _Pool:
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
         self._parked: OrderedDict[Prepared, deque[Child]] = OrderedDict()
-        self._forgotten: WeakSet[Prepared] = WeakSet()
 
     def take(self, prepared: Prepared) -> tuple[Zygote, Child]:
         """A worker for a call: one that waits, or a new one."""
@@ -99,8 +97,7 @@ class _Pool:
         A gate is reloaded or frozen before it has `forget` called, which waits for the lock that is held here: what is
         found to be in force now will be among what is forgotten.
         """
-        usable = zygote is self._zygote and not zygote.dead and prepared not in self._forgotten
-        return usable and prepared.in_force()
+        return zygote is self._zygote and not zygote.dead and not prepared.forgotten and prepared.in_force()
 
     def _make_room(self, zygote: Zygote) -> None:
         while sum(map(len, self._parked.values())) > _PARKED:
@@ -111,8 +108,8 @@ class _Pool:
     def forget(self, gone: Collection[Prepared]) -> None:
         """End the workers that wait for such calls, and have none wait any more."""
         with self._lock:
-            self._forgotten.update(gone)
             for prepared in gone:
+                prepared.forgotten = True
                 for child in self._parked.pop(prepared, ()):
                     if self._zygote is not None:
                         self._zygote.end(child)
