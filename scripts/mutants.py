@@ -51,7 +51,6 @@ NEAREST = {
     "decision": ["core/test_decide.py"],
     "effects": ["core/test_effects.py"],
     "validate": ["core/test_validate.py"],
-    "values": ["core/test_value_classes.py"],
 }
 ALGEBRA = ("scope", "network", "domain", "capability", "use", "grid", "set")
 ALGEBRA_TESTS = [

@@ -25,6 +25,7 @@ PURE_MODULES = {
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "keyword",
     "math", "operator", "re", "string", "types", "typing", "unicodedata",
     "can_ada", "idna", "packaging.specifiers", "packaging.version", "rfc8785",
+    "licet.values",
 }  # fmt: skip
 IMPURE_BUILTINS = {
     "__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "eval", "exec", "exit", "globals",
@@ -82,7 +83,7 @@ def front_door_imports(source: str) -> Iterator[str]:
                 yield from (f"{node.lineno}: imports licet" for alias in names if alias.name == "licet")
 
 
-LAYERS = {"surfaces", "assemble", "backends", "sandbox", "guard", "declare", "errors", "core"}
+LAYERS = {"surfaces", "assemble", "backends", "sandbox", "guard", "declare", "errors", "core", "values"}
 
 
 def back_door_imports(source: str) -> Iterator[str]:

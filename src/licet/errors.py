@@ -18,7 +18,7 @@ from licet.core.reach import Reach
 from licet.core.scope import Malformed, visible
 from licet.core.use import InvalidUse, Use
 from licet.core.validate import Misfit
-from licet.core.values import replace
+from licet.values import replace
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
 

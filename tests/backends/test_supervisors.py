@@ -48,9 +48,10 @@ def test_one_that_was_started_for_walls_starts_nothing_without_them() -> None:
 
 def test_one_that_is_not_needed_is_gone() -> None:
     before = open_files()
-    with supervisors.early(LAUNCHER) as ready:
-        assert ready is not None
-        assert alive(ready.process.pid)
+    ready = supervisors.start_early(LAUNCHER)
+    assert ready is not None
+    assert alive(ready.process.pid)
+    ready.discard()
     assert not alive(ready.process.pid)
     assert left_open(before) == set()
 
@@ -91,8 +92,7 @@ def test_a_program_that_ran_when_its_supervisor_was_killed_has_run() -> None:
 def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     before = open_files()
-    with supervisors.early(LAUNCHER) as ready:
-        assert ready is None
+    assert supervisors.start_early(LAUNCHER) is None
     assert left_open(before) == set()
 
 

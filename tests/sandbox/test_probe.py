@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from licet.guard import own_interpreter
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import kernel, probe
 from licet.sandbox.probe import Finding, Support
@@ -100,7 +101,7 @@ def test_what_cannot_be_tried_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> 
     [b"", b"[]", b"{}", b'{"landlock": 7}', b'{"landlock": "x", "attempts": []}', b'{"landlock": 7, "attempts": [1]}'],
 )
 def test_nonsense_is_not_believed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr(probe, "_START", f"import sys; sys.stdout.buffer.write({said!r})")
+    monkeypatch.setattr(own_interpreter, "_START", f"\nimport sys; sys.stdout.buffer.write({said!r})")
     assert not probe.look().keeps("restricted")
 
 

@@ -13,9 +13,9 @@ from licet.backends.tool_files import code_directories
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
-from licet.core.values import replace
 from licet.declare import Tool
 from licet.errors import ManifestError
+from licet.values import replace
 
 # All that source tells of a tool and that decides about its calls.
 _REVIEWED = ("name", "needs", "effect", "sandbox", "connector", "cost_usd", "storage_ttl_seconds")

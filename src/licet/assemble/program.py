@@ -13,11 +13,11 @@ from licet.core.commands import COMMAND_NEEDS, admit_commands
 from licet.core.effects import Level
 from licet.core.manifest import Manifest
 from licet.core.tool import ToolSpec
-from licet.core.values import replace
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, plain_data, plain_json
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox.walls import ProgramWalls
+from licet.values import replace
 
 _NAME = "run"
 _SCHEMA = MappingProxyType(

@@ -14,7 +14,7 @@ from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClock
 from licet.backends.processes import LocalProcesses
 from licet.core.manifest import Manifest
-from licet.core.values import dataclass, field, fields
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.gate import Gate as BareGate
@@ -29,6 +28,7 @@ from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sand
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
 from licet.sandbox.walls import ProgramWalls
+from licet.values import dataclass, field, fields
 
 # What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from licet.backends.sqlite_file import Format, SqliteFile
 from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
 from licet.core.approval_text import time_text
 from licet.core.canonical import data_digest
-from licet.core.values import dataclass, replace
 from licet.declare.arguments import plain_data, plain_json
 from licet.guard.people import Answered, Question
+from licet.values import dataclass, replace
 
 MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
 MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to

@@ -40,7 +40,7 @@ from licet.core.manifest import (
     WriteApproval,
 )
 from licet.core.origin import Origin, Problem
-from licet.core.values import replace
+from licet.values import replace
 
 
 def read_manifest(content: Value, workspace: Value | None, problems: Problems) -> Manifest:

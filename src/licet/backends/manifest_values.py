@@ -9,7 +9,7 @@ from licet.core.capability import Capability, capability
 from licet.core.domain import DOMAINS
 from licet.core.manifest import Rule
 from licet.core.origin import Origin, Problem
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 Value = Located[Any]
 Fields = Mapping[str, Value]

@@ -24,8 +24,8 @@ from licet.core.foreseen import address_problems, quorum_problems
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, distinct
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
-from licet.core.values import dataclass, replace
 from licet.errors import ManifestError
+from licet.values import dataclass, replace
 
 WORKSPACE_FILE = "licet.yaml"
 LOCK_FILE = "licet.lock"

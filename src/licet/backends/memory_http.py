@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 
 from licet.core.scope import is_address
-from licet.core.values import dataclass
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
+from licet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

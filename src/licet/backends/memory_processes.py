@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from licet.backends.pipes import Pipes, Receiver, Sender
-from licet.core.values import replace
 from licet.guard.ports import Command, Finished, Walls
 from licet.guard.running import Ending, Running, Streams
+from licet.values import replace
 
 Program = Callable[[Command], Awaitable[Finished]]
 

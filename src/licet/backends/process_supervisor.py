@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 _MOST_FILES = 8
 
+Tried = Callable[[], bytes]  # makes attempts on walls, and says how they ended; see `sandbox.attempts`
 Launch = Callable[[int, int], None]  # puts this process behind walls and becomes the program; see `sandbox.launcher`
 
 
@@ -36,9 +38,15 @@ class _Command(NamedTuple):
     walls: Sequence[int]
 
 
-def main(control: int, launch: Launch | None) -> None:
-    """Wait for a command, run it with the files that come with it, say how it ended, and leave nothing behind."""
+def main(launch: Launch | None = None, tried: Tried | None = None) -> None:
+    """Wait for a command, run it with the files that come with it, say how it ended, and leave nothing behind.
+
+    Where it is to try out walls, it does that first, and tells the host: nothing has been asked of this process yet.
+    """
+    control = int(sys.argv[1])
     os.set_inheritable(control, False)
+    if tried is not None:
+        _say(control, tried())
     libc = ctypes.CDLL(None, use_errno=True)
     wrong = ctypes.get_errno() if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) else 0
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program may not look into us
@@ -48,7 +56,7 @@ def main(control: int, launch: Launch | None) -> None:
         if command is None:  # the host has gone, or thought better of it
             return
         if wrong:
-            _say(command.status, f"error {wrong}")
+            _say(command.status, f"error {wrong}".encode())
             return
         _supervise(libc, control, command, launch)
 
@@ -58,7 +66,7 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     try:
         _children()
     except OSError:  # another sandbox around this hides /proc: what cannot be seen could not be ended either
-        _say(status, "blind")
+        _say(status, b"blind")
         return
     for stream, file in enumerate(command.streams):
         os.dup2(file, stream)
@@ -75,10 +83,10 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     for file in command.walls:
         os.close(file)
     if not wrong:
-        _say(status, "started ")
+        _say(status, b"started ")
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]))
     _kill_all()
-    _say(status, how)
+    _say(status, how.encode())
     os._exit(0)  # there is nothing left to clear up, for which the host would wait
 
 
@@ -214,6 +222,6 @@ def _parent(process: str) -> int:
         return 0
 
 
-def _say(status: int, text: str) -> None:
+def _say(file: int, text: bytes) -> None:
     with suppress(BrokenPipeError):
-        os.write(status, text.encode())
+        os.write(file, text)

@@ -9,18 +9,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from subprocess import Popen
 from typing import Literal
 
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import Reason
-from licet.core.values import replace
 from licet.guard.links import FoundProgram, followed
 from licet.guard.ports import Command, Finished, Unavailable, Walls
 from licet.guard.running import Ending, Running, Streams, Used
+from licet.values import replace
 
 _LATE = -9  # what a program that ran too long ended by
 _GRACE = 10.0  # seconds that the supervisor has to clear up
@@ -268,16 +268,40 @@ class _Running:
 async def _gone(supervisor: Popen[bytes]) -> None:
     """Return when the supervisor has ended, and its program before it; being cancelled does not cut this short."""
     given_up, cancelled = time.monotonic() + _GRACE, None
-    while supervisor.poll() is None:
-        if time.monotonic() > given_up:
-            supervisor.kill()
-            supervisor.wait()
-        try:
-            await asyncio.sleep(0.002)
-        except asyncio.CancelledError as error:
-            cancelled = error
+    with _ending(supervisor.pid) as (ended, pause):
+        while supervisor.poll() is None:
+            if time.monotonic() > given_up:
+                supervisor.kill()
+                supervisor.wait()
+            try:
+                await asyncio.wait([ended], timeout=pause)
+            except asyncio.CancelledError as error:
+                cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+@contextmanager
+def _ending(process: int) -> Iterator[tuple["asyncio.Future[None]", float]]:
+    """What is done once a child has ended, and how long to wait for that before looking again."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    try:
+        watched = os.pidfd_open(process)
+    except OSError:  # a kernel without them, or another sandbox around this
+        yield ended, 0.002
+        return
+
+    def tell() -> None:
+        loop.remove_reader(watched)
+        ended.set_result(None)
+
+    loop.add_reader(watched, tell)
+    try:
+        yield ended, _GRACE
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
 
 
 def _message(command: Command) -> bytes:

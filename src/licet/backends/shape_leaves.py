@@ -22,7 +22,7 @@ from licet.backends.yaml_text import shown
 from licet.core.needs import LARGEST_AMOUNT, amount
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 __all__ = ["Flag", "Free", "Money", "OneOf", "Text", "Whole"]
 

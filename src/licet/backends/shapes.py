@@ -15,7 +15,7 @@ from licet.backends.shape_parts import Located, Problems, Shape, Value, alternat
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence
 from licet.backends.yaml_text import shown
 from licet.core.origin import Origin, Problem
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 __all__ = [
     "Either",

@@ -3,6 +3,7 @@
 Whose key it is, and what to do where it is missing or wrong, is said by `ledger_keys` and `approval_keys`.
 """
 
+import binascii
 import hmac
 import os
 import secrets
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _MOST = 65_536  # bytes
+# An Ed25519 key as RFC 8410 has it, whose 32 bytes follow: this is how keys are made here, and by OpenSSL.
+_PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
+_BEGIN, _END = b"-----BEGIN PRIVATE KEY-----\n", b"\n-----END PRIVATE KEY-----\n"
 
 
 class BadKey(Exception):
@@ -77,10 +81,6 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
 
     `FileNotFoundError` if there is no file. Whether a link is followed is for who names the path to say.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     # Without O_NONBLOCK, a named pipe that somebody has put there would be waited for.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
     try:
@@ -97,13 +97,37 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
     exposed = found.st_uid != os.geteuid() or found.st_mode & 0o077
     if exposed and b"PRIVATE KEY" in data:  # what is no key at all is told as that
         raise BadKey(f"the key {path} is open to others: run `chmod 600 {path}` as its owner")
+    private = _common_key(data) or _any_key(data)
+    if private is None:
+        raise BadKey(f"{path} holds no Ed25519 key: {mend}")
+    return SigningKey(private)
+
+
+def _common_key(data: bytes) -> "Ed25519PrivateKey | None":
+    """The key in the one form that nearly all files have: to load what reads every other takes longer than all else."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if not (data.startswith(_BEGIN) and data.endswith(_END)):
+        return None
+    try:
+        held = binascii.a2b_base64(data[len(_BEGIN) : -len(_END)], strict_mode=True)
+    except binascii.Error:
+        return None
+    if len(held) != len(_PKCS8) + 32 or not held.startswith(_PKCS8):
+        return None
+    return Ed25519PrivateKey.from_private_bytes(held[len(_PKCS8) :])
+
+
+def _any_key(data: bytes) -> "Ed25519PrivateKey | None":
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         private = load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        private = None
-    if not isinstance(private, Ed25519PrivateKey):
-        raise BadKey(f"{path} holds no Ed25519 key: {mend}")
-    return SigningKey(private)
+        return None
+    return private if isinstance(private, Ed25519PrivateKey) else None
 
 
 def verifies(key: bytes, signature: bytes, message: bytes) -> bool:

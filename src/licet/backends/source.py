@@ -19,7 +19,7 @@ from licet.core.domain import nearest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 __all__ = ["Source", "find_tool", "read_tools", "shown_file"]
 

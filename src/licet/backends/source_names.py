@@ -16,7 +16,7 @@ from licet.core.capability import Capability
 from licet.core.scope import Malformed, visible
 from licet.core.set import CapabilitySet
 from licet.core.tool_capabilities import ToolCapabilities
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 TOOL = "licet.tool"
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again

@@ -12,7 +12,7 @@ import tokenize
 import warnings
 
 from licet.core.origin import Origin, Problem
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
 MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it

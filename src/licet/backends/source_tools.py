@@ -15,8 +15,8 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
-from licet.core.values import dataclass, replace
 from licet.declare import tool
+from licet.values import dataclass, replace
 
 MOST_ARGUMENTS = 50  # of one decorator
 LONGEST_SHOWN = 300  # of what is wrong with a value

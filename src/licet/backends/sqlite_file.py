@@ -6,7 +6,6 @@ times that. No wait for another writer blocks the event loop: a busy file is tri
 
 import asyncio
 import os
-import random
 import sqlite3
 import stat
 import threading
@@ -99,6 +98,8 @@ class SqliteFile:
 
     def _pauses(self) -> Iterator[float]:
         """How long to wait, again and again, for whoever writes now."""
+        import random
+
         pause, given_up = 0.0005, time.monotonic() + _PATIENCE
         while time.monotonic() <= given_up:
             yield pause * random.random()  # noqa: S311 - so that two who wait do not meet again

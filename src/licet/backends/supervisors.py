@@ -9,49 +9,53 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
-# As a module and not as a script, which Python would compile each time. `licet` itself is not needed, and not on the
-# path; nor are these folders, whose `http` is not the one that others mean.
-_START = """
-import sys
-control, *folders = sys.argv[1:]
-for name, places in (("licet", []), ("licet.backends", folders[:1]), ("licet.sandbox", folders[1:])):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = places
-launch = None
-if folders[1:]:
-    from licet.sandbox.launcher import main as launch
-from licet.backends.process_supervisor import main
-main(int(control), launch)
-"""
+from licet.guard.own_interpreter import libraries, own_interpreter, scratch_places
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_MODULE = "licet.backends.process_supervisor"
+_PATIENCE = 60.0  # seconds
 
 
 class Supervisor:
     """One that has been started and waits for its command; `control` is the socket to it, whose end means stop.
 
     `launcher` is the folder of the module that builds walls. One that was started with it starts no program without
-    walls, and one that was started without it none behind walls.
+    walls, and one that was started without it none behind walls. With `trying` it first tries out the walls.
     """
 
-    def __init__(self, launcher: str | None = None) -> None:
-        self.launcher = launcher
-        folders = [os.path.dirname(os.path.abspath(__file__)), *([launcher] if launcher is not None else [])]
+    def __init__(self, launcher: str | None = None, *, trying: bool = False) -> None:
+        self.launcher, self._trying = launcher, trying
+        folders, places = {"licet.backends": _HERE}, [f"{_MODULE}:main"]
+        if launcher is not None:
+            folders["licet.sandbox"] = launcher
+            places += ["licet.sandbox.launcher:main", *(["licet.sandbox.attempts:tried"] if trying else [])]
         self.control, far = socket.socketpair()
-        # What an interpreter that was built with shared libraries needs to start. No program gets it.
-        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
-                [sys.executable, "-I", "-S", "-c", _START, str(far.fileno()), *folders],
+                [*own_interpreter(folders, *places), str(far.fileno())],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env=environment, cwd="/", pass_fds=[far.fileno()], start_new_session=True,
+                env={**libraries(), **scratch_places()}, cwd="/", pass_fds=[far.fileno()], start_new_session=True,
             )  # fmt: skip
         except BaseException:
             self.control.close()
             raise
         finally:
             far.close()
+
+    def tried(self) -> bytes:
+        """What came of trying out the walls, as soon as it is known; `OSError` if that cannot be said any more."""
+        self.control.settimeout(_PATIENCE)
+        said = b""
+        while not said.endswith(b"\n"):
+            more = self.control.recv(1 << 16)
+            if not more:
+                raise BrokenPipeError("the supervisor has ended")
+            said += more
+        self._trying = False
+        return said
 
     def send(self, message: bytes, files: Sequence[int]) -> bytes:
         """Hand over files with the beginning of a message; what is left of it is to be written to `control`."""
@@ -64,19 +68,16 @@ class Supervisor:
         """End it, unless somebody has told it what to run: whoever does that also waits for its end."""
         if self.control.fileno() != -1:
             self.control.close()
+            if self._trying:  # it has files to clear up, and then sees that nobody wants anything of it
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(_PATIENCE)
             self.process.kill()
             self.process.wait()
 
 
-@contextmanager
-def early(launcher: str) -> Iterator[Supervisor | None]:
-    """A supervisor for the first program behind walls; None where there can be none, which that program then hears."""
-    supervisor = None
+def start_early(launcher: str) -> Supervisor | None:
+    """A supervisor that tries out the walls and is there for the first program behind them; None if that cannot be."""
     if sys.platform == "linux" and sys.executable:
         with suppress(OSError):
-            supervisor = Supervisor(launcher)
-    try:
-        yield supervisor
-    finally:
-        if supervisor is not None:
-            supervisor.discard()
+            return Supervisor(launcher, trying=True)
+    return None

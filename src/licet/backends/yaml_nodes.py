@@ -14,7 +14,7 @@ from licet.backends.yaml_events import json_events, yaml_events
 from licet.backends.yaml_scalars import UnsafeNumber, plain_value
 from licet.backends.yaml_text import REPLACED, Unreadable, hidden_in, plain_text, shown
 from licet.core.origin import Origin, Problem
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 __all__ = ["Entry", "Mapping", "Node", "Scalar", "Sequence", "read_nodes"]
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import canonical_json, digest
-from licet.core.values import dataclass, fields
+from licet.values import dataclass, fields
 
 FORMAT = 1
 KEY = "ed25519:"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from licet.core.values import fields
+from licet.values import fields
 
 
 class Carried:

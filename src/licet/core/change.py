@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 from licet.core.canonical import money_text
 from licet.core.origin import Origin
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")

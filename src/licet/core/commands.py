@@ -5,7 +5,7 @@ from types import MappingProxyType
 from licet.core.manifest import Manifest, Seat
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
-from licet.core.values import replace
+from licet.values import replace
 
 COMMANDS = "licet run"  # no tool can be called so: names have no spaces
 COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from licet.core.origin import Origin
 from licet.core.scope import Malformed, name
-from licet.core.values import dataclass, replace
+from licet.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

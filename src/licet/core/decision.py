@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from licet.core.origin import Origin
 from licet.core.use import Use
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 Reason = Literal[
     "ALLOWED",

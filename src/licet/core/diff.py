@@ -19,7 +19,7 @@ from licet.core.origin import Origin
 from licet.core.ranges import beyond
 from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface, surface
-from licet.core.values import replace
+from licet.values import replace
 
 _NOTHING = CapabilitySet()
 _ASKED: dict[WriteApproval, str] = {

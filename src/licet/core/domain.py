@@ -5,7 +5,6 @@ of finite atoms (bits of an int) on a scope key, and in `network` on a port. `ph
 single rule can say, largest first.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 
 from licet.core import network
@@ -26,7 +25,7 @@ from licet.core.scope import (
     secret_text,
     variable,
 )
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 PATH_DOMAINS = frozenset({"fs", "process"})  # whose scopes may be paths, and begin with `~` or `${workdir}`
 STORAGE_KINDS = ("tool-private", "session", "personality")
@@ -48,6 +47,8 @@ class Domain:
 
 def nearest(word: str, words: tuple[str, ...]) -> str:
     """A hint that names the closest valid word, or nothing."""
+    import difflib  # what nobody misspells is not loaded
+
     near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 

@@ -15,7 +15,7 @@ from licet.core.origin import Origin
 from licet.core.reach import rule_covers
 from licet.core.set import CapabilitySet, Piece
 from licet.core.use import Use
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -15,7 +15,7 @@ from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import WRITES, EffectClass, permits
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
 from licet.core.set import CapabilitySet
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 CEILINGS = ("manifest", "personality")
 _NOTHING = CapabilitySet()

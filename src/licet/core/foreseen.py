@@ -16,7 +16,7 @@ from licet.core.reach import Reach, reach_of
 from licet.core.scope import host_text, is_address
 from licet.core.use import Use
 from licet.core.validate import unmet_needs
-from licet.core.values import replace
+from licet.values import replace
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 # Names that lead to no public address wherever they are looked up.

@@ -5,7 +5,7 @@ decides anything. What a receipt tells in a field of its own, its events do not 
 """
 
 from licet.core.decision import CapabilityDenied, CapabilityGranted, Decision, Deny, events
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

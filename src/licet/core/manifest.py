@@ -17,7 +17,7 @@ from licet.core.origin import Origin
 from licet.core.scope import directory_key
 from licet.core.set import CapabilitySet, expand_rule
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass, field, fields, replace
+from licet.values import dataclass, field, fields, replace
 
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first

@@ -4,7 +4,6 @@ The atoms are the finite part: each HTTP method on `http` and on `https`, and `t
 nobody mediates. Hosts are compared in `scope`; this module never looks inside one.
 """
 
-import difflib
 import re
 
 from licet.core.scope import Malformed, canonical_host, host_key, host_text, plain_host_key
@@ -137,6 +136,8 @@ def _method_atoms(method: str, scope: str) -> int:
         return atoms
     if ":" in method or "/" in method:
         raise Malformed(scope, "a method before `@`", "user names and passwords in addresses are never used")
+    import difflib  # what nobody misspells is not loaded
+
     near = difflib.get_close_matches(method.lower(), METHODS, 1)
     hint = f"did you mean `{near[0]}@`?" if near else "`other` stands for every method without a name of its own"
     raise Malformed(method, f"one of {', '.join(METHODS)}", hint)

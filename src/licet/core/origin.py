@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 __all__ = ["Origin", "Problem"]
 

@@ -55,7 +55,7 @@ from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import Kind, Use
-from licet.core.values import dataclass, field, replace
+from licet.values import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from licet.core.ranges import common_ranges
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.undeclared import Most, Undeclared
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()

@@ -9,7 +9,7 @@ from licet.core.connector import ConnectorRef
 from licet.core.effects import EffectClass, Level
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

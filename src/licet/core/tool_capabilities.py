@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from licet.core.needs import needs_of, normal_form
 from licet.core.set import CapabilitySet
-from licet.core.values import dataclass, fields
+from licet.values import dataclass, fields
 
 Paths = Collection[str] | Literal["from-personality"]
 

@@ -12,7 +12,7 @@ from licet.core.manifest import Layer, Manifest, Seat, WriteApproval
 from licet.core.reach import fold
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass, replace
+from licet.values import dataclass, replace
 
 _NOTHING = CapabilitySet()
 _EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)

@@ -11,7 +11,7 @@ from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass, field
+from licet.values import dataclass, field
 
 _APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, get_args
 from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalAnswered, ApprovalAsked
 from licet.core.reach import Reach
-from licet.core.values import replace
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question
 from licet.guard.ports import Unavailable
+from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

@@ -15,7 +15,6 @@ from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
-from licet.core.values import replace
 from licet.declare.arguments import Given, InvalidArguments, plain_data, plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
@@ -40,6 +39,7 @@ from licet.guard.ports import (
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered, Rules
 from licet.guard.result import Result, interrupted
+from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.session import Session

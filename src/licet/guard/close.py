@@ -11,7 +11,6 @@ from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
-from licet.core.values import replace
 from licet.declare.arguments import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
@@ -19,6 +18,7 @@ from licet.guard.endings import LIMIT_KEYS, Raised, limit_name
 from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
+from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
-from licet.core.values import dataclass
 from licet.guard.addresses import checked_addresses
 from licet.guard.deadline import Deadline
 from licet.guard.decoding import Corrupt, Decoder, TooLarge
@@ -20,6 +19,7 @@ from licet.guard.holding import Holding
 from licet.guard.outgoing import BadRequest, Outgoing, checked_value, outgoing
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.guard.response import Headers, Response
+from licet.values import dataclass
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again

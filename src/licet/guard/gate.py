@@ -10,7 +10,6 @@ from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet, Rules
-from licet.core.values import replace
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
@@ -18,6 +17,7 @@ from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
 from licet.guard.registration import OnMisfit, Policy, Registered, register
 from licet.guard.session import Session
+from licet.values import replace
 
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 

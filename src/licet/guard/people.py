@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from licet.core.capability import Capability
 from licet.core.decision import Approval
 from licet.core.tool import ToolSpec
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

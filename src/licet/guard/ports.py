@@ -15,12 +15,12 @@ from licet.core.budget import Spent
 from licet.core.decision import Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
-from licet.core.values import dataclass, fields
 from licet.declare import Tool
 from licet.guard.layers import Layers
 from licet.guard.people import Approver, ApproverFunction
 from licet.guard.running import Running, Streams, Watch
 from licet.guard.turns import ANY_TIME, Turn
+from licet.values import dataclass, fields
 
 # Files ---------------------------------------------------------------------------------------------------------------
 

@@ -12,13 +12,13 @@ from typing import Any, NoReturn, Protocol
 from licet.core.decision import Reason
 from licet.core.scope import TOP
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
-from licet.core.values import replace
 from licet.errors import Refused
 from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
 from licet.guard.running import Ending, Running, Streams
+from licet.values import replace
 
 _MOST_CODES = 100  # that a receipt tells
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise

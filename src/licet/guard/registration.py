@@ -22,13 +22,13 @@ from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import use_of_path
 from licet.core.validate import Misfit, validate_tools
-from licet.core.values import dataclass, replace
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.holding import CALL_GRANTED, Check
 from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.tool_code import code_files
+from licet.values import dataclass, replace
 
 OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated

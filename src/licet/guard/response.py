@@ -7,7 +7,7 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import Any
 
-from licet.core.values import dataclass
+from licet.values import dataclass
 
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 

@@ -1,7 +1,7 @@
-"""Tries whether walls hold: builds each in a child, does the forbidden thing before and behind it, and compares.
+"""Tries whether walls hold: does what is forbidden in a child without walls, and in one behind each, and compares.
 
-Runs as a program of its own (see `probe`), because only a process without threads may fork and go on. It prints one
-line of JSON, and believes nothing that the kernel says about itself.
+Runs in an interpreter of its own (see `probe`), because only a process without threads may fork and go on. What it says
+is one line of JSON, and it believes nothing that the kernel says about itself.
 """
 
 import errno
@@ -11,9 +11,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 from licet.sandbox import hardening, kernel, landlock, namespaces, seccomp, syscalls
 
@@ -142,6 +143,7 @@ def _limits_of_parent(world: World) -> None:
 
 _REPORT, _INHERITED = 3, 9
 _FILES = 32
+_DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # what a child says of one attempt
 
 ATTEMPTS = (
     Attempt("landlock", "read a file", _landlock, lambda world: os.close(os.open(world.file, os.O_RDONLY))),
@@ -169,54 +171,94 @@ ATTEMPTS = (
 )  # fmt: skip
 
 
-def outcome(attempt: Attempt, world: World) -> str:
-    """Say in a word how an attempt ended: `holds`, `holds already`, or what went wrong."""
+def outcomes(attempts: Sequence[Attempt], world: World) -> Iterator[str]:
+    """Say in a word how each attempt ended: `holds`, `holds already`, or what went wrong."""
+    without = iter(_answers(attempts, world, None))
+    for build, group in groupby(attempts, key=lambda attempt: attempt.build):
+        for behind, before in zip(_answers(list(group), world, build), without, strict=False):
+            yield _outcome(before, behind)
+
+
+def _outcome(before: str, behind: str) -> str:
+    if before.startswith(_STOPPED):
+        return f"could not be tried: {before.removeprefix(_STOPPED)}"
+    if before not in (_DONE, _REFUSED):
+        return before
+    if behind == _REFUSED or behind.startswith(_STOPPED):
+        # Refused before: inside another sandbox. What it refuses this process it refuses to all that this process
+        # starts; the wall is built all the same, and others of its attempts tell whether it stands.
+        return "holds" if before == _DONE else "holds already"
+    return "does not hold" if behind == _DONE else behind
+
+
+def _answers(attempts: Sequence[Attempt], world: World, build: Callable[[World], None] | None) -> list[str]:
+    """What a child says of each attempt. One that ends before it has said all has a successor for the rest."""
+    said: list[str] = []
+    while len(said) < len(attempts):
+        said += _in_child(attempts[len(said) :], world, build)
+        if len(said) < len(attempts):
+            said.append("the attempt ended without an answer")
+    return said
+
+
+def _in_child(attempts: Sequence[Attempt], world: World, build: Callable[[World], None] | None) -> list[str]:
+    with open(world.file, "w") as file:  # each finds the same
+        file.write("text")
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
             os.dup2(writing, _REPORT)
             os.dup2(1, _INHERITED)
-            said = _tried(attempt, world)
-        except BaseException as wrong:  # whatever it is, the wall was not seen to hold
-            said = f"{type(wrong).__name__}: {wrong}"
-        os.write(_REPORT, said.encode()[:500])
-        os._exit(0)
+            wrong = _built(build, world) if build is not None else ""
+            for attempt in attempts:
+                said = (wrong or _done(attempt, world)).replace("\n", " ")
+                os.write(_REPORT, said.encode(errors="replace")[:500] + b"\n")
+        finally:
+            os._exit(0)
     os.close(writing)
     try:
-        said = os.read(reading, 500).decode(errors="replace")
+        with open(reading, "rb") as told:
+            return told.read().decode(errors="replace").split("\n")[:-1]
     finally:
-        os.close(reading)
         os.waitpid(child, 0)
-    return said or "the attempt ended without an answer"
 
 
-def _tried(attempt: Attempt, world: World) -> str:
-    held = "holds"
+def _built(build: Callable[[World], None], world: World) -> str:
+    """Why a wall cannot be built; nothing if it is."""
+    try:
+        build(world)
+    except OSError as wrong:
+        return f"cannot be built: {wrong}"
+    except BaseException as wrong:  # whatever it is, the wall was not seen to hold
+        return f"{type(wrong).__name__}: {wrong}"
+    return ""
+
+
+def _done(attempt: Attempt, world: World) -> str:
     try:
         attempt.do(world)
     except PermissionError:
-        # Inside another sandbox. What it refuses this process it refuses to all that this process starts; the wall is
-        # built all the same, and others of its attempts tell whether it stands.
-        held = "holds already"
+        return _REFUSED
     except OSError as wrong:
-        return f"could not be tried: {wrong}"
-    try:
-        attempt.build(world)
-    except OSError as wrong:
-        return f"cannot be built: {wrong}"
-    try:
-        attempt.do(world)
-    except OSError:
-        return held
-    return "does not hold"
+        return f"{_STOPPED}{wrong}"
+    except BaseException as wrong:
+        return f"{type(wrong).__name__}: {wrong}"
+    return _DONE
 
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """A folder of our own. `tempfile` does more, and takes a tenth of all the time here to load."""
-    folder = os.path.join(os.environ["TMPDIR"], f"licet-{os.urandom(8).hex()}")
-    os.mkdir(folder, 0o700)
+    """A folder of our own, where `tempfile` would make one: that takes a tenth of all the time here to load."""
+    name = f"licet-{os.urandom(8).hex()}"
+    told = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if name in os.environ]
+    for place in (*told, "/tmp", "/var/tmp", "/usr/tmp"):  # noqa: S108 - the folder is new, and ours alone
+        folder = os.path.join(place, name)
+        with suppress(OSError):
+            os.mkdir(folder, 0o700)
+            break
+    else:
+        raise FileNotFoundError("there is no directory where files can be kept for a while")
     try:
         yield folder
     finally:
@@ -225,22 +267,24 @@ def _folder() -> Iterator[str]:
         os.rmdir(folder)
 
 
-def main() -> None:
-    """Make all attempts and print what came of them."""
+def tried() -> bytes:
+    """Make all attempts, and say what came of them in one line of JSON."""
     signal.alarm(30)  # nothing waits for longer than that
     version = landlock.abi()
-    found: list[dict[str, Any]] = []
+    attempts = [attempt for attempt in ATTEMPTS if not version or version >= attempt.needs_abi]
     with _folder() as folder, ExitStack() as closed_later:
-        path = os.path.join(folder, "file")
         port = 1
         with suppress(PermissionError):  # another sandbox around this; it is then the one that stops connections
             port = closed_later.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-        for attempt in ATTEMPTS:
-            if version and version < attempt.needs_abi:
-                continue
-            with open(path, "w") as file:  # each finds the same
-                file.write("text")
-            world = World(path, folder, port, os.getpid())
-            found.append({"wall": attempt.wall, "about": attempt.about, "outcome": outcome(attempt, world)})
-    json.dump({"landlock": version, "attempts": found}, sys.stdout)
-    sys.stdout.flush()
+        world = World(os.path.join(folder, "file"), folder, port, os.getpid())
+        found = [
+            {"wall": attempt.wall, "about": attempt.about, "outcome": outcome}
+            for attempt, outcome in zip(attempts, outcomes(attempts, world), strict=True)
+        ]
+    signal.alarm(0)
+    return json.dumps({"landlock": version, "attempts": found}).encode() + b"\n"
+
+
+def main() -> None:
+    """Make all attempts, and print what came of them."""
+    os.write(1, tried())

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from licet.core.decision import Reason
+from licet.guard.own_interpreter import libraries
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import scratch
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire, packed, send_all
@@ -139,8 +140,7 @@ class Zygote:
         ours.settimeout(_PATIENCE)
         arguments = [os.path.join(_PACKAGE, "__init__.py"), _PACKAGE, str(theirs.fileno()), self.base, *path]
         # One arena: threads of a tool would otherwise each reserve memory that counts and that they never use.
-        environment = {"MALLOC_ARENA_MAX": "1"}
-        environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        environment = {"MALLOC_ARENA_MAX": "1", **libraries()}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
                 [sys.executable, "-I", "-B", "-c", _START, *arguments],

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from licet.core.values import dataclass
 from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.holding import Holding
 from licet.guard.links import changeable, followed
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import landlock
+from licet.values import dataclass
 
 _MOST_RULES = 20_000
 NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these

@@ -1,35 +1,25 @@
 """What this machine can keep, per level, from attempts that were really made, and what to do about the rest.
 
 The attempts are in `attempts`, which runs in an interpreter of its own. A wall that was not seen to hold does not hold,
-whatever the reason. This module loads little, so that the attempts can be made while all the rest is loaded.
+whatever the reason.
 """
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from licet.core.values import dataclass
+from licet.guard.own_interpreter import libraries, own_interpreter, scratch_places
+from licet.values import dataclass
 
 if TYPE_CHECKING:
     from licet.core.effects import Level
 
 _SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
-# `licet` itself would load more than is needed there, and is not on the path.
-_START = """
-import sys
-for name, places in (("licet", []), ("licet.sandbox", [sys.argv[1]])):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = places
-from licet.sandbox.attempts import main
-main()
-"""
-
 # The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
 _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {
     "restricted": ("landlock", "seccomp", "hardening"),
@@ -153,6 +143,13 @@ def _setting(name: str) -> str:
 
 _lock = threading.Lock()
 _known: tuple[int, Support] | None = None
+_under_way: tuple[int, Callable[[], bytes]] | None = None
+
+
+def expect(answer: Callable[[], bytes]) -> None:
+    """Take what attempts will say that this process has under way, instead of making them when they are needed."""
+    global _under_way
+    _under_way = (os.getpid(), answer)
 
 
 def support() -> Support:
@@ -160,7 +157,7 @@ def support() -> Support:
     global _known
     with _lock:
         if _known is None or _known[0] != os.getpid():
-            _known = (os.getpid(), look())
+            _known = (os.getpid(), _expected() or look())
         return _known[1]
 
 
@@ -174,23 +171,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_fresh_lock)
 
 
+def _expected() -> Support | None:
+    """What the attempts that were under way have come to; None if there were none, or nobody can tell any more."""
+    if _under_way is None or _under_way[0] != os.getpid():
+        return None
+    try:
+        return _read(_under_way[1]())
+    except _UNREADABLE:
+        return None
+
+
 def look() -> Support:
     """Try now, in an interpreter that has no threads and inherits nothing."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
-    command = [sys.executable, "-I", "-S", "-c", _START, os.path.dirname(os.path.abspath(__file__))]
+    folders = {"licet.sandbox": os.path.dirname(os.path.abspath(__file__))}
     try:
         # Where walled calls will have their scratch, the attempts have theirs.
-        environment = {"TMPDIR": tempfile.gettempdir()}
-        if "LD_LIBRARY_PATH" in os.environ:  # what an interpreter that was built with shared libraries needs to start
-            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False, cwd="/",
-            env=environment,
+            own_interpreter(folders, "licet.sandbox.attempts:main"), stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=_SECONDS, check=False, cwd="/", env={**libraries(), **scratch_places()},
         )  # fmt: skip
         return _read(ended.stdout) if ended.returncode == 0 else _untried(ended)
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as wrong:
+    except (*_UNREADABLE, subprocess.TimeoutExpired) as wrong:
         return Support(0, (), f"the attempts could not be made: {wrong}")
+
+
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 def _read(said: bytes) -> Support:

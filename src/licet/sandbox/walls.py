@@ -8,10 +8,8 @@ then without any network, and the receipt says what was missing.
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +18,6 @@ from licet.core.decision import Reason
 from licet.core.manifest import least_limits
 from licet.core.reach import Reach
 from licet.core.scope import TOP
-from licet.core.values import replace
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.layers import Layers
@@ -30,6 +27,7 @@ from licet.sandbox import hardening, landlock, probe
 from licet.sandbox.kernel_paths import Identity, KernelRule, around, identity, inside, kernel_paths
 from licet.sandbox.namespaces import DEVICES
 from licet.sandbox.program_files import SYSTEM, of_binary
+from licet.values import replace
 
 # The way out is loaded only for programs that have one.
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ class _Around:
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
         own = of_binary(command, self._holding.reach)
-        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else tempfile.mkdtemp(prefix="licet-")
+        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else _folder()
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
             orders = {
@@ -279,8 +277,18 @@ def _trouble(said: bytes) -> Exception | None:
         return SandboxUnavailable("the walls could not be built, and what was said about it cannot be read")
 
 
+# What makes and removes a directory of the host is loaded only where programs have no root of their own.
+
+
+def _folder() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="licet-")
+
+
 def _remove(scratch: str) -> None:
     """Remove a directory in which somebody may have made things hard to remove."""
+    import shutil
 
     def again(function: Callable[[str], object], path: str, _: object) -> None:
         with suppress(OSError):

@@ -12,7 +12,6 @@ from licet.core.effects import WRITES
 from licet.core.entries import KINDS, Entry, entries_of, piece_text, target_of, ways_of
 from licet.core.set import CapabilitySet, Piece
 from licet.core.surface import Surface, ToolSurface
-from licet.core.values import replace
 from licet.surfaces.svg_parts import (
     MOST_BUNDLES,
     MOST_DENIED,
@@ -27,6 +26,7 @@ from licet.surfaces.svg_parts import (
     more,
 )
 from licet.surfaces.words import ANY_COMMAND, spending
+from licet.values import replace
 
 HEADINGS = {
     "hosts": "Hosts",

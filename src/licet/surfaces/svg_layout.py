@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from licet.core.values import dataclass, replace
+from licet.values import dataclass, replace
 
 GAP = 8.0  # between two boxes
 GROUP_GAP = 16.0  # between two groups

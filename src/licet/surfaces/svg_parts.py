@@ -6,7 +6,7 @@ A picture of thousands of boxes is slow to draw and tells nobody anything. The t
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from licet.core.values import dataclass, replace
+from licet.values import dataclass, replace
 
 MOST_BUNDLES = 60
 MOST_TOOLS = 100

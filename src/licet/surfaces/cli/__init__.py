@@ -10,6 +10,10 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     gc.set_threshold(100_000)  # what loading makes stays: to look through it again and again finds nothing
     try:
+        if sys.argv[1:2] == ["run"] and "--" in sys.argv:
+            from licet.surfaces.cli import ahead
+
+            ahead.begin()
         from licet.surfaces.cli.app import licet
 
         licet.main(prog_name="licet")

@@ -13,11 +13,11 @@ from licet.backends.approval_keys import BadKey, make_key, read_key
 from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
 from licet.core.approval_text import shown, time_text, told
 from licet.core.scope import visible
-from licet.core.values import replace
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, Command, json_option
 from licet.surfaces.cli.show import fail, show, show_json
 from licet.surfaces.cli.state import MANIFEST, manifest_option, of_manifest, wrong_state
+from licet.values import replace
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")

@@ -12,7 +12,6 @@ from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed
 from licet.core.scope import name as checked_name
 from licet.core.tool import ToolSpec
-from licet.core.values import replace
 from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
@@ -20,6 +19,7 @@ from licet.surfaces.cli.policy import misfit_problems
 from licet.surfaces.cli.schema import not_ours, write_schema
 from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
 from licet.surfaces.cli.writing import is_output, is_special, write_file
+from licet.values import replace
 
 
 @click.command(name="init")

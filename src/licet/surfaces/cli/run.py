@@ -1,13 +1,10 @@
 """`licet run`: any command under a manifest, behind walls, with this terminal's input and output."""
 
-import os
-import threading
 from pathlib import Path
 
 import click
 
-from licet.backends import supervisors
-from licet.sandbox import probe
+from licet.surfaces.cli import ahead
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 
 
@@ -60,24 +57,11 @@ def command(
     words: list[str] = ctx.meta["command"]
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git status`", ctx)
-    _fill_streams()
-    # Both take an interpreter of their own: they start while all the rest is loaded here.
-    threading.Thread(target=probe.support, daemon=True).start()
-    with supervisors.early(os.path.dirname(probe.__file__)) as ready:
+    with ahead.supervisor() as ready:
+        from licet.sandbox import probe
         from licet.surfaces.cli.one_program import run_program
 
+        if ready is not None:
+            probe.expect(ready.tried)
         code = run_program(ctx, manifest, name, Setting(workspace, personality, workdir), words, as_json, ready)
     ctx.exit(code)
-
-
-def _fill_streams() -> None:
-    """Put an empty pipe where a stream is closed: what is opened next would have its number, and be the command's."""
-    for stream in (0, 1, 2):
-        try:
-            os.fstat(stream)
-        except OSError:
-            ends = reading, writing = os.pipe()
-            os.dup2(writing if stream else reading, stream)
-            for end in ends:
-                if end != stream:
-                    os.close(end)

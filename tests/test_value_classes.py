@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from licet.core import values
+from licet import values
 
 
 class Pair(NamedTuple):
