@@ -9,12 +9,13 @@ import threading
 import time
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attacks.programs import alive
-from licet import Backends, Gate, Session, tool
-from licet.sandbox import broker, workers
+from licet import Backends, Gate, Result, Session, tool
+from licet.sandbox import workers
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -179,8 +180,7 @@ def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Pat
 def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (broker, workers):
-        monkeypatch.setattr(module, "MOMENT", 5.0)  # so that on every machine each of them is quick
+    monkeypatch.setattr(workers, "MOMENT", 5.0)  # so that on every machine each of them is quick
     at = gate(tmp_path, "restricted", wild.count_on)
     turns = 0
 
@@ -205,8 +205,7 @@ def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
 
 
 def test_quick_calls_at_once_work_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (broker, workers):
-        monkeypatch.setattr(module, "MOMENT", 5.0)
+    monkeypatch.setattr(workers, "MOMENT", 5.0)
     at, steps = gate(tmp_path, "restricted", wild.count_on), list[int]()
 
     def noted(name: str, step: int) -> None:
@@ -231,6 +230,36 @@ def test_quick_calls_at_once_work_at_the_same_time(tmp_path: Path, monkeypatch: 
     asyncio.run(two())
     at_work = list(accumulate(steps))
     assert at_work.count(2) > 50  # until the loop had its first turn, there was no other
+
+
+def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "FIRST_MOMENT", 5.0)
+    tools, backends = (wild.count, wild.misbehave, wild.meet), Backends.memory(secrets={"place": "x"})
+    at = gate(tmp_path, "restricted", *tools, backends=backends, secrets=["place"])
+    waited, moment = list[object](), workers.a_moment
+
+    def noted(*given: Any) -> Any:
+        waited.append(given)
+        return moment(*given)
+
+    monkeypatch.setattr(workers, "a_moment", noted)
+
+    async def calls(tool: str, arguments: dict[str, str]) -> list[Result]:
+        async with at.session("s") as session:
+            results = [await session.call(tool, arguments)]
+            for _ in range(2):
+                await asyncio.sleep(0)  # in which the next workers are asked for
+                results.append(await session.call(tool, arguments))
+        return results
+
+    for name, arguments, reason in (
+        ("count", {}, "ALLOWED"),
+        ("meet", {}, "ALLOWED"),  # which asks, so that a moment is not enough
+        ("misbehave", {"how": "exit"}, "TOOL_CRASHED"),
+    ):
+        waited.clear()
+        assert [result.reason for result in asyncio.run(calls(name, arguments))] == [reason] * 3
+        assert len(waited) == 2 or reason != "ALLOWED"
 
 
 def test_scratch_disappears_whatever_is_in_it(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
 MOST_ASKED = 32 << 20  # bytes of questions that wait for their answers; the one that passes it is the last for now
 _GROWN = 20  # bytes of memory that one of JSON may become
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
-MOMENT = 0.0002  # seconds for which a quick answer is waited for, which takes less than to have the loop wait for it
+# Seconds for which a quick answer is waited for, which takes less than to have the loop wait for it: from a worker that
+# has had calls before, and from one that runs everything for the first time.
+MOMENT, FIRST_MOMENT = 0.0002, 0.0005
 
 
 class Outcome(NamedTuple):
@@ -277,10 +279,10 @@ def begun(end: socket.socket, start: bytes) -> bytes:
         raise Closed(str(gone)) from None
 
 
-def a_moment(end: socket.socket, call: int) -> tuple[Outcome | None, bytes]:
+def a_moment(end: socket.socket, call: int, seconds: float) -> tuple[Outcome | None, bytes]:
     """The outcome if a call ends well in a moment, or else what has come: the quickest need nobody who answers."""
     fd = end.fileno()
-    if fd >= _MOST_SELECTED or not select.select((fd,), (), (), MOMENT)[0]:
+    if fd >= _MOST_SELECTED or not select.select((fd,), (), (), seconds)[0]:
         return None, b""
     try:
         come = end.recv(SHORT_READ)

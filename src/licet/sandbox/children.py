@@ -68,7 +68,6 @@ class Child:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
         self.pid = 0
         self.calls = 0
-        self.quick = False  # whether its last call had its answer at once
         self.scratch_changed = 0  # when the directory was last seen empty, as its own clock has it
         self.ended: tuple[Reason, str] | None = None
         self.death: Death | None = None

@@ -50,6 +50,7 @@ class Prepared:
     rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
     in_force: Callable[[], bool]  # whether such a call could still come: not once its gate was reloaded or frozen
     forgotten: bool = False  # whether no worker may wait for such calls any more
+    quick: bool = False  # whether the last of these calls had its answer at once
 
     def spec(self, scratch: str) -> bytes:
         """What a worker is told to be."""

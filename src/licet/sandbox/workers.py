@@ -19,7 +19,7 @@ from licet.core.effects import Level
 from licet.guard.bind import BoundContext
 from licet.guard.ports import Sandbox, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox import probe
-from licet.sandbox.broker import MOMENT, Broker, a_moment, begun
+from licet.sandbox.broker import FIRST_MOMENT, MOMENT, Broker, a_moment, begun
 from licet.sandbox.children import Child, Zygote
 from licet.sandbox.endings import stopped, value_of
 from licet.sandbox.prepared import Prepared, prepare, start_of
@@ -195,21 +195,24 @@ class Workers:
         try:
             start, come, outcome = start_of(prepared, call, context, child.calls), b"", None
             self._calls += 1
-            if not call.tool.reuse and not _pool.ready(prepared):  # while this one works, the next are made ready
-                loop.call_soon(_pool.park, prepared, zygote)
+            quick, moment = prepared.quick and self._calls % _LOOP_TURNS, MOMENT
+            if not call.tool.reuse:
+                moment = FIRST_MOMENT
+                if not _pool.ready(prepared):  # while this one works, the next are made ready
+                    quick = False
+                    loop.call_soon(_pool.park, prepared, zygote)
             began = perf_counter()
-            if child.quick and self._calls % _LOOP_TURNS and not (start := begun(child.end, start)):
+            if quick and not (start := begun(child.end, start)):
                 if not zygote.alone():  # other calls go on while this one works
                     await asyncio.sleep(0)
-                outcome, come = a_moment(child.end, child.calls)
+                outcome, come = a_moment(child.end, child.calls, moment)
             clean = outcome is not None
             if outcome is None:
                 broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
                 outcome = await broker.serve(start, come)
                 clean = broker.clean
-            if call.tool.reuse:
-                child.quick = perf_counter() - began < 2 * MOMENT
-                kept = clean and _reusable(child, prepared)
+            prepared.quick = perf_counter() - began < 2 * moment
+            kept = call.tool.reuse and clean and _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, child, wrong, prepared.limits) from None
         finally:
