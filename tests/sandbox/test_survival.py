@@ -15,7 +15,7 @@ import pytest
 
 from attacks.programs import alive
 from licet import Backends, Gate, Result, Session, tool
-from licet.sandbox import workers
+from licet.sandbox import broker, workers
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -236,7 +236,7 @@ def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, mo
     monkeypatch.setattr(workers, "FIRST_MOMENT", 5.0)
     tools, backends = (wild.count, wild.misbehave, wild.meet), Backends.memory(secrets={"place": "x"})
     at = gate(tmp_path, "restricted", *tools, backends=backends, secrets=["place"])
-    waited, moment = list[object](), workers.a_moment
+    waited, moment = list[object](), broker.a_moment
 
     def noted(*given: Any) -> Any:
         waited.append(given)
@@ -402,7 +402,7 @@ from pathlib import Path
 from sandbox.levels import call, gate
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
-from licet.sandbox import workers
+from licet.sandbox import broker, workers
 
 at = gate(Path({place!r}), "restricted", wild.count)
 assert call(at, "count").value == 1
