@@ -1,11 +1,15 @@
 """What becomes of arguments that do not fit: a short answer, whatever was sent, and no number unknown to JSON."""
 
+from decimal import Decimal
 from math import inf, nan
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from counted import work
+from licet.declare import arguments
 from licet.declare.arguments import InvalidArguments, validator
 
 
@@ -67,3 +71,46 @@ def test_a_long_name_is_not_repeated_in_full() -> None:
     assert told == f"`{'x' * 80}…` is not an argument of this tool"
     assert len(complaint({f"{number}{'x' * 1000}": 1 for number in range(50)})) < 1000
     assert len(complaint({"named": {"y" * 100_000: ""}})) < 400
+
+
+_WORDS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda held: st.lists(held) | st.dictionaries(st.text(), held),
+)
+
+
+@given(_WORDS)
+def test_words_are_spelled_the_same_by_every_writer(value: Any) -> None:
+    text = arguments._json().to_json(value, inf_nan_mode="strings")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "_core", None)
+        assert arguments.plain_json(value) == text
+        patch.setattr(arguments, "_core", None)
+        assert arguments.data_again(text) == value == arguments.plain_data(text)
+
+
+def test_what_is_no_word_is_left_to_the_writer_that_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: list[Any] = [
+        1.5,
+        [1e16],
+        {"a": -0.0},
+        1 << 63,
+        -(1 << 63),
+        (1, 2),
+        {1: 2},
+        {"a": b"x"},
+        Decimal("1.5"),
+        [[[[1]]]],
+    ]
+    for value in values:
+        expected = arguments._json().to_json(value, inf_nan_mode="strings")
+        monkeypatch.setattr(arguments, "_core", None)
+        assert arguments.plain_json(value) == expected
+        assert arguments._core is not None, value
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_half_a_character_is_no_text(monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
+    monkeypatch.setattr(arguments, "_core", arguments._json() if loaded else None)
+    with pytest.raises(ValueError, match="surrogate"):
+        arguments.plain_json({"command": ["\udcff"]})

@@ -14,7 +14,7 @@ from licet.core.effects import Level
 from licet.core.manifest import Manifest
 from licet.core.tool import ToolSpec
 from licet.declare import Context, Tool, tool
-from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, plain_data, plain_json
+from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, data_again, plain_json
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox.walls import ProgramWalls
 from licet.values import replace
@@ -89,7 +89,7 @@ def _arguments(given: object) -> dict[str, Any]:
         raise InvalidArguments("expected arguments that JSON can carry") from error
     if len(text) > MOST_ARGUMENTS:
         raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
-    arguments: dict[str, Any] = plain_data(text)
+    arguments: dict[str, Any] = data_again(text)
     return arguments
 
 

@@ -15,7 +15,7 @@ from licet.core.decision import Ask, CapabilityGranted
 from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
 from licet.core.receipt import Frame, Stem, frame, listed, time_text
 from licet.core.scope import visible
-from licet.declare.arguments import plain_data, plain_json
+from licet.declare.arguments import data_again, plain_json
 from licet.guard.asking import told_agreements
 from licet.guard.holding import Check
 from licet.guard.ports import Entry
@@ -266,7 +266,7 @@ def _bodies(call: "Call", parts: ResultParts) -> str:
     """Arguments and result as canonical text: with fractions, which an entry itself has none of."""
     arguments = None
     if call.digest:
-        arguments = plain_data(plain_json(call.arguments))
+        arguments = data_again(plain_json(call.arguments))
         if call.redactor is not None:
             arguments = call.redactor.data(arguments)
     given = quoted(data_text(arguments)) if call.digest else "null"

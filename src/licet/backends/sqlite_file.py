@@ -5,6 +5,7 @@ times that. No wait for another writer blocks the event loop: a busy file is tri
 """
 
 import asyncio
+import atexit
 import os
 import sqlite3
 import stat
@@ -233,6 +234,15 @@ def _code(error: sqlite3.Error) -> int:
 # that it holds locks which it does not. So every file is closed before a fork, and opened again on either side.
 _FILES: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
 _FORKING: list[SqliteFile] = []
+
+
+def _close_all() -> None:
+    for store in list(_FILES):
+        with suppress(Exception):
+            store.close()
+
+
+atexit.register(_close_all)
 
 
 def _before_fork() -> None:

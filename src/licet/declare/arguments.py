@@ -4,7 +4,6 @@ pydantic is loaded when a schema or a validator is first asked for, not when a t
 """
 
 import ast
-import functools
 import inspect
 import itertools
 import json
@@ -30,6 +29,7 @@ _LONGEST_COMPLAINT = 200
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
 _PLAIN = frozenset((str, int, bool, type(None)))
+_SMALL = 1 << 63
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
@@ -173,13 +173,32 @@ def parameters_of(adapter: Any) -> tuple[list[Any], dict[str, Any]]:
 
 def plain_json(value: object) -> bytes:
     """Data as JSON: what a tool is given, and what it gives back, is only ever data."""
+    if _core is None and _is_spelled_alike(value):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     text: bytes = _json().to_json(value, inf_nan_mode="strings")
     return text
 
 
 def plain_data(text: bytes) -> Any:
-    """The data that a JSON text says."""
+    """The data that a JSON text says, whoever wrote it."""
     return _json().from_json(text)
+
+
+def data_again(text: bytes) -> Any:
+    """The data that a text of `plain_json` says."""
+    return json.loads(text) if _core is None else _core.from_json(text)
+
+
+def _is_spelled_alike(value: Any, depth: int = 3) -> bool:
+    """Whether every writer of JSON spells a value the same: texts, small whole numbers, a few levels of them."""
+    kind = type(value)
+    if kind is int:
+        return bool(-_SMALL < value < _SMALL)
+    if kind is dict or kind is list:
+        names, held = (value.keys(), value.values()) if kind is dict else ((), value)
+        known = depth > 0 and all(type(name) is str for name in names)
+        return known and all(_is_spelled_alike(one, depth - 1) for one in held)
+    return kind in _PLAIN
 
 
 def _is_finite(text: bytes) -> bool:
@@ -192,11 +211,18 @@ def _is_finite(text: bytes) -> bool:
     return True
 
 
-@functools.cache
-def _json() -> Any:
-    import pydantic_core
+# The fastest reader and writer of JSON. It takes longer to load than all else that it takes to start a program: a few
+# words are written without it.
+_core: Any = None
 
-    return pydantic_core
+
+def _json() -> Any:
+    global _core
+    if _core is None:
+        import pydantic_core
+
+        _core = pydantic_core
+    return _core
 
 
 def _complaint(error: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from licet.declare.arguments import Given, is_plain, parameters_of, plain_data, plain_json, stand_in
+from licet.declare.arguments import Given, data_again, is_plain, parameters_of, plain_data, plain_json, stand_in
 
 _PLAIN = (str, int, float, bool, type(None))
 _MANY = (list, tuple, set, frozenset, deque)
@@ -28,7 +28,7 @@ def exact(arguments: dict[str, Any]) -> dict[str, Any]:
         sent = plain_data(arguments.sent)
         unsent = arguments.keys() - sent.keys() - arguments.anew
         shown = {name: arguments[name] for name in unsent if is_plain(arguments[name])}
-    return {**plain_data(plain_json(shown)), **sent}
+    return {**data_again(plain_json(shown)), **sent}
 
 
 def received(value: Any) -> Any:

@@ -15,7 +15,7 @@ from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
-from licet.declare.arguments import Given, InvalidArguments, plain_data, plain_json
+from licet.declare.arguments import Given, InvalidArguments, data_again, plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.asking import settled
@@ -196,7 +196,7 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
     if registered.rules:
-        sent = plain_data(plain_json(arguments))
+        sent = data_again(plain_json(arguments))
         for one in registered.rules:
             _check_rules(call, registered, one, {**one.defaults, **sent})
             # Type hints trim, convert and fill in: a tool acts on what it gets, not on what was sent.

@@ -11,7 +11,7 @@ from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
-from licet.declare.arguments import plain_data, plain_json
+from licet.declare.arguments import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, Raised, limit_name
@@ -35,7 +35,7 @@ def succeeded(call: "Call", value: Any) -> ResultParts:
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
     text = result_text(value)
-    data = plain_data(text)
+    data = data_again(text)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
     if redactor is not None and len(text) <= limit:
         data = redactor.data(data)

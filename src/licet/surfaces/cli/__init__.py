@@ -1,6 +1,8 @@
 """The command line, `licet`. Its commands load when they run, so that asking for help costs little."""
 
+import atexit
 import gc
+import os
 import sys
 
 __all__ = ["main"]
@@ -19,5 +21,27 @@ def main() -> None:
         licet.main(prog_name="licet")
     except KeyboardInterrupt:  # while modules still load; later on the app itself sees it
         sys.exit(130)
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _leave(ended.code)
+        raise
     finally:
         gc.freeze()  # on the way out everything would be looked through once more, and ends with the process anyway
+
+
+def _leave(code: int) -> None:
+    """End at once: wait for threads, do what is to be done at the end, and do not take apart what ends anyway.
+
+    So does `multiprocessing` in its children. Whatever of it fails the interpreter does again, and says what is wrong.
+    """
+    import threading
+
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except BaseException:
+        return
+    os._exit(code)
