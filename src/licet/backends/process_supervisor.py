@@ -25,7 +25,6 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 _MOST_FILES = 8
 
-Tried = Callable[[], bytes]  # makes attempts on walls, and says how they ended; see `sandbox.attempts`
 Launch = Callable[[int, int], None]  # puts this process behind walls and becomes the program; see `sandbox.launcher`
 
 
@@ -38,15 +37,20 @@ class _Command(NamedTuple):
     walls: Sequence[int]
 
 
-def main(launch: Launch | None = None, tried: Tried | None = None) -> None:
+def main(
+    launch: Launch | None = None, tried: Callable[[], bytes] | None = None, prepare: Callable[[], None] | None = None
+) -> None:
     """Wait for a command, run it with the files that come with it, say how it ended, and leave nothing behind.
 
-    Where it is to try out walls, it does that first, and tells the host: nothing has been asked of this process yet.
+    With time to spare it first tries out walls (see `sandbox.attempts`) and tells the host, while nothing was asked of
+    this process yet; and prepares what helps a launch, whatever is launched.
     """
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
     if tried is not None:
         _say(control, tried())
+    if prepare is not None:
+        prepare()
     libc = ctypes.CDLL(None, use_errno=True)
     wrong = ctypes.get_errno() if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) else 0
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program may not look into us

@@ -31,7 +31,9 @@ class Supervisor:
         folders, places = {"licet.backends": _HERE}, [f"{_MODULE}:main"]
         if launcher is not None:
             folders["licet.sandbox"] = launcher
-            places += ["licet.sandbox.launcher:main", *(["licet.sandbox.attempts:tried"] if trying else [])]
+            places.append("licet.sandbox.launcher:main")
+            if trying:
+                places += ["licet.sandbox.attempts:tried", "licet.sandbox.launcher:prepare"]
         self.control, far = socket.socketpair()
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own

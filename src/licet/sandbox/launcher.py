@@ -45,6 +45,12 @@ def main(control: int, ending: int) -> None:
         _tell(host, OSError(errno.EINVAL, f"orders that make no sense: {wrong!r}"))
 
 
+def prepare() -> None:
+    """Build the filters that programs get, while nobody waits: those that are forked from here then have them."""
+    for network in (False, True):
+        _filter(spaces=True, network=network)
+
+
 def _orders(host: socket.socket) -> dict[str, Any]:
     """A length, and a JSON object of that length."""
     size = int.from_bytes(_exactly(host, 8), "big")
@@ -229,16 +235,13 @@ def _wall(orders: dict[str, Any]) -> None:
                 os.close(fd)
     landlock.restrict(ruleset)
     os.close(ruleset)
+    seccomp.install(_filter(spaces=spaces, network=orders["network"]))
+
+
+def _filter(*, spaces: bool, network: bool) -> bytes:
     fenced = spaces or landlock.abi() >= 6
-    seccomp.install(
-        seccomp.program(
-            execute=True,
-            fork=True,
-            inet=spaces and orders["network"],
-            metadata=spaces,
-            own_pid=None if fenced else os.getpid(),
-        )
-    )
+    own_pid = None if fenced else os.getpid()
+    return seccomp.program(execute=True, fork=True, inet=spaces and network, metadata=spaces, own_pid=own_pid)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.Rule, int | None]:

@@ -11,12 +11,16 @@ import os
 import socket
 import stat
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
 from licet.sandbox import kernel, syscalls
+
+if sys.platform != "win32":
+    import fcntl
 
 _NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_USER, _NEW_PIDS, _NEW_NETWORK, _NEW_CGROUP = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x02000000,
@@ -66,8 +70,6 @@ def _write(path: str, text: str) -> None:
 
 
 def _loopback_up() -> None:
-    import fcntl
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP | _IFF_RUNNING))
 
