@@ -50,7 +50,7 @@ def licet(
 ) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
     return subprocess.run(
-        [sys.executable, "-c", "from licet.surfaces.cli import main; main()", "run", *words],
+        [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", *words],
         cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_streams_that_are_closed_lead_nowhere_and_to_nothing_of_ours(desk: Path)
     command = [
         sys.executable,
         "-c",
-        "from licet.surfaces.cli import main; main()",
+        "from licet.surfaces.cli import program; program()",
         "run",
         "agent.yaml",
         "--",
@@ -209,7 +209,7 @@ def test_a_receipt_tells_of_walls_and_codes_only_where_something_ran(
 ) -> None:
     licet(desk, "agent.yaml", "--", *command)
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state")}
-    words = [sys.executable, "-c", "from licet.surfaces.cli import main; main()", "receipts"]
+    words = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "receipts"]
 
     def receipts(*more: str) -> str:
         done = subprocess.run([*words, *more], cwd=desk, env=environment, capture_output=True, text=True, check=True)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from licet.backends.secrets_chain import ChainSecrets
 from licet.backends.secrets_environment import EnvironmentSecrets
-from licet.backends.secrets_file import FileSecrets
 from licet.guard.ports import Secrets, SecretsFunction, Unavailable
+
+if TYPE_CHECKING:
+    from licet.backends.secrets_file import FileSecrets
 
 Source = Secrets | SecretsFunction
 
@@ -28,15 +30,21 @@ def secrets_from(given: Any) -> tuple[Source, list[Path]]:
 def unfit(file: Path) -> str:
     """Why a file cannot hold secrets, or nothing."""
     try:
-        FileSecrets(file).check()
+        _file(file).check()
     except Unavailable as wrong:
         return str(wrong)
     return ""
 
 
+def _file(path: "os.PathLike[str]") -> "FileSecrets":
+    from licet.backends.secrets_file import FileSecrets  # loaded only where there is such a file
+
+    return FileSecrets(path)
+
+
 def _backend(source: Any) -> Source:
     if isinstance(source, os.PathLike):
-        return FileSecrets(source)
+        return _file(source)
     if isinstance(source, Mapping):
         return EnvironmentSecrets(source)
     if isinstance(source, str) or not (callable(source) or callable(getattr(source, "get", None))):

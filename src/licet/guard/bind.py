@@ -9,7 +9,6 @@ from licet.core.budget import NOTHING, plus_up, reported, settled_amount
 from licet.core.decision import Deny, Ground
 from licet.core.use import InvalidUse, Use
 from licet.guard.env import ScopedEnv
-from licet.guard.fetch import ScopedFetch
 from licet.guard.files import ScopedFiles
 from licet.guard.holding import Holding
 from licet.guard.kv import ScopedKv
@@ -20,6 +19,7 @@ from licet.guard.registration import Registered
 from licet.guard.secrets import ScopedSecrets
 
 if TYPE_CHECKING:
+    from licet.guard.fetch import ScopedFetch
     from licet.guard.session import Session
 
 
@@ -37,7 +37,7 @@ class BoundContext:
         *("_total", "charged"),
     )
 
-    _fetch: ScopedFetch | None
+    _fetch: "ScopedFetch | None"
     _fs: ScopedFiles | None
     _secrets: ScopedSecrets | None
     _kv: ScopedKv | None
@@ -69,9 +69,11 @@ class BoundContext:
         return self._session.gate.workdir
 
     @property
-    def fetch(self) -> ScopedFetch:
+    def fetch(self) -> "ScopedFetch":
         """Requests to the hosts that this call holds."""
         if self._fetch is None:
+            from licet.guard.fetch import ScopedFetch  # much, of which tools without a network need nothing
+
             self._fetch = ScopedFetch(self._holding, self._ports.http, self.secrets)
         return self._fetch
 

@@ -5,7 +5,17 @@ import gc
 import os
 import sys
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
+
+
+def program() -> None:
+    """Run the command line as a program of its own: when this is done, so is the process."""
+    try:
+        main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _leave(ended.code)
+        raise
 
 
 def main() -> None:
@@ -21,10 +31,6 @@ def main() -> None:
         licet.main(prog_name="licet")
     except KeyboardInterrupt:  # while modules still load; later on the app itself sees it
         sys.exit(130)
-    except SystemExit as ended:
-        if isinstance(ended.code, int):
-            _leave(ended.code)
-        raise
     finally:
         gc.freeze()  # on the way out everything would be looked through once more, and ends with the process anyway
 
