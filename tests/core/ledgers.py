@@ -8,7 +8,8 @@ from licet.core.finding import Outcome
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Stem, Tail, frame, link, listed, stem
-from licet.core.verify import verify
+from licet.core.verify import verify, verify_joined
+from licet.core.verify_part import Part, look_at_part
 
 LEDGER, KEY, OTHER_KEY = "ledger-1", "test:key", "test:other"
 
@@ -81,7 +82,26 @@ def heads(entries: Sequence[Row], sizes: Iterable[int], ledger: str = LEDGER, ke
 
 
 def verified(entries: Iterable[Row], signed: Iterable[Head], kept: Iterable[Head] = ()) -> Outcome:
-    return verify(iter(entries), iter(signed), key=KEY, check=check, kept=kept)
+    """What comes of a ledger, in one pass and in parts: these say the same of a whole one, and nothing of any other."""
+    entries, signed, kept = list(entries), list(signed), list(kept)
+    outcome = verify(iter(entries), iter(signed), key=KEY, check=check, kept=kept)
+    last = max((head.size for head in signed), default=0)
+    for ends in ([last // 2, last], [last // 3, last * 2 // 3, last]):
+        if last:
+            assert in_parts(entries, signed, ends, kept) == (outcome if outcome.ok else None)
+    return outcome
 
 
-__all__ = ["KEY", "LEDGER", "OTHER_KEY", "check", "heads", "rows", "sample_stem", "sign", "verified"]
+def in_parts(
+    entries: Sequence[Row], signed: Sequence[Head], ends: Sequence[int], kept: Sequence[Head] = ()
+) -> Outcome | None:
+    """As `verify_joined`, with parts between these numbers: the entries before the first and behind the last remain."""
+    sizes = sorted({head.size for head in (*signed, *kept)})
+    parts: list[Part | None] = []
+    for before, end in itertools.pairwise(ends):
+        parts.append(look_at_part(entries[before:end], before + 1, end, sizes))
+    first, rest = entries[: ends[0]], entries[ends[-1] :]
+    return verify_joined(first, parts, rest, iter(signed), key=KEY, check=check, kept=kept)
+
+
+__all__ = ["KEY", "LEDGER", "OTHER_KEY", "check", "heads", "in_parts", "rows", "sample_stem", "sign", "verified"]

@@ -5,22 +5,24 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from licet.assemble.running import state_directory
 from licet.backends.ledger_head import head_beside, read_mark
 from licet.backends.ledger_keys import check_signature, key_beside, key_if_readable
+from licet.backends.ledger_parts import Parts, worthwhile
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_structure import damage, gone_astray, held_to_tag
 from licet.core.evidence import Pack, check_pack, envelope, kept_heads, statement, to_sign
 from licet.core.evidence import is_pack as looks_like_pack
 from licet.core.finding import Finding, Outcome
 from licet.core.heads import Head, read_head
+from licet.core.linked import Columns
 from licet.core.merkle import inclusion_proofs
 from licet.core.receipt import Row, Unsound
-from licet.core.verify import Columns, verify
+from licet.core.verify import verify, verify_joined
 from licet.guard.ports import LedgerUnavailable
 
 __all__ = [
@@ -105,13 +107,16 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
     The head beside its key counts as one that was kept. It is read first: it never says more than the file then has.
     Where the private key lies beside it too, and can be read, the tag of its end is checked.
     """
+    kept = list(kept)
     if (mark := read_mark(head_beside(path))) is not None and mark.head.size:
-        kept = [*kept, mark.head]
-    with LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
+        kept.append(mark.head)
+    with _in_parts(path, kept) as parts, LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
         around = beside.submit(damage, reader.path)  # SQLite's own work, while the entries are hashed
+        outcome = None if parts is None else _joined(reader, parts, key, kept, progress)
         try:
-            rows = reader.columns() if progress is None else _counted(reader.columns(), progress)
-            outcome = verify(rows, reader.heads(), key=key, check=check_signature, kept=kept)
+            if outcome is None:
+                rows = _counted(reader.columns(), progress)
+                outcome = verify(rows, reader.heads(), key=key, check=check_signature, kept=kept)
         except LedgerUnavailable as wrong:
             seen = _readable(reader)
             outcome = Outcome(seen, 0, 0, reader.ledger, "", Finding("edited", seen + 1, str(wrong)))
@@ -135,10 +140,41 @@ def _taken_out(reader: LedgerReader, signed: int) -> Finding | None:
     return Finding("unsigned", last + 1, text, until=signed)
 
 
-def _counted(rows: Iterator[Columns], progress: Progress) -> Iterator[Columns]:
+@contextmanager
+def _in_parts(path: Path, kept: Iterable[Head]) -> Iterator[Parts | None]:
+    """The entries that a head speaks for, in parts that are looked at elsewhere; None if one part is as quick."""
+    with LedgerReader(path) as reader:
+        sizes = [head.size for head in reader.heads()]
+    last = sizes[-1] if sizes and all(type(size) is int for size in sizes) else 0
+    many = worthwhile(last)
+    if many == 1:
+        yield None
+        return
+    with closing(Parts(reader.path, last, sorted({*sizes, *(head.size for head in kept)}), many)) as parts:
+        yield parts
+
+
+def _joined(
+    reader: LedgerReader, parts: Parts, key: str, kept: Iterable[Head], progress: Progress | None
+) -> Outcome | None:
+    """What comes of the parts together; None if anything is wrong, and has to be looked for in order."""
+    first = _counted(reader.columns(last=parts.first), progress, parts.many)  # the others are about as far
+    rest = reader.columns(parts.last + 1)
+    try:
+        return verify_joined(first, parts, rest, reader.heads(), key=key, check=check_signature, kept=kept)
+    except LedgerUnavailable:
+        return None
+
+
+def _counted(rows: Iterator[Columns], progress: Progress | None, at_once: int = 1) -> Iterator[Columns]:
+    """The same rows; of every thousand it is told how many have been seen, also by others who look at as many."""
+    return rows if progress is None else _told(rows, progress, at_once)
+
+
+def _told(rows: Iterator[Columns], progress: Progress, at_once: int) -> Iterator[Columns]:
     for seen, row in enumerate(rows, 1):
         if not seen % 1000:
-            progress(seen)
+            progress(seen * at_once)
         yield row
 
 

@@ -19,12 +19,11 @@ from urllib.parse import quote
 
 from licet.backends.ledger_format import FORMAT
 from licet.core.heads import Head
+from licet.core.linked import Columns
 from licet.core.receipt import Row, time_text
-from licet.core.verify import Columns
 from licet.guard.ports import LedgerUnavailable
 
 _COLUMNS = ", ".join(Row._fields)
-_ALL = f"SELECT {_COLUMNS} FROM entries ORDER BY number"  # noqa: S608
 _ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.number != entries.number)"
 _MOST_LOOKED_AT = 100_000  # entries: some tenths of a second
 _MEANWHILE = 1_000  # entries
@@ -136,9 +135,13 @@ class LedgerReader:
         """Every entry in order, a few at a time, from behind a number on."""
         return self._rows(f"SELECT {_COLUMNS} FROM entries WHERE number > ? ORDER BY number", after)  # noqa: S608
 
-    def columns(self) -> Iterator[Columns]:
-        """Every entry in order as a plain tuple, for whoever looks at all of them."""
-        return chain.from_iterable(self._fetched(_ALL, ()))
+    def columns(self, first: int | None = None, last: int | None = None) -> Iterator[Columns]:
+        """Every entry in order as a plain tuple, for whoever looks at all of them; from one number, or to another."""
+        bounds = {"number >= ?": first, "number <= ?": last}
+        wanted = {text: number for text, number in bounds.items() if number is not None}
+        where = " AND ".join(wanted) or "1"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number"  # noqa: S608
+        return chain.from_iterable(self._fetched(query, tuple(wanted.values())))
 
     def heads(self) -> Iterator[Head]:
         """Every signed head, the oldest first."""

@@ -42,14 +42,17 @@ class Frontier:
     def __bytes__(self) -> bytes:
         return b"".join(self.peaks)
 
-    def add(self, leaf: bytes) -> None:
-        """Take one more leaf: each subtree that is complete by it becomes one with its neighbour."""
-        peaks, size = self.peaks, self.size
+    def add(self, root: bytes, leaves: int = 1) -> None:
+        """Take one more leaf, or a complete subtree of so many: each that is complete by it joins its neighbour."""
+        peaks = self.peaks
+        size, apart = divmod(self.size, leaves)
+        if apart:
+            raise ValueError(f"a subtree of {leaves} leaves cannot stand behind {self.size}")
         while size & 1:
-            leaf = node_hash(peaks.pop(), leaf)
+            root = node_hash(peaks.pop(), root)
             size >>= 1
-        peaks.append(leaf)
-        self.size += 1
+        peaks.append(root)
+        self.size += leaves
 
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Take many leaves, one level of the tree after the other: the same as `add` for each, in half the time."""
@@ -60,8 +63,7 @@ class Frontier:
                 nodes.insert(0, peaks.pop())
             if len(nodes) & 1:
                 right.append(nodes.pop())
-            each = iter(nodes)
-            nodes = [sha256(b"\x01%b%b" % pair).digest() for pair in zip(each, each, strict=True)]
+            nodes = _paired(nodes)
             size >>= 1
         peaks += reversed(right)
 
@@ -78,6 +80,26 @@ class Frontier:
         for peak in reversed(left):
             root = node_hash(peak, root)
         return root
+
+
+def subtrees(start: int, leaves: Iterable[bytes]) -> list[tuple[int, bytes]]:
+    """The complete subtrees, as large as can be, of leaves behind so many others: how many leaves, and the root."""
+    nodes, left, right, many = list(leaves), list[tuple[int, bytes]](), list[tuple[int, bytes]](), 1
+    while nodes:
+        if start & 1:  # what it belongs with comes before
+            left.append((many, nodes.pop(0)))
+            start += 1
+        if len(nodes) & 1:
+            right.append((many, nodes.pop()))
+        nodes = _paired(nodes)
+        start, many = start >> 1, many << 1
+    return [*left, *reversed(right)]
+
+
+def _paired(nodes: list[bytes]) -> list[bytes]:
+    """The next level of a tree."""
+    each = iter(nodes)
+    return [sha256(b"\x01%b%b" % pair).digest() for pair in zip(each, each, strict=True)]
 
 
 def inclusion_proofs(leaves: Iterable[bytes], size: int, wanted: Collection[int]) -> dict[int, list[bytes]]:

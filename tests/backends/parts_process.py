@@ -1,0 +1,55 @@
+"""Verifies ledgers as a program of its own, which has no threads: `python parts_process.py LEDGER…`.
+
+Each as it is, with children that end at once, and beside another thread. It prints a JSON list with one object for
+each: by the way, what came of it, how often it forked, how far it was said to be, and what it has left behind.
+"""
+
+import json
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from licet.assemble.records import public_key, verify_ledger
+
+forks: list[None] = []
+ending: list[None] = []
+os.register_at_fork(before=lambda: forks.append(None), after_in_child=lambda: ending and os._exit(9))
+
+
+def children() -> int:
+    """Whether there is one that nobody has waited for."""
+    with suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+        return 1
+    return 0
+
+
+def verified(path: Path) -> dict[str, Any]:
+    forks.clear()
+    seen: list[int] = []
+    before = len(os.listdir("/proc/self/fd"))
+    outcome = verify_ledger(path, public_key(None, path), progress=seen.append)
+    left = len(os.listdir("/proc/self/fd")) - before
+    return {"outcome": repr(outcome), "forks": len(forks), "seen": seen, "left": [left, children()]}
+
+
+def each_way(path: Path) -> dict[str, Any]:
+    alone = verified(path)
+    ending.append(None)
+    ended = verified(path)
+    ending.clear()
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        return {"alone": alone, "ended": ended, "threaded": verified(path)}
+    finally:
+        done.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    print(json.dumps([each_way(Path(name)) for name in sys.argv[1:]]))
