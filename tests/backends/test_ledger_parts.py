@@ -20,7 +20,7 @@ from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
 
 PROGRAM = Path(__file__).with_name("parts_process.py")
-SESSIONS, CALLS = 12, 100  # two entries for each call
+SESSIONS, CALLS = 20, 150  # two entries for each call; just enough for two parts
 SIZE = 2 * SESSIONS * CALLS
 
 pytestmark = [
@@ -132,4 +132,4 @@ def test_each_part_has_its_share(made: Path) -> None:
 
 
 def test_a_small_ledger_is_not_worth_a_fork() -> None:
-    assert worthwhile(1_999) == 1
+    assert worthwhile(SIZE - 1) == 1

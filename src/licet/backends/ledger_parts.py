@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from licet.backends.ledger_reader import LedgerReader
 from licet.core.verify_part import Part, look_at_part
 
-_LEAST = 1_000  # entries in a part: what a fork costs, several times over
+_LEAST = 3_000  # entries in a part: what a fork costs, several times over
 _MOST = 8  # parts
 
 
