@@ -1,7 +1,8 @@
-"""Verifies ledgers as a program of its own, which has no threads: `python parts_process.py LEDGER…`.
+"""Verifies ledgers as a program of its own, which has no threads: `python parts_process.py WAYS LEDGER…`.
 
-Each as it is, with children that end at once, and beside another thread. It prints a JSON list with one object for
-each: by the way, what came of it, how often it forked, how far it was said to be, and what it has left behind.
+The ways are `alone`, `ended` with children that end at once, and `threaded` beside another thread. It prints a JSON
+list with an object for each ledger: by the way, what came of it, how often it forked, how far it was said to be, and
+what it has left behind.
 """
 
 import json
@@ -36,20 +37,25 @@ def verified(path: Path) -> dict[str, Any]:
     return {"outcome": repr(outcome), "forks": len(forks), "seen": seen, "left": [left, children()]}
 
 
-def each_way(path: Path) -> dict[str, Any]:
-    alone = verified(path)
+def ended(path: Path) -> dict[str, Any]:
     ending.append(None)
-    ended = verified(path)
-    ending.clear()
+    try:
+        return verified(path)
+    finally:
+        ending.clear()
+
+
+def threaded(path: Path) -> dict[str, Any]:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        return {"alone": alone, "ended": ended, "threaded": verified(path)}
+        return verified(path)
     finally:
         done.set()
         thread.join()
 
 
 if __name__ == "__main__":
-    print(json.dumps([each_way(Path(name)) for name in sys.argv[1:]]))
+    ways = {"alone": verified, "ended": ended, "threaded": threaded}
+    print(json.dumps([{way: ways[way](Path(name)) for way in sys.argv[1].split(",")} for name in sys.argv[2:]]))

@@ -143,14 +143,15 @@ def _taken_out(reader: LedgerReader, signed: int) -> Finding | None:
 @contextmanager
 def _in_parts(path: Path, kept: Iterable[Head]) -> Iterator[Parts | None]:
     """The entries that a head speaks for, in parts that are looked at elsewhere; None if one part is as quick."""
-    with LedgerReader(path) as reader:
+    sizes: list[int] = []
+    with suppress(LedgerUnavailable), LedgerReader(path) as reader:  # what cannot be read is told by who reads it next
         sizes = [head.size for head in reader.heads()]
     last = sizes[-1] if sizes and all(type(size) is int for size in sizes) else 0
     many = worthwhile(last)
     if many == 1:
         yield None
         return
-    with closing(Parts(reader.path, last, sorted({*sizes, *(head.size for head in kept)}), many)) as parts:
+    with closing(Parts(os.path.abspath(path), last, sorted({*sizes, *(head.size for head in kept)}), many)) as parts:
         yield parts
 
 

@@ -32,7 +32,11 @@ class Parts:
     """The entries up to some number, in parts of about the same size: the first for oneself, a child for each other."""
 
     def __init__(self, path: str, last: int, heads: Sequence[int], many: int) -> None:
-        """Begin to look at all but the first part. The caller has no connection to the file, for a fork has none."""
+        """Begin to look at all but the first part; whoever calls it has closed the file.
+
+        What SQLite notes of a connection is not true of a fork. If another is open elsewhere in this process, its only
+        thread is here, and the locks that a child believes to have are held until it has answered.
+        """
         ends = [last * part // many for part in range(many + 1)]
         self.first, self.last, self.many = ends[1], last, many
         self._children: list[_Child] = []
@@ -49,12 +53,12 @@ class Parts:
 
     def close(self) -> None:
         """End whoever is still looking."""
-        for child in self._children:
-            with suppress(OSError):
-                os.kill(child.process, signal.SIGKILL)
+        for process, answer in self._children:
+            os.close(answer)
             with suppress(OSError):  # whoever ignores the end of children has already been rid of it
-                os.waitpid(child.process, 0)
-            os.close(child.answer)
+                if os.waitpid(process, os.WNOHANG) == (0, 0):
+                    os.kill(process, signal.SIGKILL)
+                    os.waitpid(process, 0)
         self._children.clear()
 
 
