@@ -1,7 +1,7 @@
 """What walls add to a program: starting one, and one request through the proxy.
 
 A start is raced against bubblewrap where it is installed, and against an interpreter that does nothing: `ctx.process`
-starts one for each program, and `licet run` two, which load while it does. A request is timed inside the walls, in one
+starts one for each program, and `licet run` one, which loads while it does. A request is timed inside the walls, in one
 process that makes many, beside the same process without any: to the web server of the standard library, and to one that
 does nothing but send bytes that it has ready.
 """

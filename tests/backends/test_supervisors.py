@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from licet.backends.supervisors import Supervisor
 from licet.guard.ports import Command, Unavailable
 from licet.guard.running import Streams
 from licet.sandbox import probe
+from licet.sandbox.probe import Support
 from licet.sandbox.walls import LAUNCHER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are run on Linux only")
@@ -87,6 +89,49 @@ def test_a_program_that_ran_when_its_supervisor_was_killed_has_run() -> None:
             return await running.ended()
 
     assert asyncio.run(killed()) == -9
+
+
+@needs_walls
+def test_one_that_is_started_early_tries_out_the_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = supervisors.start_early(LAUNCHER)
+    assert ready is not None
+    monkeypatch.setattr(probe, "_known", None)
+    monkeypatch.setattr(probe, "_under_way", None)
+    monkeypatch.setattr(probe, "look", lambda: pytest.fail("they were tried twice"))
+    probe.expect(ready.tried)
+    found = probe.support()
+    assert found.keeps("isolated")
+    assert {finding.wall for finding in found.findings} == set(probe.WALLS)
+    assert probe.support() is found
+    ready.discard()
+    assert not alive(ready.process.pid)
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense\n", b"{}\n", b'{"landlock": 7'])
+def test_walls_are_tried_here_if_it_does_not_say_what_came_of_them(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    ready = Supervisor(LAUNCHER, trying=True)
+    ready.control.close()
+    ready.control, far = socket.socketpair()
+    far.sendall(said)
+    far.close()
+    monkeypatch.setattr(probe, "_known", None)
+    monkeypatch.setattr(probe, "_under_way", None)
+    monkeypatch.setattr(probe, "look", lambda: Support(0, (), "tried here"))
+    probe.expect(ready.tried)
+    assert probe.support().trouble == "tried here"
+    ready.discard()
+
+
+def test_one_that_is_not_needed_clears_up_what_it_tries_walls_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ready = Supervisor(LAUNCHER, trying=True)
+    until(lambda: bool(os.listdir(tmp_path)) or ready.process.poll() is not None)
+    ready.discard()
+    assert os.listdir(tmp_path) == []
 
 
 def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

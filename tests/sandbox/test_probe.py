@@ -3,6 +3,7 @@
 import struct
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,50 @@ def test_what_cannot_be_tried_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nonsense_is_not_believed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     monkeypatch.setattr(own_interpreter, "_START", f"\nimport sys; sys.stdout.buffer.write({said!r})")
     assert not probe.look().keeps("restricted")
+
+
+def test_an_attempt_that_ends_its_process_takes_no_other_with_it(tmp_path: Path) -> None:
+    code = """
+from licet.sandbox import attempts
+from licet.sandbox.attempts import Attempt, World
+
+def refuse(world):
+    raise PermissionError
+
+def odd(world):
+    raise LookupError("odd\\nindeed")
+
+def behind(act):
+    return lambda world: act(world) if walled else None
+
+walled = False
+def build(world):
+    global walled
+    walled = True
+
+def unbuilt(world):
+    raise OSError("no such wall")
+
+ways = {
+    "stops": (build, behind(refuse)), "dies": (build, behind(lambda world: os._exit(3))),
+    "is odd": (build, behind(odd)), "stands open": (build, lambda world: None),
+    "was stopped already": (build, refuse), "cannot be tried": (build, lambda world: os.stat("/nowhere/at/all")),
+    "cannot be built": (unbuilt, behind(refuse)), "is always odd": (unbuilt, odd),
+}
+given = [Attempt("wall", about, *way) for about, way in ways.items()]
+world = World(spec["given"] + "/file", spec["given"], 1, os.getpid())
+answer = dict(zip(ways, attempts.outcomes(given, world)))
+"""
+    assert run(code, given=str(tmp_path)) == {
+        "stops": "holds",
+        "dies": "the attempt ended without an answer",
+        "is odd": "LookupError: odd indeed",
+        "stands open": "does not hold",
+        "was stopped already": "holds already",
+        "cannot be tried": "could not be tried: [Errno 2] No such file or directory: '/nowhere/at/all'",
+        "cannot be built": "cannot be built: no such wall",
+        "is always odd": "LookupError: odd indeed",
+    }
 
 
 def test_elsewhere_than_on_linux_only_native_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

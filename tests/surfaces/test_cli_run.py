@@ -239,3 +239,26 @@ def test_a_refusal_says_where_its_receipt_is_that_a_command_would_not_find_here(
     assert hints(desk, "agent.yaml") == []
     (hint,) = hints(desk / "in", "../agent.yaml")
     assert re.fullmatch(rf"  to see it     licet explain r-[0-9a-f]+-1 --state {desk}/state/licet/[0-9a-f]+", hint)
+
+
+PROGRAM = """
+import atexit, threading, time
+from licet.surfaces.cli import main, program
+atexit.register(lambda: print("at the end"))
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+try:
+    {}()
+finally:
+    print("after it")
+"""
+
+
+def test_a_program_ends_when_threads_and_what_waits_for_the_end_are_done() -> None:
+    def said(entry: str) -> tuple[int, list[str]]:
+        command = [sys.executable, "-c", PROGRAM.format(entry), "explain", "--nonsense"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert "No such option" in ended.stderr
+        return ended.returncode, ended.stdout.split("\n")
+
+    assert said("program") == (2, ["thread", "at the end", ""])
+    assert said("main") == (2, ["after it", "thread", "at the end", ""])
