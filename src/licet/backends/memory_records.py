@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import partial
 from sys import maxsize
 from time import monotonic
+from typing import Any
 
 from licet.core.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision import Usage
@@ -21,7 +22,7 @@ MOST_ASKED = 100  # questions that are remembered
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
 _SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
-_NO_DAY = 0, NOTHING
+MOST_LINES = 10_000  # that are found with one look; the sums behind them stay
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -87,16 +88,14 @@ def _without_value(result: ResultParts) -> Result:
     return parts.sealed(result._holding)
 
 
-class _Account:
-    """What a session has spent and set aside."""
+class _Sum:
+    """Calls, and what they cost: spent and set aside."""
 
-    __slots__ = ("calls", "calls_of_tool", "cost_usd", "cost_usd_of_tool")
+    __slots__ = ("calls", "cost_usd")
 
     def __init__(self) -> None:
         self.calls = 0
-        self.calls_of_tool: dict[str, int] = {}
         self.cost_usd = NOTHING
-        self.cost_usd_of_tool: dict[str, Decimal] = {}
 
 
 class MemoryBudgets:
@@ -105,67 +104,73 @@ class MemoryBudgets:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, Claim] = {}
-        self._accounts: dict[tuple[str, str], _Account] = {}  # by agent and session
-        self._days: dict[tuple[str, str], tuple[int, Decimal]] = {}  # by agent and day: calls, and what they cost
+        self._sessions: dict[tuple[str, str], _Sum] = {}  # by agent and session
+        self._tools: dict[tuple[str, str], dict[str, _Sum]] = {}  # the same, by tool
+        self._days: dict[tuple[str, str], _Sum] = {}  # by agent and day
+        # By agent, session, tool and day: the three sums that a call of it counts in, found with one look.
+        self._lines: dict[tuple[Any, ...], tuple[_Sum, _Sum, _Sum]] = {}
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved."""
         with self._lock:
-            account = self._accounts.get((agent, session)) or _Account()
-            of_tool = {tool: calls for tool, calls in account.calls_of_tool.items() if calls}
-            cost_of_tool = {tool: cost for tool, cost in account.cost_usd_of_tool.items() if cost}
-            calls_today, today = self._days.get((agent, day), _NO_DAY)
-            return Usage(account.calls, of_tool, account.cost_usd, today, cost_of_tool, calls_today)
+            whole, today = self._sessions.get((agent, session)) or _Sum(), self._days.get((agent, day)) or _Sum()
+            tools = self._tools.get((agent, session), {})
+            of_tool = {tool: spent.calls for tool, spent in tools.items() if spent.calls}
+            cost_of_tool = {tool: spent.cost_usd for tool, spent in tools.items() if spent.cost_usd}
+            return Usage(whole.calls, of_tool, whole.cost_usd, today.cost_usd, cost_of_tool, today.calls)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        agent, session, tool, day, cost, budget, max_calls, max_cost = claim
-        with self._lock:
-            account = self._accounts.get((agent, session))
-            if account is None:
-                account = self._accounts[agent, session] = _Account()
-            calls_today, today = self._days.get((agent, day), _NO_DAY)
-            of_tool, cost_of_tool = account.calls_of_tool.get(tool, 0), account.cost_usd_of_tool.get(tool, NOTHING)
-            before = _new(Spent, (account.calls, of_tool, account.cost_usd, today, cost_of_tool, calls_today))
+        _, _, _, _, cost, budget, max_calls, max_cost = claim
+        self._lock.acquire()  # half of what `with` costs
+        try:
+            whole, of_tool, today = line = self._lines.get(claim[:4]) or self._line(claim)
+            calls, calls_of_tool, calls_today = whole.calls, of_tool.calls, today.calls
+            spent = calls, calls_of_tool, whole.cost_usd, today.cost_usd, of_tool.cost_usd, calls_today
+            before: Spent = _new(Spent, spent)
             if overspent(before, cost, budget, max_calls, max_cost) is not None:
                 return None
-            account.calls += 1
-            account.calls_of_tool[tool] = of_tool + 1
             if cost:
-                account.cost_usd = plus(account.cost_usd, cost)
-                account.cost_usd_of_tool[tool] = plus(cost_of_tool, cost)
-                today = plus(today, cost)
-            self._days[agent, day] = calls_today + 1, today
+                for one in line:
+                    one.cost_usd = plus(one.cost_usd, cost)
+            whole.calls, of_tool.calls, today.calls = calls + 1, calls_of_tool + 1, calls_today + 1
             name = f"b-{next(self._ids)}"
             self._held[name] = claim
+        finally:
+            self._lock.release()
         made: Reservation = _new(Reservation, (name, claim, before))
         return made
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
-        reserved = reservation.claim.cost_usd
-        less = settlement(reserved, cost_usd) if cost_usd is not reserved else NOTHING
-        with self._lock:
-            claim = self._held.pop(reservation.id, None)
-            if claim is not None and less:
-                self._give_back(claim, 0, less)
+        reserved = reservation[1].cost_usd
+        if cost_usd is reserved:  # nothing goes back, and to forget one thing is one step
+            self._held.pop(reservation[0], None)
+            return
+        self._end(reservation, 0, settlement(reserved, cost_usd))
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
+        self._end(reservation, -1, settlement(reservation.claim.cost_usd, NOTHING))
+
+    def _end(self, reservation: Reservation, calls: int, less: Decimal) -> None:
         with self._lock:
             claim = self._held.pop(reservation.id, None)
             if claim is not None:
-                self._give_back(claim, -1, settlement(claim.cost_usd, NOTHING))
+                for one in self._lines.get(claim[:4]) or self._line(claim):
+                    one.calls += calls
+                    one.cost_usd = plus(one.cost_usd, less)
 
-    def _give_back(self, claim: Claim, calls: int, less: Decimal) -> None:
-        account, tool, day = self._accounts[claim.agent, claim.session], claim.tool, (claim.agent, claim.day)
-        account.calls += calls
-        account.calls_of_tool[tool] += calls
-        account.cost_usd = plus(account.cost_usd, less)
-        account.cost_usd_of_tool[tool] = plus(account.cost_usd_of_tool.get(tool, NOTHING), less)
-        calls_today, today = self._days[day]
-        self._days[day] = calls_today + calls, plus(today, less)
+    def _line(self, claim: Claim) -> tuple[_Sum, _Sum, _Sum]:
+        account = claim[:2]
+        whole = self._sessions.setdefault(account, _Sum())
+        of_tool = self._tools.setdefault(account, {}).setdefault(claim.tool, _Sum())
+        today = self._days.setdefault((claim.agent, claim.day), _Sum())
+        if len(self._lines) >= MOST_LINES:
+            self._lines.clear()
+        line = self._lines[claim[:4]] = whole, of_tool, today
+        return line
 
 
 class MemoryApprover:

@@ -292,23 +292,33 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
 
 async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     """Set calls and money aside before any effect."""
-    reach, manifest, budgets = registered.reach, call.policy.manifest, call.ports.budgets
-    assert reach is not None  # noqa: S101
+    budgets = call.ports.budgets
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
-    agent, session = call.session.account
-    own = reach.max_calls, reach.max_cost_usd
-    claim = (agent, session, call.tool, _day(call), registered.cost_usd, manifest.budget, *own)
     try:
-        call.reservation = await budgets.reserve(_new(Claim, claim))
+        call.reservation = await budgets.reserve(claim_of(call, registered))
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
     if call.reservation is None:
         call.usage = replace(await _spent(call, budgets), approved=call.usage.approved)
-        decision = decide(call.request, manifest, call.usage)
+        decision = decide(call.request, call.policy.manifest, call.usage)
         if isinstance(decision, Deny):  # it says which limit, and where that is written
             holding.deny(decision)
         call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
+
+
+def claim_of(call: Call, registered: Registered) -> Claim:
+    """What a call wants to spend: the same for every call of a tool in one session on one day."""
+    session, day = call.session, call.time.toordinal()
+    known = session.claims.get(call.tool)
+    if known is not None and known[0] is registered and known[1] == day:
+        return known[2]
+    reach, account = registered.reach, session.account
+    assert reach is not None  # noqa: S101
+    own = registered.cost_usd, call.policy.manifest.budget, reach.max_calls, reach.max_cost_usd
+    claim = Claim(*account, call.tool, _day(call), *own)
+    session.claims[call.tool] = registered, day, claim
+    return claim
 
 
 async def _spent(call: Call, budgets: Budgets) -> Usage:

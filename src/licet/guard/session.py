@@ -18,8 +18,8 @@ from licet.guard.deadline import Deadline
 from licet.guard.holding import Holding
 from licet.guard.kv import scope_id
 from licet.guard.people import Agreement
-from licet.guard.ports import Unavailable
-from licet.guard.registration import Policy
+from licet.guard.ports import Claim, Unavailable
+from licet.guard.registration import Policy, Registered
 from licet.guard.result import NOTHING, Result, ResultParts
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Session:
         self._closed = False
         self.told = False  # whether a call has told that this session was opened
         self._requests: dict[str, Request] = {}
+        self.claims: dict[str, tuple[Registered, int, Claim]] = {}  # by tool: what a call of it wants to spend on a day
 
     def __repr__(self) -> str:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
