@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,9 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
+from licet.core.canonical import data_text, money_text
 from licet.core.heads import Head, read_head
 from licet.core.merkle import leaf_hash
-from licet.core.receipt import KEYS, START, Row, Stem, Tail, Unsound, check_entry, frame, link, stem, time_text
+from licet.core.receipt import (
+    KEYS,
+    START,
+    Row,
+    Stem,
+    Tail,
+    Unsound,
+    check_entry,
+    frame,
+    link,
+    listed,
+    stem,
+    time_text,
+    unix_text,
+)
 from licet.core.verify import verify
 from tampered import changed
 
@@ -57,6 +73,114 @@ def test_whatever_the_texts_an_entry_is_canonical(
     assert (entry["sequence"], entry["number"], row.sequence) == (8, number, 8)
     if all(text.isprintable() for text in (agent, session, tool, error)):  # otherwise half a character may be in it
         assert (entry["agent"], entry["tool"], entry["error"]) == (agent, tool, error)
+
+
+# Control characters, bidi, half characters, what JSON escapes, and long ones.
+odd = st.text(st.characters() | st.sampled_from('"\\\x00\x1f\x7f\u2028\u202e\ud800é😀'), max_size=40)
+written = odd | st.builds(lambda text, times: text * times, odd, st.integers(1, 200))
+amounts = st.decimals("0", "1e9", places=15)
+values: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(1 - 2**53, 2**53 - 1) | written,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(odd, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    names=st.tuples(written, written, written, written, written),
+    parent=st.tuples(written, written) | st.none(),
+    error=written | st.none(),
+    lists=st.tuples(st.lists(written, max_size=3), st.lists(values, max_size=3), st.lists(values, max_size=3)),
+    numbers=st.tuples(st.integers(1, 2**53 - 1), st.integers(0, 2**53 - 2)),
+    money=st.tuples(amounts, amounts),
+    given=st.tuples(values, values) | st.none(),
+    flags=st.tuples(st.booleans(), st.sampled_from(["decision", "receipt"]), st.sampled_from(["allow", "ask", "deny"])),
+    before=st.binary(min_size=32, max_size=32) | st.just(b""),
+)
+def test_what_is_spliced_is_the_canonical_json_of_what_it_says(
+    names: tuple[str, ...],
+    parent: tuple[str, str] | None,
+    error: str | None,
+    lists: tuple[list[str], list[Any], list[Any]],
+    numbers: tuple[int, int],
+    money: tuple[Decimal, Decimal],
+    given: tuple[Any, Any] | None,
+    flags: tuple[bool, str, str],
+    before: bytes,
+) -> None:
+    agent, session, tool, name, manifest = names
+    rules, events, approvals = lists
+    truncated, kind, verdict = flags
+    budget = {"after": {"calls": 2, "cost_usd": money_text(money[0])}, "before": {"calls": 1}}
+    bodies = {"arguments": data_text(given[0]), "result": data_text(given[1])} if given else None
+    sandbox = {"layers": rules, "level": None, "programs": None}
+    said: Any = {
+        "agent": agent,
+        "approvals": approvals,
+        "arguments": None,
+        **({"bodies": bodies} if bodies else {}),
+        "budget": budget,
+        "code": error,
+        "cost_usd": money_text(money[1]),
+        "duration_ms": "1.234",
+        "error": error,
+        "events": events,
+        "format": 1,
+        "id": name,
+        "kind": kind,
+        "ledger": "l",
+        "manifest": manifest,
+        "number": numbers[0],
+        "parent": {"agent": parent[0], "session": parent[1]} if parent else None,
+        "previous": f"sha256:{before.hex()}" if before else None,
+        "reason": "R",
+        "recorded": "now",
+        "result": None,
+        "rules": rules,
+        "sandbox": sandbox,
+        "sequence": numbers[1] + 1,
+        "session": session,
+        "time": "then",
+        "tool": tool,
+        "tool_digest": error,
+        "truncated": truncated,
+        "verdict": verdict,
+    }
+    within = frame(
+        kind,
+        agent,
+        session,
+        tool,
+        manifest=manifest,
+        tool_digest=error,
+        parent=parent,
+        verdict=verdict,
+        reason="R",
+        code=error,
+        cost_usd=money_text(money[1]),
+        error=error,
+        truncated=truncated,
+        approvals=data_text(approvals),
+        events=data_text(events),
+        rules=listed(rules),
+        sandbox=data_text(sandbox),
+    )
+    inside = f'"bodies":{data_text(bodies)},' if bodies else ""
+    made = stem(within, name, "then", duration_ms='"1.234"', budget=data_text(budget), bodies=inside)
+    row = link(made, "l", numbers[0], Tail(numbers[1], before, 0), "now")
+    assert row.body == data_text(said).encode(errors="replace")
+    assert row.hash == leaf_hash(row.body)
+    if not any("\ud800" <= letter <= "\udfff" for letter in row.body.decode() + data_text(said)):
+        assert row.body == rfc8785.dumps(said)
+        assert row == Row(
+            numbers[0], name, kind, agent, session, numbers[1] + 1, tool, verdict, "then", row.hash, row.body
+        )
+
+
+@given(st.integers(-(2**62), 2**62) | st.integers(-(10**10), 10**10))
+def test_the_time_of_a_clock_that_counts_is_that_of_one_that_knows_the_day(nanoseconds: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+    assert unix_text(nanoseconds) == unix_text(nanoseconds) == time_text(moment)
 
 
 MALFORMED: dict[str, Callable[[bytes], bytes]] = {

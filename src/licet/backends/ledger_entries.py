@@ -7,13 +7,13 @@ With `record: full` the redacted bodies come along.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from licet.core.budget import plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
-from licet.core.decision import Ask, CapabilityGranted
+from licet.core.decision import UNUSED, Ask, CapabilityGranted
 from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
-from licet.core.receipt import Frame, Stem, frame, listed, time_text
+from licet.core.receipt import Frame, Stem, frame, given, listed, time_text
 from licet.core.scope import visible
 from licet.declare.arguments import data_again, plain_json
 from licet.guard.asking import told_agreements
@@ -30,34 +30,47 @@ _MOST_PLACES = 1000
 # What went wrong without anybody saying no.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 _SINGLE = {value: f'"{data_digest(value)}"' for value in (None, True, False)}
 
 
-class _Known(NamedTuple):
+class _Known:
     """What every entry about one tool of one session repeats, and the two that most calls leave behind."""
 
-    registered: Registered | None
-    common: dict[str, Any]
-    rules: str  # that admit the tool
-    sandbox: str  # around the tool, once it runs
-    idle: str  # where it does not run
-    decision: Frame  # of a call that nobody was asked about
-    full: bool  # whether bodies come along
-    receipt: Frame  # of a call that gave something back, and did nothing else
-    begun: list[Check]  # what has happened in such a call when its decision is kept
-    whole: list[Check]  # … and when it has ended
+    __slots__ = (
+        *("begun", "common", "decision", "full", "idle", "receipt", "registered", "rules", "sandbox", "whole"),
+    )
+
+    def __init__(self, entry: Entry, call: "Call") -> None:
+        registered, parent = call.registered, call.session.parent
+        self.registered: Registered | None = registered
+        tool = visible(entry.tool[:_LONGEST_NAME]) + "…" * (len(entry.tool) > _LONGEST_NAME)
+        reach = registered.reach if registered is not None else None
+        self.common: dict[str, Any] = {
+            "agent": entry.agent,
+            "session": entry.session,
+            "tool": tool,
+            "manifest": entry.manifest,
+            "tool_digest": registered.tool.spec.digest if registered is not None else None,
+            "parent": (parent.agent, parent.id) if parent is not None else None,
+        }
+        # The rules that admit the tool.
+        self.rules = listed([f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach else [])
+        level = quoted(reach.level) if reach is not None and reach.level else "null"
+        layers = listed(registered.layers) if registered is not None else "[]"
+        self.sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'  # around the tool, once it runs
+        self.idle = f'{{"layers":[],"level":{level},"programs":null}}'  # where it does not run
+        # What has happened in a call that does nothing else, when its decision is kept and when it has ended.
+        self.begun: list[Check] = [*registered.usual.begun] if registered is not None else []
+        self.whole: list[Check] = registered.usual.whole if registered is not None else []
+        usual: dict[str, Any] = {**self.common, "rules": self.rules, "sandbox": self.sandbox}
+        self.decision = frame("decision", **usual, events=_checks(self.begun, tool))  # where nobody was asked
+        self.receipt = frame("receipt", **usual, events=_checks(self.whole, tool), code="ok")
+        self.full = call.policy.manifest.record == "full"  # whether bodies come along
 
 
-class _Notes(NamedTuple):
-    """What the decision of a call says, and its receipt most often repeats."""
-
-    known: _Known
-    moment: datetime
-    time: str
-    digest: str
-    cost: Decimal
-    budget: str
+# What the decision of a call says, and its receipt most often repeats: of what tool, when, as text, what was set aside,
+# and what it was given.
+_Notes = tuple[_Known, datetime, str, Decimal, str]
 
 
 class Stems:
@@ -68,50 +81,28 @@ class Stems:
 
     def of(self, entry: Entry) -> Stem:
         """The stem of an entry, with what its call knows."""
-        call = entry[-1]
+        kind, name, agent, session, tool, manifest, moment, parts, call = entry[:]  # a bare tuple, quick to take apart
         if call is None:
             raise TypeError("this ledger writes down what a call knows: its entry must come with the call")
-        if call.notes is not None and entry[0] == "receipt":
-            return _receipt(entry, call, None)
-        key = entry[2:6]  # agent, session, tool and manifest
+        notes = call.notes
+        if notes is not None and kind == "receipt":
+            return _receipt(name, moment, parts, call, notes[0], notes)
+        key = agent, session, tool, manifest
         known = self._known.get(key)
         if known is None or known.registered is not call.registered:
             if len(self._known) >= _MOST_PLACES:
                 self._known.clear()
-            known = self._known[key] = _learn(entry, call)
-        return _decision(entry, call, known) if entry[0] == "decision" else _receipt(entry, call, known)
+            known = self._known[key] = _Known(entry, call)
+        if kind == "decision":
+            return _decision(name, moment, call, known)
+        return _receipt(name, moment, parts, call, known, None)
 
 
-def _learn(entry: Entry, call: "Call") -> _Known:
-    registered, parent = call.registered, call.session.parent
-    tool = visible(entry.tool[:_LONGEST_NAME]) + "…" * (len(entry.tool) > _LONGEST_NAME)
-    reach = registered.reach if registered is not None else None
-    common: dict[str, Any] = {
-        "agent": entry.agent,
-        "session": entry.session,
-        "tool": tool,
-        "manifest": entry.manifest,
-        "tool_digest": registered.tool.spec.digest if registered is not None else None,
-        "parent": (parent.agent, parent.id) if parent is not None else None,
-    }
-    rules = listed([f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach is not None else [])
-    level = quoted(reach.level) if reach is not None and reach.level else "null"
-    layers = listed(registered.layers) if registered is not None else "[]"
-    sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'
-    idle = f'{{"layers":[],"level":{level},"programs":null}}'
-    begun, whole = ([*registered.usual.begun], registered.usual.whole) if registered is not None else ([], [])
-    usual: dict[str, Any] = {**common, "rules": rules, "sandbox": sandbox}
-    decision = frame("decision", **usual, events=_checks(begun, tool))
-    receipt = frame("receipt", **usual, events=_checks(whole, tool), code="ok")
-    full = call.policy.manifest.record == "full"
-    return _Known(registered, common, rules, sandbox, idle, decision, full, receipt, begun, whole)
-
-
-def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
-    within, cost, holding, moment = known.decision, _NOTHING, call.holding, entry[6]
-    if call.reservation is not None:
-        cost = call.reservation[1].cost_usd
-    if call.approvals or cost or holding is None or not holding.is_usual(known.begun):
+def _decision(name: str, moment: datetime, call: "Call", known: _Known) -> Stem:
+    within, cost, reservation, holding = known.decision, _NOTHING, call.reservation, call.holding
+    if reservation is not None:
+        cost = reservation.claim.cost_usd
+    if cost or call.approvals or holding is None or not holding.is_usual(known.begun):
         within = frame(
             "decision",
             **known.common,
@@ -121,37 +112,33 @@ def _decision(entry: Entry, call: "Call", known: _Known) -> Stem:
             rules=known.rules,
             sandbox=known.sandbox,
         )
-    time, digest, budget = time_text(moment), f'"{call.digest}"', _budget(call, cost, True)
-    call.notes = _new(_Notes, (known, moment, time, digest, cost, budget))
-    made: Stem = _new(Stem, (within, entry[1], time, digest, "null", "null", budget, ""))
-    return made
+    time, said = time_text(moment), f'"{call.digest}","budget":{_budget(call, cost, True)}'
+    call.notes = known, moment, time, cost, said
+    return within, name, time, said, "null", "null"
 
 
-def _receipt(entry: Entry, call: "Call", known: _Known | None) -> Stem:
-    """The stem of a receipt; where no decision was kept, with what is known of its tool."""
-    parts, holding, moment = entry[7], call.holding, entry[6]
-    refusal, cost, foreseen = parts._refusal, parts.cost_usd, False
-    if known is None:
-        known, decided, time, digest, reserved, budget = call.notes
-        foreseen = call.running and decided is moment and reserved == cost
-    full = known.full
-    usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
-    if usual and holding is not None and holding.is_usual(known.whole):
-        within = known.receipt
-    else:
-        within = _told(call, known, parts, full)
-    result = "null"
+def _receipt(
+    name: str, moment: datetime, parts: ResultParts, call: "Call", known: _Known, notes: _Notes | None
+) -> Stem:
+    """The stem of a receipt, with what its decision says where one was kept."""
+    refusal, cost, holding, full, result = parts._refusal, parts.cost_usd, call.holding, known.full, "null"
     if refusal is None:
         value = parts.value
         result = _SINGLE[value] if value is None or value is True or value is False else f'"{data_digest(value)}"'
     elif parts.reason == "TOOL_FAILED" and not full:  # what a tool says is a result: by default only its digest is kept
         result = f'"{data_digest(parts.error)}"'
-    if not foreseen:
-        digest = f'"{call.digest}"' if call.digest else "null"
-        time, budget = time_text(moment), _budget(call, cost, call.running)
-    bodies = _bodies(call, parts) if full else ""
-    made: Stem = _new(Stem, (within, entry[1], time, digest, result, f'"{parts.duration_ms:.3f}"', budget, bodies))
-    return made
+    usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
+    if usual and holding is not None and holding.is_usual(known.whole):
+        within = known.receipt
+    else:
+        within = _told(call, known, parts, full)
+    if notes is not None and call.running and not full:
+        _, decided, time, reserved, said = notes
+        if decided is moment and (reserved is cost or reserved == cost):
+            return within, name, time, said, result, f'"{parts.duration_ms:.3f}"'
+    digest, bodies = f'"{call.digest}"' if call.digest else "null", _bodies(call, parts) if full else ""
+    said = given(digest, bodies, _budget(call, cost, call.running))
+    return within, name, time_text(moment), said, result, f'"{parts.duration_ms:.3f}"'
 
 
 def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
@@ -208,14 +195,16 @@ def _agreements(call: "Call") -> str:
 
 def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
     """What this call found spent, and what it left: its own part is all that it adds."""
-    usage = call.usage
-    if call.reservation is not None:
-        before = call.reservation.before
+    usage, reservation = call.usage, call.reservation
+    if reservation is not None:
+        before = reservation[2]
+    elif usage is UNUSED:
+        return "null"
     elif usage.calls or usage.calls_today or usage.cost_usd_today:  # it was refused, and what was spent was looked up
         before = spent_of(usage, call.tool)
     else:
         return "null"
-    calls, of_tool, total, today, total_of_tool, calls_today = before
+    calls, of_tool, total, today, total_of_tool, calls_today = before[:]  # a bare tuple, quick to take apart
     more = int(spent)
     money = after = ""  # where nothing has ever cost anything, nobody asks for sums
     if cost or total or today:

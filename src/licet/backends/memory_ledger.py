@@ -7,13 +7,20 @@ from sys import maxsize
 
 from licet.backends.ledger_entries import Stems
 from licet.backends.ledger_keys import SigningKey, generated_key
-from licet.backends.memory_records import SystemClock
+from licet.backends.memory_records import SystemClock, keeping
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
-from licet.core.receipt import START, Row, Tail, kept_at, link, time_text
+from licet.core.receipt import Row, time_text
 from licet.guard.ports import Entry, LedgerUnavailable
 
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
+
+class _End:
+    """The end of one session's chain."""
+
+    __slots__ = ("hash", "sequence")
+
+    def __init__(self) -> None:
+        self.sequence, self.hash = 0, b""
 
 
 class ChainedMemoryLedger:
@@ -29,22 +36,28 @@ class ChainedMemoryLedger:
     ) -> None:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: list[Row] = []
-        self._room, self._now = maxsize if room is None else room, now
+        self._room, self._now, self._kept_at = maxsize if room is None else room, now, keeping(now)
         self._stems = Stems()
-        self._tails: dict[tuple[str, str], Tail] = {}
+        self._ends: dict[tuple[str, str], _End] = {}  # of the chains of agents and sessions
         self._frontier = Frontier()  # of the rows that a head was asked for
         self._recorded = ""
         self._key: SigningKey | None = None
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry."""
-        rows, session = self.rows, entry[2:4]
+        rows = self.rows
         number = len(rows) + 1
         if number > self._room:
             raise LedgerUnavailable("the ledger is full")
-        recorded = self._recorded = kept_at(self._now(), self._recorded)
-        row = link(self._stems.of(entry), self.ledger, number, self._tails.get(session, START), recorded)
-        self._tails[session] = _new(Tail, (row[5], row[9], number))
+        stem, kept_at = self._stems.of(entry), self._kept_at
+        recorded = self._recorded = kept_at(self._recorded)
+        within = stem[0]
+        end = self._ends.get(within.chain)
+        if end is None:
+            end = self._ends[within.chain] = _End()
+        link, sequence = within.link, end.sequence + 1
+        row = link(stem, self.ledger, number, sequence, end.hash, recorded)
+        end.sequence, end.hash = sequence, row.hash
         rows.append(row)
 
     @property

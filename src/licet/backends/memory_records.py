@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from sys import maxsize
-from time import monotonic
-from typing import Any
+from time import monotonic, time_ns
 
 from licet.core.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision import Usage
+from licet.core.manifest import Budget
+from licet.core.receipt import kept_at, unix_text
 from licet.guard.people import Answer, Question
 from licet.guard.ports import Claim, Entry, LedgerUnavailable, Reservation
 from licet.guard.result import Result, ResultParts
@@ -22,7 +23,7 @@ MOST_ASKED = 100  # questions that are remembered
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
 _SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
-MOST_LINES = 10_000  # that are found with one look; the sums behind them stay
+MOST_LINES = 10_000  # claims that are known by their identity; the sums behind them stay
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -31,6 +32,17 @@ class SystemClock:
 
     now = staticmethod(partial(datetime.now, UTC))  # the time of day, in UTC
     monotonic = staticmethod(monotonic)  # seconds that only ever grow
+
+
+def system_kept_at(last: str) -> str:
+    """As `kept_at` by the time of this machine, which is asked for as a number: that is what it is."""
+    text = unix_text(time_ns())
+    return text if text >= last else kept_at(SystemClock.now(), last)
+
+
+def keeping(now: Callable[[], datetime]) -> Callable[[str], str]:
+    """A function that tells when an entry is kept by this clock, after one that was kept at a time."""
+    return system_kept_at if now is SystemClock.now else lambda last: kept_at(now(), last)
 
 
 class MemoryClock:
@@ -107,8 +119,8 @@ class MemoryBudgets:
         self._sessions: dict[tuple[str, str], _Sum] = {}  # by agent and session
         self._tools: dict[tuple[str, str], dict[str, _Sum]] = {}  # the same, by tool
         self._days: dict[tuple[str, str], _Sum] = {}  # by agent and day
-        # By agent, session, tool and day: the three sums that a call of it counts in, found with one look.
-        self._lines: dict[tuple[Any, ...], tuple[_Sum, _Sum, _Sum]] = {}
+        # The sums that a call counts in, and what it wants, by the identity of its claim: most claims come many times.
+        self._lines: dict[int, _Line] = {}
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
@@ -122,24 +134,25 @@ class MemoryBudgets:
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        _, _, _, _, cost, budget, max_calls, max_cost = claim
         self._lock.acquire()  # half of what `with` costs
         try:
-            whole, of_tool, today = line = self._lines.get(claim[:4]) or self._line(claim)
+            known = self._lines.get(id(claim))
+            if known is None:
+                known = self._line(claim)
+            _, whole, of_tool, today, cost, limits = known
             calls, calls_of_tool, calls_today = whole.calls, of_tool.calls, today.calls
             spent = calls, calls_of_tool, whole.cost_usd, today.cost_usd, of_tool.cost_usd, calls_today
-            before: Spent = _new(Spent, spent)
-            if overspent(before, cost, budget, max_calls, max_cost) is not None:
+            if overspent(spent, cost, *limits) is not None:
                 return None
             if cost:
-                for one in line:
+                for one in (whole, of_tool, today):
                     one.cost_usd = plus(one.cost_usd, cost)
             whole.calls, of_tool.calls, today.calls = calls + 1, calls_of_tool + 1, calls_today + 1
             name = f"b-{next(self._ids)}"
             self._held[name] = claim
         finally:
             self._lock.release()
-        made: Reservation = _new(Reservation, (name, claim, before))
+        made: Reservation = _new(Reservation, (name, claim, _new(Spent, spent)))
         return made
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
@@ -158,19 +171,25 @@ class MemoryBudgets:
         with self._lock:
             claim = self._held.pop(reservation.id, None)
             if claim is not None:
-                for one in self._lines.get(claim[:4]) or self._line(claim):
+                for one in self._line(claim)[1:4]:
                     one.calls += calls
                     one.cost_usd = plus(one.cost_usd, less)
 
-    def _line(self, claim: Claim) -> tuple[_Sum, _Sum, _Sum]:
+    def _line(self, claim: Claim) -> "_Line":
         account = claim[:2]
         whole = self._sessions.setdefault(account, _Sum())
         of_tool = self._tools.setdefault(account, {}).setdefault(claim.tool, _Sum())
         today = self._days.setdefault((claim.agent, claim.day), _Sum())
         if len(self._lines) >= MOST_LINES:
             self._lines.clear()
-        line = self._lines[claim[:4]] = whole, of_tool, today
+        limits = claim.budget, claim.max_calls, claim.max_cost_usd
+        line = self._lines[id(claim)] = claim, whole, of_tool, today, claim.cost_usd, limits
         return line
+
+
+# A claim, which as long as it is here no other can have the identity of, the sums of its session, its tool and its day,
+# what it costs, and its limits.
+_Line = tuple[Claim, _Sum, _Sum, _Sum, Decimal, tuple[Budget, int | None, Decimal | None]]
 
 
 class MemoryApprover:

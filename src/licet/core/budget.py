@@ -48,7 +48,11 @@ def spent_of(usage: Usage, tool: str) -> Spent:
 
 
 def overspent(
-    spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None, max_cost_usd: Decimal | None
+    spent: Spent | tuple[int, int, Decimal, Decimal, Decimal, int],
+    cost_usd: Decimal,
+    budget: Budget,
+    max_calls: int | None,
+    max_cost_usd: Decimal | None,
 ) -> Overspent | None:
     """The limit that one more call at this cost would pass, or None: up to a limit, and including it, is fine."""
     calls, of_tool, cost, today, cost_of_tool, calls_today = spent

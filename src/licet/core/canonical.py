@@ -6,6 +6,15 @@ from hashlib import sha256
 from json import encoder
 from typing import Any
 
+try:  # Python's own, as `random` has it: for a short text, what OpenSSL does before and after costs more than the hash
+    from _sha2 import sha256 as _short_sha256  # type: ignore[import-not-found, unused-ignore]
+except ImportError:
+    try:
+        from _sha256 import sha256 as _short_sha256  # type: ignore[import-not-found, unused-ignore] # until 3.11
+    except ImportError:  # a Python that has OpenSSL alone
+        _short_sha256 = sha256
+
+_SHORT = 256  # bytes: beyond that OpenSSL makes up for it
 _WITH_EXPONENT = 1e21  # from here on floats are written with one, and like no integer
 quoted: Callable[[str], str] = encoder.encode_basestring  # a text as RFC 8785 writes it, and without a detour
 
@@ -24,8 +33,12 @@ def digest(value: Any) -> str:
 
 def data_digest(value: Any) -> str:
     """The content address of plain data, as it came from JSON: that of `digest`, but for numbers beyond 2**53."""
-    text = quoted(value) if type(value) is str else data_text(value)
-    return f"sha256:{sha256(text.encode()).hexdigest()}"
+    return text_digest((quoted(value) if type(value) is str else data_text(value)).encode())
+
+
+def text_digest(text: bytes) -> str:
+    """The content address of a text that is canonical JSON already."""
+    return f"sha256:{(_short_sha256 if len(text) <= _SHORT else sha256)(text).hexdigest()}"
 
 
 def data_text(value: Any) -> str:

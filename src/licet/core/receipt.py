@@ -6,11 +6,13 @@ that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
 """
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from licet.core.canonical import quoted
+from licet.core.merkle import leaf_hash
 
 FORMAT = 1
 SMOOTHED = timedelta(minutes=1)  # how far a clock may go back and be taken for one that was only set right
@@ -61,24 +63,19 @@ class Unsound(ValueError):
     """Bytes that are no entry and no head of a ledger: why."""
 
 
-class Frame(NamedTuple):
-    """What many entries have in common: who called what, and how it came out. JSON between what differs."""
+class Frame:
+    """What many entries have in common: who called what, and how it came out."""
 
-    kind: str
-    agent: str
-    session: str
-    tool: str
-    verdict: str
-    opening: str  # … arguments and bodies, budget …
-    outcome: str  # … duration …
-    happened: str  # … id …
-    kept: str  # … ledger …
-    manifest: str  # … number …
-    parent: str  # … previous …
-    reason: str  # … recorded, result …
-    around: str  # … sequence …
-    place: str  # … time …
-    closing: str
+    __slots__ = ("chain", "link")
+
+    def __init__(self, agent: str, session: str, link: "Callable[[Stem, str, int, int, bytes, str], Row]") -> None:
+        self.chain = agent, session  # that its entries are part of
+        self.link = link  # to one entry: with the name of the ledger, number, sequence, hash before it and time
+
+
+# An entry but for what only the ledger knows: its frame, id and time, and then what is JSON already, which is arguments
+# up to budget, result, and how long it took. It is a bare tuple: one with names takes much longer to be taken apart.
+Stem = tuple[Frame, str, str, str, str, str]
 
 
 def frame(
@@ -107,37 +104,38 @@ def frame(
     """
     above = f'{{"agent":{quoted(parent[0])},"session":{quoted(parent[1])}}}' if parent else "null"
     cut = "true" if truncated else "false"
-    tool_json, digest = quoted(tool), maybe(tool_digest)
-    return Frame(
-        kind,
-        agent,
-        session,
-        tool,
-        verdict,
-        f'{{"agent":{quoted(agent)},"approvals":{approvals},"arguments":',
-        f',"code":{maybe(code)},"cost_usd":"{cost_usd}","duration_ms":',
-        f',"error":{maybe(error)},"events":{events},"format":{FORMAT},"id":',
-        f',"kind":"{kind}","ledger":"',
-        f'","manifest":{quoted(manifest)},"number":',
-        f',"parent":{above},"previous":',
-        f',"reason":"{reason}","recorded":"',
-        f',"rules":{rules},"sandbox":{sandbox},"sequence":',
-        f',"session":{quoted(session)},"time":"',
-        f'","tool":{tool_json},"tool_digest":{digest},"truncated":{cut},"verdict":"{verdict}"}}',
-    )
+    # JSON between what differs; a function has it at hand, where a tuple would be taken apart for every entry.
+    opening = f'{{"agent":{quoted(agent)},"approvals":{approvals},"arguments":'
+    outcome = f',"code":{maybe(code)},"cost_usd":"{cost_usd}","duration_ms":'
+    happened = f',"error":{maybe(error)},"events":{events},"format":{FORMAT},"id":'
+    kept = f',"kind":"{kind}","ledger":"'
+    under = f'","manifest":{quoted(manifest)},"number":'
+    above = f',"parent":{above},"previous":'
+    why = f',"reason":"{reason}","recorded":"'
+    around = f',"rules":{rules},"sandbox":{sandbox},"sequence":'
+    place = f',"session":{quoted(session)},"time":"'
+    end = f'","tool":{quoted(tool)},"tool_digest":{maybe(tool_digest)},"truncated":{cut},"verdict":"{verdict}"}}'
 
+    def linked(one: Stem, ledger: str, number: int, sequence: int, before: bytes, recorded: str) -> Row:
+        _, name, time, said, result, duration = one
+        previous = f'"sha256:{before.hex()}"' if before else "null"
+        text = (
+            f"{opening}{said}{outcome}{duration}{happened}{quoted(name)}{kept}{ledger}{under}{number}{above}{previous}"
+            f'{why}{recorded}","result":{result}{around}{sequence}{place}{time}{end}'
+        )
+        try:
+            body = text.encode()
+        except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
+            body, whose = text.encode(errors="replace"), map(_encodable, (name, kind, agent, session))
+            rest = _encodable(tool), verdict, time, leaf_hash(body), body
+            return Row._make((number, *whose, sequence, *rest))
+        leaf = _LEAF.copy()  # `leaf_hash`, without a copy of the body
+        leaf.update(body)
+        row = number, name, kind, agent, session, sequence, tool, verdict, time, leaf.digest(), body
+        made: Row = _new(Row, row)
+        return made
 
-class Stem(NamedTuple):
-    """An entry but for what only the ledger knows."""
-
-    frame: Frame
-    id: str
-    time: str
-    arguments: str = "null"  # from here on it is JSON already
-    result: str = "null"
-    duration_ms: str = "null"
-    budget: str = "null"
-    bodies: str = ""
+    return Frame(agent, session, linked)
 
 
 def stem(
@@ -151,8 +149,12 @@ def stem(
     bodies: str = "",
 ) -> Stem:
     """What differs, beside its frame."""
-    made: Stem = _new(Stem, (within, id, time, arguments, result, duration_ms, budget, bodies))
-    return made
+    return within, id, time, given(arguments, bodies, budget), result, duration_ms
+
+
+def given(arguments: str, bodies: str, budget: str) -> str:
+    """What a call was given: its arguments, and what was set aside for it."""
+    return f'{arguments},{bodies}"budget":{budget}'
 
 
 class Tail(NamedTuple):
@@ -184,29 +186,11 @@ class Row(NamedTuple):
 
 def link(one: Stem, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
     """The entry that a stem becomes behind the tail of its session."""
-    within, name, time, arguments, result, duration, budget, bodies = one
-    kind, agent, session, tool, verdict, opening, outcome, checks, kept, main, parent, why, around, place, end = within
-    sequence, before, _ = tail
-    sequence += 1
-    previous = f'"sha256:{before.hex()}"' if before else "null"
-    text = (
-        f'{opening}{arguments},{bodies}"budget":{budget}{outcome}{duration}{checks}{quoted(name)}{kept}{ledger}'
-        f'{main}{number}{parent}{previous}{why}{recorded}","result":{result}{around}{sequence}{place}{time}{end}'
-    )
-    try:
-        body = text.encode()
-    except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
-        return link(_encodable(one), ledger, number, tail, recorded)
-    leaf = _LEAF.copy()  # `leaf_hash`, without a copy of the body
-    leaf.update(body)
-    row: Row = _new(Row, (number, name, kind, agent, session, sequence, tool, verdict, time, leaf.digest(), body))
-    return row
+    return one[0].link(one, ledger, number, tail.sequence + 1, tail.hash, recorded)
 
 
-def _encodable(one: Stem) -> Stem:
-    within, *texts = one
-    clean = [text.encode(errors="replace").decode() for text in (*within, *texts)]
-    return Stem(Frame(*clean[: len(within)]), *clean[len(within) :])
+def _encodable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def maybe(text: str | None) -> str:
@@ -243,6 +227,29 @@ def _new_second(moment: datetime) -> tuple[datetime, datetime, str]:
     first, last = moment.replace(microsecond=0), moment.replace(microsecond=999_999)
     made = _second = first, last, first.replace(tzinfo=None).isoformat("T", "seconds") + "."
     return made
+
+
+def unix_text(nanoseconds: int) -> str:
+    """As `time_text`, of the time since 1970: the digits are those of the number, and nothing else is worked out."""
+    digits = f"{nanoseconds}"
+    second, text = _unix_second
+    if digits[:-9] != second:
+        if nanoseconds < _BILLION:  # it has not all the digits
+            return time_text(_EPOCH + timedelta(microseconds=nanoseconds // 1000))
+        text = _new_unix_second(digits[:-9])
+    return f"{text}{digits[-9:-3]}Z"
+
+
+_unix_second = ("0", "")  # the one that was last asked for, as `_second`
+_BILLION = 10**9
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _new_unix_second(second: str) -> str:
+    global _unix_second
+    text = time_text(_EPOCH + timedelta(seconds=int(second)))[:-7]
+    _unix_second = second, text
+    return text
 
 
 def kept_at(now: datetime, last: str) -> str:

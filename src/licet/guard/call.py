@@ -6,11 +6,10 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 
 import asyncio
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.argument_scopes import tied, use_of
-from licet.core.canonical import canonical_json, data_digest
+from licet.core.canonical import canonical_json, data_digest, text_digest
 from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
@@ -27,7 +26,6 @@ from licet.guard.holding import MOST_OF_A_GROUND, Holding
 from licet.guard.people import Agreement
 from licet.guard.ports import (
     Budgets,
-    Claim,
     Clock,
     Entry,
     LedgerUnavailable,
@@ -207,13 +205,17 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
 
 def _digest(arguments: dict[str, Any]) -> str:
     """The content address of arguments, of which nothing is left out."""
-    plain = _AS_JSON.issuperset(map(type, arguments.values())) and "".join(arguments).isascii()
-    if not plain or (type(arguments) is Given and arguments.anew):
+    last, sorted_already = "", True
+    for name, value in arguments.items():
+        if type(value) not in _AS_JSON or not name.isascii():
+            return data_digest(exact(arguments))
+        if name <= last:
+            sorted_already = False
+        last = name
+    if type(arguments) is Given and arguments.anew:
         return data_digest(exact(arguments))
     # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
-    if len(arguments) > 1:
-        arguments = {name: arguments[name] for name in sorted(arguments)}
-    return f"sha256:{sha256(plain_json(arguments)).hexdigest()}"
+    return text_digest(plain_json(arguments if sorted_already else dict(sorted(arguments.items()))))
 
 
 def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str, Any]) -> None:
@@ -296,7 +298,7 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     try:
-        call.reservation = await budgets.reserve(claim_of(call, registered))
+        call.reservation = await budgets.reserve(call.session.claim(registered, call.policy.manifest.budget, call.time))
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
     if call.reservation is None:
@@ -305,20 +307,6 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
         if isinstance(decision, Deny):  # it says which limit, and where that is written
             holding.deny(decision)
         call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
-
-
-def claim_of(call: Call, registered: Registered) -> Claim:
-    """What a call wants to spend: the same for every call of a tool in one session on one day."""
-    session, day = call.session, call.time.toordinal()
-    known = session.claims.get(call.tool)
-    if known is not None and known[0] is registered and known[1] == day:
-        return known[2]
-    reach, account = registered.reach, session.account
-    assert reach is not None  # noqa: S101
-    own = registered.cost_usd, call.policy.manifest.budget, reach.max_calls, reach.max_cost_usd
-    claim = Claim(*account, call.tool, _day(call), *own)
-    session.claims[call.tool] = registered, day, claim
-    return claim
 
 
 async def _spent(call: Call, budgets: Budgets) -> Usage:

@@ -4,10 +4,12 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from licet.core.decision import Approval, Deny, Ground, Request
+from licet.core.manifest import Budget
 from licet.core.set import Rules
 from licet.core.use import Use
 from licet.errors import Refused
@@ -47,7 +49,7 @@ class Session:
         self._closed = False
         self.told = False  # whether a call has told that this session was opened
         self._requests: dict[str, Request] = {}
-        self.claims: dict[str, tuple[Registered, int, Claim]] = {}  # by tool: what a call of it wants to spend on a day
+        self._claims: dict[str, tuple[Registered, int, Claim]] = {}
 
     def __repr__(self) -> str:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
@@ -181,6 +183,19 @@ class Session:
             if tool in self.gate.policy.tools:  # names that models make up are not kept
                 self._requests[tool] = found
         return found
+
+    def claim(self, registered: Registered, budget: Budget, moment: datetime) -> Claim:
+        """What a call of a tool wants to spend; made once a day, since it is the same until the next."""
+        tool, day = registered.tool.name, moment.toordinal()
+        known = self._claims.get(tool)
+        if known is not None and known[0] is registered and known[1] == day:
+            return known[2]
+        reach = registered.reach
+        assert reach is not None  # noqa: S101 - what is not admitted is not paid for
+        own = reach.max_calls, reach.max_cost_usd
+        claim = Claim(*self.account, tool, moment.date().isoformat(), registered.cost_usd, budget, *own)
+        self._claims[tool] = registered, day, claim
+        return claim
 
     @property
     def _key(self) -> str:
