@@ -38,7 +38,7 @@ from licet.backends.memory_records import SystemClock, keeping
 from licet.backends.sqlite_file import SqliteFile
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
-from licet.core.receipt import START, Row, Stem, Tail, link, time_text
+from licet.core.receipt import START, Row, Stem, Tail, time_text
 from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
 
 HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
@@ -98,7 +98,8 @@ class SqliteLedger:
 
     def _alone(self) -> None:
         """Begin with nothing to do and nobody to do it: when it is made, and in a child that was forked."""
-        self._ready = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
         self._pending: deque[_Waiting] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -111,7 +112,7 @@ class SqliteLedger:
         future = loop.create_future()
         if self._process != os.getpid():
             self._alone()
-        with self._ready:
+        with self._lock:  # that of `_ready`, without the two calls that it costs there
             self._pending.append(_new(_Waiting, (stem, future, loop)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="licet ledger", daemon=True)
@@ -246,13 +247,24 @@ class SqliteLedger:
         frontier = Frontier.of_bytes(state.size, state.frontier)
         recorded = self._kept_at(state.recorded)
         rows: list[Row] = []
+        leaves: list[bytes] = []
         ends: dict[tuple[str, str], Tail] = {}
-        for number, stem in enumerate(stems, frontier.size + 1):
-            session = stem[0].chain
-            row = link(stem, state.ledger, number, ends.get(session) or self._tail(db, session), recorded)
-            ends[session] = _new(Tail, (row[5], row[9], number))
+        session, sequence, before, number, ledger = None, 0, b"", state.size, state.ledger
+        for stem in stems:
+            within = stem[0]
+            if within.chain != session:  # most follow one of the same session
+                if session is not None:
+                    ends[session] = Tail(sequence, before, number)
+                session = within.chain
+                sequence, before, _ = ends.get(session) or self._tail(db, session)
+            sequence, number, link = sequence + 1, number + 1, within.link
+            row = link(stem, ledger, number, sequence, before, recorded)
+            before = row.hash
             rows.append(row)
-        frontier.extend([row[9] for row in rows])
+            leaves.append(before)
+        if session is not None:
+            ends[session] = Tail(sequence, before, number)
+        frontier.extend(leaves)
         left = state
         if rows:
             _insert(db, rows)
@@ -306,12 +318,13 @@ def _goes_on(db: sqlite3.Connection, left: State, state: State) -> bool:
 
 def _grown_to(db: sqlite3.Connection, frontier: Frontier, state: State) -> bool:
     """Whether a tree becomes that of a state by the entries that follow."""
+    found = db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (frontier.size,))
     try:
-        for (leaf,) in db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (frontier.size,)):
-            frontier.add(leaf)
+        while leaves := found.fetchmany(_AT_ONCE):
+            frontier.extend(leaf for (leaf,) in leaves)
+        return (frontier.size, bytes(frontier)) == (state.size, state.frontier)
     except TypeError:  # somebody has written what is no hash
         return False
-    return (frontier.size, bytes(frontier)) == (state.size, state.frontier)
 
 
 def _insert(db: sqlite3.Connection, rows: list[Row]) -> None:
