@@ -148,7 +148,7 @@ class _Heads:
         """Take the hashes of the next entries; what is wrong with a head up to them."""
         self._recorded = recorded
         self.frontier.extend(leaves)
-        return self.so_far() if leaves and self.frontier.size >= self.until else None
+        return self.so_far() if self.frontier.size >= self.until else None
 
     def joined(self, leaves: int, root: bytes, recorded: bytes) -> bool:
         """Take so many entries, a whole subtree of them; False if a head does not fit, or is about some of them."""

@@ -1,0 +1,85 @@
+"""What only the end of a ledger shows, and which of two things that are wrong is told: the first."""
+
+import pytest
+
+from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
+from licet.core.heads import Head, head_body
+from licet.core.merkle import Frontier
+from licet.core.receipt import Row, Tail, link
+from licet.core.verify import UNSIGNED_ENTRIES, verify
+
+STEMS = [sample_stem(number) for number in range(1, 11)]
+ROWS = rows(STEMS)
+HEADS = heads(ROWS, [4, 8])
+FORGED = HEADS[1]._replace(signature=b"")
+
+
+def test_a_head_that_is_wrong_is_told_before_an_entry_behind_it() -> None:
+    first = HEADS[0]._replace(signature=b"")
+    entries = [*ROWS[:6], ROWS[6]._replace(tool="other"), *ROWS[7:]]
+    finding = verified(entries, [first, HEADS[1]]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("signature", 4)
+
+
+def test_an_entry_is_told_before_a_head_behind_it_that_is_wrong() -> None:
+    entries = [*ROWS[:6], ROWS[6]._replace(tool="other"), *ROWS[7:]]
+    finding = verified(entries, [HEADS[0], FORGED]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("column", 7)
+
+
+def test_a_head_that_is_wrong_is_told_though_there_are_not_so_many_entries() -> None:
+    finding = verified(ROWS[:6], [HEADS[0], FORGED]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("signature", 8)
+
+
+def test_a_range_that_was_exchanged_is_told_before_a_head_behind_it_that_is_wrong() -> None:
+    """The first head does not fit, so what the second says is no longer the first thing that is wrong."""
+    other = rows([sample_stem(number + 20) for number in range(10)])
+    finding = verified(other, [HEADS[0], FORGED]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("root", 1, 4)
+
+
+def signed_at(entries: list[Row], time: str) -> Head:
+    """A head over all of these."""
+    frontier = Frontier()
+    frontier.extend([row.hash for row in entries])
+    body = head_body(LEDGER, frontier.size, frontier.root, time, KEY)
+    return Head(frontier.size, body, sign(KEY, body))
+
+
+@pytest.mark.parametrize(("last", "late"), [(40, False), (50, False), (51, True)])
+def test_what_is_behind_the_last_head_is_there_for_ten_seconds(last: int, late: bool) -> None:
+    """A head is no older than what it speaks for, whatever its clock has said."""
+    made = rows(STEMS[:4], times=[38, 39, 40, last])
+    finding = verified(made, [signed_at(made[:3], "2026-01-01T00:00:20.000000Z")]).finding
+    assert (finding is not None) == late
+    if finding is not None:
+        assert (finding.kind, finding.number, finding.until) == ("unsigned", 4, 4)
+        assert finding.text.startswith("not proven: the last head that is left was signed at 2026-01-01T00:00:40")
+
+
+@pytest.mark.parametrize("last", [40, 50])
+def test_the_clock_of_a_head_counts_where_it_is_ahead(last: int) -> None:
+    made = rows(STEMS[:4], times=[1, 2, 3, last])
+    assert verified(made, [signed_at(made[:3], "2026-01-01T00:00:40.000000Z")]).ok
+
+
+def test_a_time_that_is_none_is_not_taken_for_one_that_is_near() -> None:
+    tail = Tail(ROWS[3].sequence, ROWS[3].hash, 4)
+    behind = link(STEMS[4], LEDGER, 5, tail, "some day")
+    finding = verified([*ROWS[:4], behind], HEADS[:1]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("unsigned", 5)
+
+
+def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:
+    many = [sample_stem(number) for number in range(UNSIGNED_ENTRIES + 3)]
+    made = rows(many, times=[1] * len(many))
+    assert verify(made[:-1], heads(made, [2]), key=KEY, check=check).ok
+    finding = verify(made, heads(made, [2]), key=KEY, check=check).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("unsigned", 3, len(made))
