@@ -3,9 +3,10 @@
 import pytest
 
 from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
+from counted import work
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
-from licet.core.receipt import Row, Tail, link
+from licet.core.receipt import Row, Stem, Tail, frame, link, stem
 from licet.core.verify import UNSIGNED_ENTRIES, verify
 
 STEMS = [sample_stem(number) for number in range(1, 11)]
@@ -83,3 +84,32 @@ def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:
     finding = verify(made, heads(made, [2]), key=KEY, check=check).finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.until) == ("unsigned", 3, len(made))
+
+
+def plain_stem(number: int, agent: str, session: str) -> Stem:
+    """An entry of nobody who was delegated to."""
+    return stem(frame("receipt", agent, session, "t", manifest="m", tool_digest=None), f"r-{number}", "then")
+
+
+def test_who_is_said_to_have_begun_a_session_is_who_has() -> None:
+    """But for the agent, the first entry of a session is like those that another agent has begun others with."""
+    made = rows([plain_stem(1, "b", "y"), plain_stem(2, "b", "z"), plain_stem(3, "a", "s"), plain_stem(4, "a", "s")])
+    changed = [*made[:2], made[2]._replace(agent="b"), made[3]]
+    finding = verified(changed, heads(made, [4])).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("column", 3)
+    assert "by agent `b`" in finding.text
+
+
+def test_most_entries_are_not_read_word_by_word() -> None:
+    """What is like an entry before it takes a few calls: a million of them would take minutes otherwise."""
+
+    def calls(size: int) -> int:
+        made = rows([plain_stem(number, "a", f"s{number % 3}") for number in range(size)], times=[1] * size)
+        signed = heads(made, [size])
+        return work(lambda: verify(made, signed, key=KEY, check=check))
+
+    assert (calls(1_100) - calls(100)) / 1_000 < 20
+    read = rows([plain_stem(number, "a", "s") for number in range(100)], times=[1] * 100)
+    signed = heads(read, [2])
+    assert work(lambda: verify(read, signed, key=KEY, check=check)) / 100 > 60  # no head speaks for them
