@@ -1,17 +1,18 @@
 """Verifies ledgers as a program of its own, which has no threads: `python parts_process.py WAYS LEDGER…`.
 
-The ways are `alone`, `ended` with children that end at once, and `threaded` beside another thread. It prints a JSON
-list with an object for each ledger: by the way, what came of it, how often it forked, how far it was said to be, and
-what it has left behind.
+The ways are `alone`, `ended` with children that end at once, `refused` where there can be no more processes, and
+`threaded` beside another thread. It prints a JSON list with an object for each ledger: by the way, what came of it, how
+often it forked, how far it was said to be, and what it has left behind.
 """
 
+import errno
 import json
 import os
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from licet.assemble.records import public_key, verify_ledger
 
@@ -45,6 +46,17 @@ def ended(path: Path) -> dict[str, Any]:
         ending.clear()
 
 
+def refused(path: Path) -> dict[str, Any]:
+    def fork() -> NoReturn:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    real, os.fork = os.fork, fork  # a limit does not hold who may do everything
+    try:
+        return verified(path)
+    finally:
+        os.fork = real
+
+
 def threaded(path: Path) -> dict[str, Any]:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
@@ -57,5 +69,5 @@ def threaded(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    ways = {"alone": verified, "ended": ended, "threaded": threaded}
+    ways = {"alone": verified, "ended": ended, "refused": refused, "threaded": threaded}
     print(json.dumps([{way: ways[way](Path(name)) for way in sys.argv[1].split(",")} for name in sys.argv[2:]]))

@@ -70,13 +70,14 @@ def verified(*paths: Path, ways: str = "alone,threaded") -> list[dict[str, Any]]
 
 
 def test_a_whole_ledger_is_verified_in_parts_and_as_whole(made: Path) -> None:
-    (ways,) = verified(made / "ledger.sqlite", ways="alone,ended,threaded")
+    (ways,) = verified(made / "ledger.sqlite", ways="alone,ended,refused,threaded")
     alone = ways["alone"]
     assert f"entries={SIZE}" in alone["outcome"]
     assert "finding=None" in alone["outcome"]
     assert alone["forks"] == ways["ended"]["forks"] > 0
+    assert ways["refused"]["forks"] == 0
     every = range(1000, SIZE + 1, 1000)
-    assert ways["threaded"]["seen"] == [*every]
+    assert ways["refused"]["seen"] == ways["threaded"]["seen"] == [*every]
     many = alone["forks"] + 1
     assert alone["seen"] == [number * many for number in every if number <= SIZE // many]
     assert ways["ended"]["seen"] == alone["seen"] + ways["threaded"]["seen"]  # its part was not there

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,12 +147,16 @@ def _in_parts(path: Path, kept: Iterable[Head]) -> Iterator[Parts | None]:
     with suppress(LedgerUnavailable), LedgerReader(path) as reader:  # what cannot be read is told by who reads it next
         sizes = [head.size for head in reader.heads()]
     last = sizes[-1] if sizes and all(type(size) is int for size in sizes) else 0
-    many = worthwhile(last)
-    if many == 1:
-        yield None
-        return
-    with closing(Parts(os.path.abspath(path), last, sorted({*sizes, *(head.size for head in kept)}), many)) as parts:
+    many, parts = worthwhile(last), None
+    if many > 1:
+        cuts = sorted({*sizes, *(head.size for head in kept)})
+        with suppress(OSError):  # there may be no more processes, or no more files
+            parts = Parts(os.path.abspath(path), last, cuts, many)
+    try:
         yield parts
+    finally:
+        if parts is not None:
+            parts.close()
 
 
 def _joined(
