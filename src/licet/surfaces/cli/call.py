@@ -59,9 +59,7 @@ def command(
     secrets: Path | None,
     state: Path | None,
     ask: bool,
-    workspace: Path | None,
-    personality: Path | None,
-    workdir: Path | None,
+    setting: Setting,
     as_json: bool,
 ) -> None:
     """Call one tool under a manifest, with everything that guards a call.
@@ -90,12 +88,12 @@ def command(
       1  refused, or the tool failed; or the files are wrong
       2  a command line that makes no sense
     """
-    policy = sound_manifest(manifest, Setting(workspace, personality, workdir), as_json)
+    policy = sound_manifest(manifest, setting, as_json)
     if secrets is not None:
         _check_secrets(secrets, as_json)
     kept = state or state_directory(manifest.parent)
     parts = {"approver": terminal_approver(kept)} if ask else {}
-    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), workdir, as_json)
+    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)

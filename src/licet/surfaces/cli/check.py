@@ -28,9 +28,7 @@ from licet.surfaces.cli.show import counted, problem_document, show, show_json, 
 def command(
     ctx: click.Context,
     files: tuple[Path, ...],
-    workspace: Path | None,
-    personality: Path | None,
-    workdir: Path | None,
+    setting: Setting,
     as_json: bool,
     sarif: bool,
 ) -> None:
@@ -48,7 +46,6 @@ def command(
     """
     if as_json and sarif:
         raise click.UsageError("--json and --sarif exclude each other")
-    setting = Setting(workspace, personality, workdir)
     problems = sorted({problem for file in files for problem in _problems(file, setting)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors

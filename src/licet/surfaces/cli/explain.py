@@ -52,9 +52,7 @@ def command(
     tool: str | None,
     use: tuple[str, ...],
     state: Path | None,
-    workspace: Path | None,
-    personality: Path | None,
-    workdir: Path | None,
+    setting: Setting,
     as_json: bool,
 ) -> None:
     """Say why a tool may or may not do something, and what would allow it.
@@ -80,8 +78,7 @@ def command(
     """
     if tool is None:
         _explain_receipt(ctx, str(manifest), state, as_json)
-    setting = Setting(workspace, personality, workdir)
-    places = Places.here(workdir)
+    places = Places.here(setting.workdir)
     try:
         uses = (one_use(use, places),) if use else ()
     except InvalidUse as wrong:

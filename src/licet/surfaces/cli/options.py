@@ -1,5 +1,6 @@
 """The options that several commands share, and reading a manifest with them; what is wrong with it ends the command."""
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,14 @@ class Setting(NamedTuple):
     workdir: Path | None = None
 
 
-def setting_options(command: Command) -> Command:
-    """Add `--workspace`, `--personality` and `--workdir` to a command."""
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--workspace`, `--personality` and `--workdir` to a command, which gets them as one `setting`."""
+
+    @functools.wraps(command)
+    def gathered(*words: Any, **given: Any) -> Any:
+        setting = Setting(*(given.pop(name) for name in Setting._fields))
+        return command(*words, setting=setting, **given)
+
     for option in (
         click.option(
             "--workdir",
@@ -52,8 +59,8 @@ def setting_options(command: Command) -> Command:
             help="Bundles, tools and connectors.  [default: the `licet.yaml` beside the manifest]",
         ),
     ):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

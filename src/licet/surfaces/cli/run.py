@@ -32,9 +32,7 @@ def command(
     ctx: click.Context,
     manifest: Path,
     name: str | None,
-    workspace: Path | None,
-    personality: Path | None,
-    workdir: Path | None,
+    setting: Setting,
     as_json: bool,
 ) -> None:
     """Run any command under a manifest: it reaches what the manifest allows, and nothing else.
@@ -63,5 +61,5 @@ def command(
 
         if ready is not None:
             probe.expect(ready.tried)
-        code = run_program(ctx, manifest, name, Setting(workspace, personality, workdir), words, as_json, ready)
+        code = run_program(ctx, manifest, name, setting, words, as_json, ready)
     ctx.exit(code)

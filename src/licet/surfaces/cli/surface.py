@@ -20,9 +20,7 @@ from licet.surfaces.cli.writing import is_output, is_special, write_file
 @click.option("--svg", metavar="FILE", type=FILE, help="Draw a map instead, into a file; `-` is standard output.")
 def command(
     manifest: Path,
-    workspace: Path | None,
-    personality: Path | None,
-    workdir: Path | None,
+    setting: Setting,
     as_json: bool,
     svg: Path | None,
 ) -> None:
@@ -42,14 +40,14 @@ def command(
         raise click.UsageError("--json and --svg exclude each other")
     if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
-    shown = surface(read_sound(manifest, Setting(workspace, personality, workdir), as_json))
+    shown = surface(read_sound(manifest, setting, as_json))
     if as_json:
-        places = Places.here(workdir)  # a path says where it is only together with these
+        places = Places.here(setting.workdir)  # a path says where it is only together with these
         show_json({**shown.document(), "workdir": places.workdir, "home": places.home})
     elif svg is not None:
         from licet.surfaces.svg import svg_map
 
-        picture = svg_map(shown, shortened(workdir))
+        picture = svg_map(shown, shortened(setting.workdir))
         if is_output(svg):
             click.echo(picture)
         else:
@@ -58,4 +56,4 @@ def command(
     else:
         from licet.surfaces.cli.table import print_surface
 
-        print_surface(shown, shortened(workdir))
+        print_surface(shown, shortened(setting.workdir))
