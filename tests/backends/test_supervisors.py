@@ -91,6 +91,28 @@ def test_a_program_that_ran_when_its_supervisor_was_killed_has_run() -> None:
     assert asyncio.run(killed()) == -9
 
 
+def test_nothing_is_left_behind_where_the_host_goes_without_having_read_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel then tells of a connection that was reset, and not of its end."""
+    ends = socket.socketpair()
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(socket, "socketpair", lambda: (ends[0], ends[1].dup()))
+        ready = Supervisor()
+    ends[1].sendall(b"what came of trying out the walls\n")
+    left = tmp_path / "left"
+
+    async def started() -> None:
+        processes = LocalProcesses("/usr/bin:/bin", ready=ready)
+        script = f"setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; exec sleep 600' & exec sleep 600"
+        async with processes.start(shell(script), NoWalls(), Streams(False, False, False)):
+            until(left.exists)
+
+    asyncio.run(started())
+    ends[1].close()
+    assert not alive(int(left.read_text()))
+
+
 @needs_walls
 def test_one_that_is_started_early_tries_out_the_walls(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = supervisors.start_early(LAUNCHER)
