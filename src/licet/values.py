@@ -45,10 +45,12 @@ def _value_class(plain: type, *, init: bool = True, kw_only: bool = False, **sho
 
 
 def _own_parts(plain: type, kw_only: bool) -> "Iterator[dataclasses.Field[Any]]":
-    for name, kind in vars(plain).get("__annotations__", {}).items():
+    for name, kind in plain.__annotations__.items():
         given = vars(plain).get(name, dataclasses.MISSING)
         part = given if isinstance(given, dataclasses.Field) else field(default=given)
-        part.name, part.type, part.kw_only = name, kind, kw_only
+        part.name, part.type = name, kind
+        if part.kw_only is dataclasses.MISSING:
+            part.kw_only = kw_only
         yield part
 
 
@@ -132,8 +134,7 @@ def _methods(parts: "tuple[dataclasses.Field[Any], ...]", *, repr: bool = True) 
 
     positional = tuple(part.name for part in parts if part.init and not part.kw_only)
     methods = {"__eq__": _Later("__eq__", _eq), "__hash__": _Later("__hash__", _hash), "__match_args__": positional}
-    methods |= _CARRIED
-    return methods | ({"__repr__": text} if repr else {})
+    return methods | _COPIED | ({"__repr__": text} if repr else {})
 
 
 def _refuse(value: object, name: str, *_: object) -> NoReturn:
@@ -149,7 +150,6 @@ def _restore(value: object, state: list[object]) -> None:
         _set(value, part.name, held)
 
 
-_CARRIED = {"__getstate__": _state, "__setstate__": _restore}  # how copies and pickles are made
 _OF_STANDARD_LIBRARY = ("__dataclass_fields__", "__dataclass_params__")
 
 
@@ -167,11 +167,14 @@ def _replace(value: Any, /, **changes: Any) -> Any:
     for part in _fields(value):
         if not part.init:
             if part.name in changes:
-                raise ValueError(f"`{part.name}` follows from the others and cannot be given")
+                raise TypeError(f"`{part.name}` follows from the others and cannot be given")
         elif part.name not in changes:
             changes[part.name] = getattr(value, part.name)
     return value.__class__(**changes)
 
+
+# How pickles and copies are made, the last with changes.
+_COPIED = {"__getstate__": _state, "__setstate__": _restore, "__replace__": _replace}
 
 # Whoever checks types knows these three from the standard library, and these do the same.
 if TYPE_CHECKING:
