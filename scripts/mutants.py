@@ -51,12 +51,35 @@ NEAREST = {
     "decision": ["core/test_decide.py"],
     "effects": ["core/test_effects.py"],
     "validate": ["core/test_validate.py"],
+    "budget": ["core/test_budget.py"],
+    "happened": ["core/test_happened.py"],
+    "diff": ["core/test_diff.py"],
+    "canonical": ["core/test_canonical.py"],
+    "merkle": ["core/test_merkle.py"],
+    "receipt": ["core/test_receipt.py"],
+    "heads": ["core/test_receipt.py"],
+    "finding": ["core/test_receipt.py"],
+    "linked": ["core/test_receipt.py", "core/test_verify.py"],
+    "verify": ["core/test_receipt.py", "core/test_verify.py"],
+    "verify_part": ["core/test_verify_part.py"],
 }
 ALGEBRA = ("scope", "network", "domain", "capability", "use", "grid", "set")
 ALGEBRA_TESTS = [
     *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
     *("spec/test_algebra_spec.py", "core/test_properties.py"),
 ]
+LEDGER = ("receipt", "heads", "finding", "linked", "verify", "verify_part")
+LEDGER_TESTS = [f"core/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
+# Where it is known which tests concern a module; any other meets all but those of the algebra and of ledgers.
+CONCERNED = {
+    **dict.fromkeys(ALGEBRA, ALGEBRA_TESTS),
+    **dict.fromkeys(LEDGER, LEDGER_TESTS),
+    "canonical": ["core/test_canonical.py", "core/test_budget.py"],
+    "budget": ["core/test_budget.py", "core/test_decide.py"],
+    "diff": ["core/test_diff.py"],
+    "happened": ["core/test_happened.py"],
+    "merkle": ["core/test_merkle.py"],
+}
 # Seconds of CPU time for each round; a mutant that loops for ever is noticed by its silence. One that waits for ever
 # is too, later: what other programs take from the machine is not its fault.
 LIMITS = (60, 120, 240)
@@ -503,12 +526,12 @@ def prepare(copy: Path) -> None:
 
 def tests_of(module: str) -> list[str]:
     """The tests that concern a module, the nearest first."""
-    tests = list(ALGEBRA_TESTS)
-    if module not in ALGEBRA:
+    tests = CONCERNED.get(module)
+    if tests is None:
         # Of the copy, which is where this runs: a test that came since is not in it.
         found = (path for folder in ("core", "spec") for path in Path("tests", folder).glob("test_*.py"))
         names = (str(path.relative_to("tests")) for path in found)
-        tests = sorted(name for name in names if name not in ALGEBRA_TESTS)
+        tests = sorted(name for name in names if name not in (*ALGEBRA_TESTS, *LEDGER_TESTS))
     return sorted(tests, key=lambda test: test not in NEAREST[module])
 
 

@@ -1,0 +1,55 @@
+"""What a log is told of a decision: its checks, and before them that a session is over where that refused it."""
+
+import pytest
+
+from licet.core.decision import (
+    Allow,
+    Approval,
+    Ask,
+    CapabilityDenied,
+    Decision,
+    Deny,
+    Ground,
+    Reason,
+    Request,
+    events,
+)
+from licet.core.happened import ApprovalAsked, Happened, SessionEnded, all_events
+from licet.core.use import Use
+
+USE = Use.parse("fs:read:/srv/a")
+CALL = "tool:call:t"
+
+
+REQUEST = Request("t", uses=(USE,))
+
+
+def denied(reason: Reason, use: Use | None = None) -> Deny:
+    return Deny(REQUEST, (Ground(reason, "why"),), use)
+
+
+OTHERS: dict[str, Decision] = {
+    "allowed": Allow(Request("t"), None),
+    "asked about": Ask(REQUEST, Approval("m", "t", "", ""), (Ground("APPROVAL_REQUIRED", "why"),)),
+    "refused for another reason": denied("BUDGET_EXCEEDED"),
+    "refused for one use": denied("SESSION_ENDED", USE),
+}
+
+
+def test_a_call_of_a_session_that_is_over_is_told_to_be_one() -> None:
+    ended = denied("SESSION_ENDED")
+    assert all_events(ended) == (SessionEnded(CALL, "t"), CapabilityDenied(CALL, "t", "SESSION_ENDED", "why"))
+    assert all_events(ended) == (SessionEnded(CALL, "t", "", ""), *events(ended))
+
+
+@pytest.mark.parametrize("decision", OTHERS.values(), ids=OTHERS)
+def test_any_other_decision_is_told_by_its_checks_alone(decision: Decision) -> None:
+    assert all_events(decision) == events(decision)
+
+
+def test_each_thing_that_happens_is_of_a_kind_of_its_own() -> None:
+    kinds = Happened.__subclasses__()
+    assert {SessionEnded, ApprovalAsked} < set(kinds)
+    for kind in kinds:
+        assert [type(other(CALL, "t")) for other in kinds if other(CALL, "t") == kind(CALL, "t")] == [kind]
+        assert not hasattr(kind(CALL, "t"), "__dict__")
