@@ -69,12 +69,31 @@ def test_the_clock_of_a_head_counts_where_it_is_ahead(last: int) -> None:
     assert verified(made, [signed_at(made[:3], "2026-01-01T00:00:40.000000Z")]).ok
 
 
-def test_a_time_that_is_none_is_not_taken_for_one_that_is_near() -> None:
-    tail = Tail(ROWS[3].sequence, ROWS[3].hash, 4)
-    behind = link(STEMS[4], LEDGER, 5, tail, "some day")
-    finding = verified([*ROWS[:4], behind], HEADS[:1]).finding
-    assert finding is not None
-    assert (finding.kind, finding.number) == ("unsigned", 5)
+def behind(entries: list[Row], *times: str) -> list[Row]:
+    """More entries of the same session, recorded at these times."""
+    made = list(entries)
+    for time in times:
+        tail = Tail(made[-1].sequence, made[-1].hash, made[-1].number)
+        made.append(link(STEMS[len(made)], LEDGER, len(made) + 1, tail, time))
+    return made
+
+
+@pytest.mark.parametrize(("signed", "late"), [("on a day", True), ("some day", False), ("the next day", False)])
+def test_a_time_that_is_none_is_not_taken_for_one_that_is_near(signed: str, late: bool) -> None:
+    finding = verified(behind(ROWS[:4], "some day"), [signed_at(ROWS[:4], signed)]).finding
+    assert (finding is not None) == late
+    if finding is not None:
+        assert (finding.kind, finding.number) == ("unsigned", 5)
+
+
+def test_a_time_that_is_none_may_end_where_a_time_does() -> None:
+    """What is looked at of it is as long as a time, which can be in the middle of a letter."""
+    odd = "2026-01-01T00:00:30.000000é"
+    made = behind(ROWS[:2], odd, odd, odd, "2026-01-01T00:00:05.000000Z")
+    outcome = verify(made, heads(made, [6]), key=KEY, check=check)
+    assert outcome.finding is not None
+    assert (outcome.finding.kind, outcome.finding.number, outcome.entries) == ("clock", 6, 6)
+    assert outcome.finding.text == f"the time went back from {odd[:-1]}\ufffd to 2026-01-01T00:00:05.000000Z"
 
 
 def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:

@@ -192,8 +192,8 @@ class Linked:
     def _went_back(self, number: int, name: str, last: bytes, recorded: bytes) -> None:
         """Note where the clock went back first."""
         if self.clock is None:
-            text = f"the time went back from {last.decode()} to {recorded.decode(errors='replace')}"
-            self.clock = Finding("clock", number, text, name)
+            before, after = (time.decode(errors="replace") for time in (last, recorded))  # half a letter may be left
+            self.clock = Finding("clock", number, f"the time went back from {before} to {after}", name)
 
     def _read(self, row: Row, chain: Chain) -> Finding | None:
         """Read an entry word by word, and remember what others of its kind will have in common with it."""
