@@ -5,7 +5,7 @@ import pytest
 from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
 from counted import work
 from licet.core.heads import Head, head_body
-from licet.core.merkle import Frontier
+from licet.core.merkle import Frontier, leaf_hash
 from licet.core.receipt import Row, Stem, Tail, frame, link, stem
 from licet.core.verify import UNSIGNED_ENTRIES, verify
 
@@ -94,6 +94,18 @@ def test_a_time_that_is_none_may_end_where_a_time_does() -> None:
     assert outcome.finding is not None
     assert (outcome.finding.kind, outcome.finding.number, outcome.entries) == ("clock", 6, 6)
     assert outcome.finding.text == f"the time went back from {odd[:-1]}\ufffd to 2026-01-01T00:00:05.000000Z"
+
+
+def test_a_time_that_is_no_text_is_told_as_what_was_not_signed() -> None:
+    """Nobody without the key has it signed, but whoever looks at the ledger is to hear that, not to stumble over it."""
+    entries = rows([sample_stem(number, "su"[number % 2]) for number in range(1, 9)])
+    signed, changed = heads(entries, [8]), entries[6]
+    said = changed.body.replace(b'"recorded":"2026-01-01T00:00:07.000000Z"', b'"recorded":"' + b"\xff" * 27 + b'"')
+    assert said != changed.body
+    forged = changed._replace(body=said, hash=leaf_hash(said))
+    finding = verified([*entries[:6], forged, entries[7]], signed).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("root", 1, 8)
 
 
 def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:
