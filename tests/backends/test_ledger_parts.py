@@ -89,11 +89,13 @@ TAMPERED = {
     "a column that is no text": "UPDATE entries SET tool = x'80' WHERE number = {}",
     "a text that is none": "UPDATE entries SET tool = CAST(x'80' AS TEXT) WHERE number = {}",
     "a body": "UPDATE entries SET body = CAST(replace(body, 'add', 'sub') AS BLOB) WHERE number = {}",
+    "a body that is a number": "UPDATE entries SET body = 1 << 62 WHERE number = {}",
     "a hash": "UPDATE entries SET hash = x'00' WHERE number = {}",
     "one that is gone": "DELETE FROM entries WHERE number = {}",
     "all behind it": "DELETE FROM entries WHERE number > {}",
     "its number": "UPDATE entries SET number = -number WHERE number = {}",
     "a head": "UPDATE heads SET signature = x'00' WHERE size >= {}",
+    "a head that is a number": "UPDATE heads SET body = 1 << 62 WHERE size >= {}",
     "heads": "DELETE FROM heads WHERE size >= {}",
     "what a head is searched by": "UPDATE heads SET size = size - 1 WHERE size >= {}",
 }

@@ -1,5 +1,7 @@
 """What only the end of a ledger shows, and which of two things that are wrong is told: the first."""
 
+from typing import Any
+
 import pytest
 
 from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
@@ -106,6 +108,21 @@ def test_a_time_that_is_no_text_is_told_as_what_was_not_signed() -> None:
     finding = verified([*entries[:6], forged, entries[7]], signed).finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.until) == ("root", 1, 8)
+
+
+@pytest.mark.parametrize("held", [1 << 62, 1 << 33, -1, 1.5, "text", None])
+def test_a_body_that_is_no_bytes_is_told_and_takes_no_memory(held: Any) -> None:
+    """A file can hold a number there, and `bytes` of a number are so many zeros."""
+    finding = verified([*ROWS[:6], ROWS[6]._replace(body=held), *ROWS[7:]], HEADS).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("edited", 7)
+
+
+@pytest.mark.parametrize("held", [1 << 62, -1, 1.5, "text", None])
+def test_a_head_that_is_no_bytes_is_told(held: Any) -> None:
+    finding = verified(ROWS, [HEADS[0], HEADS[1]._replace(body=held)]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("head", 8)
 
 
 def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:

@@ -233,7 +233,7 @@ class Linked:
     def _unreadable(self, row: Row, wrong: Exception) -> Finding:
         """What is wrong with a row that could not even be looked at."""
         try:
-            finding = self._misfit(row, check_entry(bytes(row.body)))
+            finding = self._misfit(row, check_entry(row.body))
         except (TypeError, ValueError) as also:
             return Finding("edited", row.number, str(also), row.id)
         return finding or Finding("edited", row.number, str(wrong), row.id)

@@ -283,6 +283,8 @@ def check_entry(body: bytes) -> dict[str, Any]:
 
 def canonical_object(data: bytes) -> dict[str, Any]:
     """The object that canonical JSON without fractions says; any other spelling of it is `Unsound`."""
+    if type(data) is not bytes:  # whoever can write a file can put a number or a text in their place
+        raise Unsound("it is no bytes")
     try:
         found = json.loads(data, object_pairs_hook=_pairs, parse_float=_fraction, parse_constant=_fraction)
         again = canonical_text(found)
