@@ -130,6 +130,13 @@ def test_every_leaf_has_a_proof_and_nothing_else_has_it(data: st.DataObject, siz
         assert not includes(leaves[index], index, size, [*proof[:at], root, *proof[at + 1 :]], root)
 
 
+@pytest.mark.parametrize(
+    ("index", "size", "proof"), [(-1, 1, []), (1, 1, []), (0, 0, []), (0, 1, LEAVES[1:2]), (0, 2, [])]
+)
+def test_what_is_no_proof_of_any_tree_is_none(index: int, size: int, proof: list[bytes]) -> None:
+    assert includes(LEAVES[0], index, size, proof, LEAVES[0]) is False
+
+
 @given(st.data(), st.integers(1, 40))
 def test_proofs_of_several_leaves_are_those_of_each(data: st.DataObject, size: int) -> None:
     leaves = some(size)

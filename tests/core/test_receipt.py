@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import rfc8785
@@ -335,6 +336,12 @@ def test_what_is_no_body_or_no_hash_is_found(column: str, other: Any) -> None:
     finding = verified(changed, HEADS).finding
     assert finding is not None
     assert (finding.kind, finding.number) == ("edited", 6)
+
+
+def test_a_hash_that_is_none_is_no_hash_whatever_it_is_equal_to() -> None:
+    finding = verified([*ROWS[:9], ROWS[9]._replace(hash=ANY)], HEADS).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.id) == ("edited", 10, "r-10")
 
 
 def renumbered(entries: list[Row]) -> list[Row]:
