@@ -440,13 +440,20 @@ class Swapped(Child):
 
 
 class Gathered:
-    """A pytest plugin: where the tests would run once, they run once for each mutant, those without examples first."""
+    """A pytest plugin: where the tests would run once, they run once for each mutant.
+
+    Those without examples come first, and of those, a case of each test before another case of any.
+    """
 
     def __init__(self, mutants: Sequence[Mutant], jobs: int, told: int) -> None:
         self.mutants, self.jobs, self.told = mutants, jobs, told
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items.sort(key=lambda item: item.get_closest_marker("hypothesis") is not None)
+        cases, turns = Counter[Any](), {}
+        for item in items:
+            turns[item] = cases[item.function]
+            cases[item.function] += 1
+        items.sort(key=lambda item: (item.get_closest_marker("hypothesis") is not None, turns[item]))
 
     def pytest_runtestloop(self, session: Any) -> bool:
         children = [Swapped(mutant, session) for mutant in self.mutants]

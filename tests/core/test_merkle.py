@@ -130,21 +130,36 @@ def test_every_leaf_has_a_proof_and_nothing_else_has_it(data: st.DataObject, siz
         assert not includes(leaves[index], index, size, [*proof[:at], root, *proof[at + 1 :]], root)
 
 
-@pytest.mark.parametrize(
-    ("index", "size", "proof"), [(-1, 1, []), (1, 1, []), (0, 0, []), (0, 1, LEAVES[1:2]), (0, 2, [])]
-)
-def test_what_is_no_proof_of_any_tree_is_none(index: int, size: int, proof: list[bytes]) -> None:
-    assert includes(LEAVES[0], index, size, proof, LEAVES[0]) is False
+NO_PROOFS: dict[str, tuple[int, int, list[bytes], bytes]] = {
+    "before the first": (-1, 1, [], LEAVES[0]),
+    "behind the last": (1, 1, [], LEAVES[0]),
+    "of an empty tree": (0, 0, [], LEAVES[0]),
+    "shorter than the tree is high": (0, 2, [], LEAVES[0]),
+    "longer than the tree is high": (0, 1, LEAVES[1:2], node_hash(LEAVES[1], LEAVES[0])),
+}
+
+
+@pytest.mark.parametrize(("index", "size", "proof", "root"), NO_PROOFS.values(), ids=NO_PROOFS)
+def test_what_no_tree_could_have_is_no_proof(index: int, size: int, proof: list[bytes], root: bytes) -> None:
+    assert includes(LEAVES[0], index, size, proof, root) is False
 
 
 @given(st.data(), st.integers(1, 40))
 def test_proofs_of_several_leaves_are_those_of_each(data: st.DataObject, size: int) -> None:
     leaves = some(size)
     wanted = data.draw(st.lists(st.integers(0, size - 1), min_size=1))
-    assert inclusion_proofs(iter(leaves), size, wanted) == {index: naive_path(index, leaves) for index in wanted}
+    proofs = inclusion_proofs(iter(leaves), size, wanted)
+    assert proofs == {index: naive_path(index, leaves) for index in wanted}
+    assert list(proofs) == sorted(proofs)
 
 
-@pytest.mark.parametrize(("size", "peaks"), [(1, []), (0, [b"x" * 32]), (3, [b"x" * 32]), (1, [b"short"]), (-1, [])])
+def test_an_empty_tree_has_no_leaf_to_prove() -> None:
+    assert inclusion_proofs([], 0, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "peaks"), [(1, []), (0, [b"x" * 32]), (3, [b"x" * 32]), (1, [b"short"]), (-1, [b"x" * 32])]
+)
 def test_what_is_no_frontier_is_refused(size: int, peaks: list[bytes]) -> None:
     with pytest.raises(ValueError, match="cannot be a tree"):
         Frontier(size, peaks)
