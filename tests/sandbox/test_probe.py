@@ -150,6 +150,34 @@ answer = dict(zip(ways, attempts.outcomes(given, world)))
     }
 
 
+def test_each_attempt_on_files_finds_the_one_hole_that_it_looks_for(tmp_path: Path) -> None:
+    code = """
+from licet.sandbox import attempts, hardening, landlock
+from licet.sandbox.attempts import World
+
+rights = {
+    "read a file": landlock._READ_FILE, "write to a file": landlock._WRITE_FILE,
+    "create a file": landlock._MAKE_REG, "list a directory": landlock._READ_DIR,
+}
+
+def around(right):
+    def build(world):
+        hardening.no_new_privs()
+        landlock.restrict(landlock.ruleset([landlock.Rule(world.folder, right)]))
+    return build
+
+world, answer = World(spec["given"] + "/file", spec["given"], 1, os.getpid()), {}
+for hole, right in rights.items():
+    tried = [attempt._replace(build=around(right)) for attempt in attempts.ATTEMPTS
+             if attempt.wall == "landlock" and attempt.about in rights]
+    said = zip(tried, attempts.outcomes(tried, world))
+    answer[hole] = [attempt.about for attempt, outcome in said if outcome == "does not hold"]
+"""
+    found = run(code, given=str(tmp_path))
+    assert found == {about: [about] for about in found}
+    assert len(found) == 4
+
+
 def test_elsewhere_than_on_linux_only_native_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     found = probe.look()

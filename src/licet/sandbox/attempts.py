@@ -134,7 +134,10 @@ def _more_again(world: World) -> None:
 
 
 def _new_file(world: World) -> None:
-    os.close(os.open(world.file + "-new", os.O_CREAT | os.O_WRONLY, 0o600))
+    """Create a file, and nothing else: to open it for writing is another right."""
+    os.mknod(world.file + "-new", 0o600)
+    with suppress(OSError):  # for the next attempt it is to be new again; whoever may not remove it has created it
+        os.unlink(world.file + "-new")
 
 
 def _limits_of_parent(world: World) -> None:
