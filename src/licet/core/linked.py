@@ -6,7 +6,6 @@ their hashes.
 """
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Any, Protocol
 
 from licet.core.canonical import quoted
@@ -21,7 +20,6 @@ _AT_ID, _TIME = ',"format":1,"id":', len("2026-01-01T00:00:00.000000Z")
 _SEARCHED = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
 _LAST = ("tool", "tool_digest", "truncated", "verdict")
 _FORMAT_ID = _AT_ID.encode()
-_LEAF = sha256(b"\x00")  # `leaf_hash` begins so; to copy it is quicker than to begin anew
 # The fields of a `Row`: to make one of each of a million tuples takes a while.
 Columns = tuple[int, str, str, str, str, int, str, str, str, bytes, bytes]
 Session = tuple[str, str]  # the agent, and the name
@@ -85,7 +83,7 @@ class Linked:
         Any that is not seen at a glance to be right is read word by word, and so is each that no head will speak for:
         whoever has no key could have written it. A million times: what is short here is quick.
         """
-        like_of, begin_leaf, leaves = self._like.get, _LEAF.copy, list[bytes]()
+        like_of, leaves = self._like.get, list[bytes]()
         until, last = self._held.until, self.recorded
         for expected, row in enumerate(entries, self.size + 1):
             number, name, kind, agent, session, sequence, tool, verdict, time, hashed, body = row
@@ -95,13 +93,11 @@ class Linked:
                 if like is not None and number == expected and until != NEVER:
                     chain, opening, kept, parent, reason, within, closing, behind = like
                     middle = f"{_AT_ID}{quoted(name)}{kept}{number}{parent}{chain.previous}{reason}".encode()
-                    leaf = begin_leaf()
-                    leaf.update(body)
                     if (
                         sequence == chain.sequence + 1
                         and body.startswith(opening)
                         and body.endswith(f',"sequence":{sequence}{within}{time}{closing}'.encode())
-                        and leaf.digest() == hashed
+                        and leaf_hash(body) == hashed
                     ):
                         at = len(body) - behind
                         if not body.endswith(middle, 0, at):

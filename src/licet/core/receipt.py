@@ -8,7 +8,6 @@ that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from licet.core.canonical import quoted
@@ -56,7 +55,6 @@ KEYS: dict[str, tuple[type, ...]] = {
 
 
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
-_LEAF = sha256(b"\x00")  # how the hash of every entry begins
 
 
 class Unsound(ValueError):
@@ -129,9 +127,7 @@ def frame(
             body, whose = text.encode(errors="replace"), map(_encodable, (name, kind, agent, session))
             rest = _encodable(tool), verdict, time, leaf_hash(body), body
             return Row._make((number, *whose, sequence, *rest))
-        leaf = _LEAF.copy()  # `leaf_hash`, without a copy of the body
-        leaf.update(body)
-        row = number, name, kind, agent, session, sequence, tool, verdict, time, leaf.digest(), body
+        row = number, name, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body
         made: Row = _new(Row, row)
         return made
 
