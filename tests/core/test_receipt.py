@@ -29,7 +29,6 @@ from licet.core.receipt import (
     listed,
     stem,
     time_text,
-    unix_text,
 )
 from licet.core.verify import verify
 from tampered import changed
@@ -176,12 +175,6 @@ def test_what_is_spliced_is_the_canonical_json_of_what_it_says(
         assert row == Row(
             numbers[0], name, kind, agent, session, numbers[1] + 1, tool, verdict, "then", row.hash, row.body
         )
-
-
-@given(st.integers(-(2**62), 2**62) | st.integers(-(10**10), 10**10))
-def test_the_time_of_a_clock_that_counts_is_that_of_one_that_knows_the_day(nanoseconds: int) -> None:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
-    assert unix_text(nanoseconds) == unix_text(nanoseconds) == time_text(moment)
 
 
 MALFORMED: dict[str, Callable[[bytes], bytes]] = {

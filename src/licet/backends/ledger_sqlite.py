@@ -34,11 +34,11 @@ from licet.backends.ledger_head import (
 )
 from licet.backends.ledger_keys import SigningKey, key_beside
 from licet.backends.ledger_tail import BEGIN, KEEP, State, Tagging, new_name, read_state
-from licet.backends.memory_records import SystemClock, keeping
+from licet.backends.memory_records import SystemClock
 from licet.backends.sqlite_file import SqliteFile
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
-from licet.core.receipt import START, Row, Stem, Tail, time_text
+from licet.core.receipt import START, Row, Stem, Tail, kept_at, time_text
 from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
 
 HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
@@ -87,7 +87,7 @@ class SqliteLedger:
         self.key_path = os.path.splitext(self.path)[0] + ".key"
         self.head_path = head_beside(self.path)
         self._file = SqliteFile(self.path, FORMAT, "FULL")
-        self._now, self._kept_at = now, keeping(now)
+        self._now = now
         self._stems = Stems()
         self._key: SigningKey | None = None
         self._tagging: Tagging | None = None
@@ -245,7 +245,7 @@ class SqliteLedger:
         if len(self._tails) > _MOST_TAILS:
             self._tails.clear()
         frontier = Frontier.of_bytes(state.size, state.frontier)
-        recorded = self._kept_at(state.recorded)
+        recorded = kept_at(self._now(), state.recorded)
         rows: list[Row] = []
         leaves: list[bytes] = []
         ends: dict[tuple[str, str], Tail] = {}

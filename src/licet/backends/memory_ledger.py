@@ -7,10 +7,10 @@ from sys import maxsize
 
 from licet.backends.ledger_entries import Stems
 from licet.backends.ledger_keys import SigningKey, generated_key
-from licet.backends.memory_records import SystemClock, keeping
+from licet.backends.memory_records import SystemClock
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
-from licet.core.receipt import Row, time_text
+from licet.core.receipt import Row, kept_at, time_text
 from licet.guard.ports import Entry, LedgerUnavailable
 
 
@@ -36,7 +36,7 @@ class ChainedMemoryLedger:
     ) -> None:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
         self.rows: list[Row] = []
-        self._room, self._now, self._kept_at = maxsize if room is None else room, now, keeping(now)
+        self._room, self._now = maxsize if room is None else room, now
         self._stems = Stems()
         self._ends: dict[tuple[str, str], _End] = {}  # of the chains of agents and sessions
         self._frontier = Frontier()  # of the rows that a head was asked for
@@ -49,8 +49,8 @@ class ChainedMemoryLedger:
         number = len(rows) + 1
         if number > self._room:
             raise LedgerUnavailable("the ledger is full")
-        stem, kept_at = self._stems.of(entry), self._kept_at
-        recorded = self._recorded = kept_at(self._recorded)
+        stem = self._stems.of(entry)
+        recorded = self._recorded = kept_at(self._now(), self._recorded)
         within = stem[0]
         end = self._ends.get(within.chain)
         if end is None:

@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from sys import maxsize
-from time import monotonic, time_ns
+from time import monotonic
 
 from licet.core.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision import Usage
 from licet.core.manifest import Budget
-from licet.core.receipt import kept_at, unix_text
 from licet.guard.people import Answer, Question
 from licet.guard.ports import Claim, Entry, LedgerUnavailable, Reservation
 from licet.guard.result import Result, ResultParts
@@ -32,17 +31,6 @@ class SystemClock:
 
     now = staticmethod(partial(datetime.now, UTC))  # the time of day, in UTC
     monotonic = staticmethod(monotonic)  # seconds that only ever grow
-
-
-def system_kept_at(last: str) -> str:
-    """As `kept_at` by the time of this machine, which is asked for as a number: that is what it is."""
-    text = unix_text(time_ns())
-    return text if text >= last else kept_at(SystemClock.now(), last)
-
-
-def keeping(now: Callable[[], datetime]) -> Callable[[str], str]:
-    """A function that tells when an entry is kept by this clock, after one that was kept at a time."""
-    return system_kept_at if now is SystemClock.now else lambda last: kept_at(now(), last)
 
 
 class MemoryClock:
@@ -134,8 +122,7 @@ class MemoryBudgets:
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
-        self._lock.acquire()  # half of what `with` costs
-        try:
+        with self._lock:
             known = self._lines.get(id(claim))
             if known is None:
                 known = self._line(claim)
@@ -150,8 +137,6 @@ class MemoryBudgets:
             whole.calls, of_tool.calls, today.calls = calls + 1, calls_of_tool + 1, calls_today + 1
             name = f"b-{next(self._ids)}"
             self._held[name] = claim
-        finally:
-            self._lock.release()
         made: Reservation = _new(Reservation, (name, claim, _new(Spent, spent)))
         return made
 

@@ -225,29 +225,6 @@ def _new_second(moment: datetime) -> tuple[datetime, datetime, str]:
     return made
 
 
-def unix_text(nanoseconds: int) -> str:
-    """As `time_text`, of the time since 1970: the digits are those of the number, and nothing else is worked out."""
-    digits = f"{nanoseconds}"
-    second, text = _unix_second
-    if digits[:-9] != second:
-        if nanoseconds < _BILLION:  # it has not all the digits
-            return time_text(_EPOCH + timedelta(microseconds=nanoseconds // 1000))
-        text = _new_unix_second(digits[:-9])
-    return f"{text}{digits[-9:-3]}Z"
-
-
-_unix_second = ("0", "")  # the one that was last asked for, as `_second`
-_BILLION = 10**9
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _new_unix_second(second: str) -> str:
-    global _unix_second
-    text = time_text(_EPOCH + timedelta(seconds=int(second)))[:-7]
-    _unix_second = second, text
-    return text
-
-
 def kept_at(now: datetime, last: str) -> str:
     """The time at which an entry is kept, after one that was kept at `last`.
 
