@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted import work
-from licet.declare import arguments
+from licet.declare import json_data
 from licet.declare.arguments import InvalidArguments, validator
 
 
@@ -81,12 +81,12 @@ _WORDS = st.recursive(
 
 @given(_WORDS)
 def test_words_are_spelled_the_same_by_every_writer(value: Any) -> None:
-    text = arguments._json().to_json(value, inf_nan_mode="strings")
+    text = json_data.json_core().to_json(value, inf_nan_mode="strings")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "_core", None)
-        assert arguments.plain_json(value) == text
-        patch.setattr(arguments, "_core", None)
-        assert arguments.data_again(text) == value == arguments.plain_data(text)
+        patch.setattr(json_data, "_core", None)
+        assert json_data.plain_json(value) == text
+        patch.setattr(json_data, "_core", None)
+        assert json_data.data_again(text) == value == json_data.plain_data(text)
 
 
 def test_what_is_no_word_is_left_to_the_writer_that_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +103,14 @@ def test_what_is_no_word_is_left_to_the_writer_that_knows_it(monkeypatch: pytest
         [[[[1]]]],
     ]
     for value in values:
-        expected = arguments._json().to_json(value, inf_nan_mode="strings")
-        monkeypatch.setattr(arguments, "_core", None)
-        assert arguments.plain_json(value) == expected
-        assert arguments._core is not None, value
+        expected = json_data.json_core().to_json(value, inf_nan_mode="strings")
+        monkeypatch.setattr(json_data, "_core", None)
+        assert json_data.plain_json(value) == expected
+        assert json_data._core is not None, value
 
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_half_a_character_is_no_text(monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
-    monkeypatch.setattr(arguments, "_core", arguments._json() if loaded else None)
+    monkeypatch.setattr(json_data, "_core", json_data.json_core() if loaded else None)
     with pytest.raises(ValueError, match="surrogate"):
-        arguments.plain_json({"command": ["\udcff"]})
+        json_data.plain_json({"command": ["\udcff"]})

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, RootModel, S
 
 from licet import Backends, Context, Gate, Tool, load_manifest, run, tool
 from licet.backends.approvals_sqlite import Kept, SqliteApprovals
-from licet.declare.arguments import plain_json
+from licet.declare.json_data import plain_json
 
 MANIFEST = """
 agent: desk

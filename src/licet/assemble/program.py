@@ -14,7 +14,8 @@ from licet.core.effects import Level
 from licet.core.manifest import Manifest
 from licet.core.tool import ToolSpec
 from licet.declare import Context, Tool, tool
-from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments, data_again, plain_json
+from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
+from licet.declare.json_data import data_again, plain_json
 from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
 from licet.sandbox.walls import ProgramWalls
 from licet.values import replace

@@ -18,7 +18,7 @@ from licet.backends.sqlite_file import Format, SqliteFile
 from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
 from licet.core.approval_text import time_text
 from licet.core.canonical import data_digest
-from licet.declare.arguments import plain_data, plain_json
+from licet.declare.json_data import plain_data, plain_json
 from licet.guard.people import Answered, Question
 from licet.values import dataclass, replace
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from licet.backends.approvals_sqlite import MOST_SHOWN, request_of
 from licet.core.approval_text import told
 from licet.core.scope import visible
-from licet.declare.arguments import plain_data, plain_json
+from licet.declare.json_data import plain_data, plain_json
 from licet.guard.people import Answer, Answered, Approver, Question
 
 _BY = ("terminal",)

@@ -15,7 +15,7 @@ from licet.core.decision import UNUSED, Ask, CapabilityGranted
 from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
 from licet.core.receipt import Frame, Stem, frame, given, listed, time_text
 from licet.core.scope import visible
-from licet.declare.arguments import data_again, plain_json
+from licet.declare.json_data import data_again, plain_json
 from licet.guard.asking import told_agreements
 from licet.guard.holding import Check
 from licet.guard.ports import Entry

@@ -15,6 +15,7 @@ from typing import Any
 
 from licet.core.canonical import canonical_json
 from licet.declare.context import Context, SyncContext
+from licet.declare.json_data import PLAIN, is_finite, json_core
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
@@ -28,8 +29,6 @@ _N, _I = b"NI"  # how NaN and Infinity begin; one byte is looked for in no time
 _LONGEST_COMPLAINT = 200
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
-_PLAIN = frozenset((str, int, bool, type(None)))
-_SMALL = 1 << 63
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
@@ -110,7 +109,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     anew = frozenset(one["name"] for one in parameters_of(adapter)[0] if "default_factory" in one["schema"])
     fixed = (one.default for one in inspect.signature(made).parameters.values() if one.default is not one.empty)
     rich = bool(anew) or not (all(map(_is_simple, made.__annotations__.values())) and all(map(is_plain, fixed)))
-    encode = _json().to_json
+    encode = json_core().to_json
 
     def validate(given: object) -> dict[str, Any]:
         if type(given) is not dict and not isinstance(given, Mapping):
@@ -121,7 +120,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
             raise InvalidArguments("expected arguments that JSON can carry") from error
         if len(text) > MOST_ARGUMENTS:
             raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
-        if (_N in text or _I in text) and not _is_finite(text):
+        if (_N in text or _I in text) and not is_finite(text):
             raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
         try:
             arguments: dict[str, Any] = parse(text, strict=True)
@@ -150,11 +149,11 @@ def _is_simple(hint: Any) -> bool:
 def is_plain(value: Any) -> bool:
     """Whether a value is what its JSON says, so that nothing has to be made of it again."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return True
     if kind is dict:
         for key, item in value.items():
-            if type(key) is not str or not (type(item) in _PLAIN or is_plain(item)):
+            if type(key) is not str or not (type(item) in PLAIN or is_plain(item)):
                 return False
         return True
     if kind is list:
@@ -169,60 +168,6 @@ def parameters_of(adapter: Any) -> tuple[list[Any], dict[str, Any]]:
         known = {held["ref"]: held for held in schema["definitions"]}
         schema = schema["schema"]
     return schema["arguments_schema"]["arguments_schema"], known
-
-
-def plain_json(value: object) -> bytes:
-    """Data as JSON: what a tool is given, and what it gives back, is only ever data."""
-    if _core is None and _is_spelled_alike(value):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    text: bytes = _json().to_json(value, inf_nan_mode="strings")
-    return text
-
-
-def plain_data(text: bytes) -> Any:
-    """The data that a JSON text says, whoever wrote it."""
-    return _json().from_json(text)
-
-
-def data_again(text: bytes) -> Any:
-    """The data that a text of `plain_json` says."""
-    return json.loads(text) if _core is None else _core.from_json(text)
-
-
-def _is_spelled_alike(value: Any, depth: int = 3) -> bool:
-    """Whether every writer of JSON spells a value the same: texts, small whole numbers, a few levels of them."""
-    kind = type(value)
-    if kind is int:
-        return bool(-_SMALL < value < _SMALL)
-    if kind is dict or kind is list:
-        names, held = (value.keys(), value.values()) if kind is dict else ((), value)
-        known = depth > 0 and all(type(name) is str for name in names)
-        return known and all(_is_spelled_alike(one, depth - 1) for one in held)
-    return kind in _PLAIN
-
-
-def _is_finite(text: bytes) -> bool:
-    if b"NaN" not in text and b"Infinity" not in text:
-        return True
-    try:  # perhaps they are only part of a text
-        _json().from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return False
-    return True
-
-
-# The fastest reader and writer of JSON. It takes longer to load than all else that it takes to start a program: a few
-# words are written without it.
-_core: Any = None
-
-
-def _json() -> Any:
-    global _core
-    if _core is None:
-        import pydantic_core
-
-        _core = pydantic_core
-    return _core
 
 
 def _complaint(error: Any) -> str:

@@ -14,7 +14,8 @@ from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import InvalidUse, Use
-from licet.declare.arguments import Given, InvalidArguments, data_again, plain_json
+from licet.declare.arguments import Given, InvalidArguments
+from licet.declare.json_data import data_again, plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.asking import settled

@@ -11,7 +11,7 @@ from licet.core.decision import Ask, Deny, Ground, Reason
 from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
-from licet.declare.arguments import data_again, plain_json
+from licet.declare.json_data import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, Raised, limit_name

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NoReturn
 
-from licet.declare.arguments import plain_data, validator
+from licet.declare.arguments import validator
+from licet.declare.json_data import plain_data
 from licet.errors import Refused
 from licet.guard.close import result_text
 from licet.sandbox import hardening, landlock, netshim, procshim, seccomp

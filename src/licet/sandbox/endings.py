@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from licet.declare.arguments import plain_data
+from licet.declare.json_data import plain_data
 from licet.guard.endings import Raised, Stopped
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox.broker import Outcome

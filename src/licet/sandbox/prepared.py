@@ -13,7 +13,8 @@ from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
 from licet.declare import Tool
-from licet.declare.arguments import Given, is_plain, plain_json
+from licet.declare.arguments import Given, is_plain
+from licet.declare.json_data import plain_json
 from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
 from licet.guard.ports import SandboxUnavailable, ToolCall

@@ -121,7 +121,8 @@ def _warm() -> None:
     import enum  # noqa: F401
     import uuid  # noqa: F401
 
-    from licet.declare.arguments import plain_data, plain_json, validator
+    from licet.declare.arguments import validator
+    from licet.declare.json_data import plain_data, plain_json
 
     def sample(a: int, b: str = "") -> int:
         return a
