@@ -9,8 +9,6 @@ from hashlib import sha256
 
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()
-
-
 _LEAF = sha256(b"\x00")  # to go on from a copy of it is quicker than to begin anew, and copies no data
 
 

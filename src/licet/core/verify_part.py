@@ -23,9 +23,7 @@ class Part(NamedTuple):
     ledger: str
     since: bytes  # when its first entry was recorded
     recorded: bytes  # when its last one was
-    begun: Mapping[
-        Session, tuple[int, str]
-    ]  # what the first entry of a session says it follows, if it is not its start
+    begun: Mapping[Session, tuple[int, str]]  # what its first entry follows, of a session that began before
     ends: Mapping[Session, tuple[int, str, int]]  # its last entry: sequence, hash as JSON, number
     trees: Sequence[tuple[int, bytes]]  # complete subtrees: how many leaves, and the root
 
