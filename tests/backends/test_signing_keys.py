@@ -56,6 +56,7 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
     "a byte long": lambda text: text_of(der_of(text) + b"\0"),
     "half": lambda text: text[: len(text) // 2],
     "no base64": lambda text: text.replace(b"MC4CAQ", b"MC4C*Q"),
+    "a sign too many": lambda text: text.replace(b"\n-----END", b"=\n-----END"),
     "nothing": lambda _: b"",
 }
 

@@ -109,11 +109,13 @@ def _common_key(data: bytes) -> "Ed25519PrivateKey | None":
 
     if not (data.startswith(_BEGIN) and data.endswith(_END)):
         return None
+    text = data[len(_BEGIN) : -len(_END)]
     try:
-        held = binascii.a2b_base64(data[len(_BEGIN) : -len(_END)], strict_mode=True)
-    except binascii.Error:
+        held = binascii.a2b_base64(text)
+    except ValueError:
         return None
-    if len(held) != len(_PKCS8) + 32 or not held.startswith(_PKCS8):
+    # What is written again in the same way was written in the one way: readers of base64 differ in what they let pass.
+    if len(held) != len(_PKCS8) + 32 or not held.startswith(_PKCS8) or binascii.b2a_base64(held, newline=False) != text:
         return None
     return Ed25519PrivateKey.from_private_bytes(held[len(_PKCS8) :])
 
