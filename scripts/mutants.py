@@ -313,11 +313,17 @@ class Mutator(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        if "__all__" in names or self.only_a_type(names, node.value):
             return
         if not isinstance(node.targets[0], ast.Name):
             self.edit(self.span(node), "pass")
         self.generic_visit(node)
+
+    def only_a_type(self, names: list[str], value: ast.expr) -> bool:
+        """Whether nobody but the type checker reads this: it names some texts, and the module never asks which."""
+        literal = isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and value.value.id == "Literal"
+        return literal and not any(f"get_args({name})".encode() in self.original for name in names)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.edit(self.span(node), "pass")
