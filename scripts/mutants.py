@@ -58,7 +58,7 @@ NEAREST = {
     "merkle": ["core/test_merkle.py"],
     "receipt": ["core/test_receipt.py"],
     "heads": ["core/test_receipt.py"],
-    "finding": ["core/test_receipt.py"],
+    "finding": ["core/test_verify.py"],
     "linked": ["core/test_receipt.py", "core/test_verify.py"],
     "verify": ["core/test_receipt.py", "core/test_verify.py"],
     "verify_part": ["core/test_verify_part.py"],
@@ -68,7 +68,7 @@ ALGEBRA_TESTS = [
     *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
     *("spec/test_algebra_spec.py", "core/test_properties.py"),
 ]
-LEDGER = ("receipt", "heads", "finding", "linked", "verify", "verify_part")
+LEDGER = ("receipt", "heads", "linked", "verify", "verify_part")
 LEDGER_TESTS = [f"core/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
 # Where it is known which tests concern a module; any other meets all but those of the algebra and of ledgers.
 CONCERNED = {
@@ -77,6 +77,7 @@ CONCERNED = {
     "canonical": ["core/test_canonical.py", "core/test_budget.py"],
     "budget": ["core/test_budget.py", "core/test_decide.py"],
     "diff": ["core/test_diff.py"],
+    "finding": ["core/test_verify.py"],
     "happened": ["core/test_happened.py"],
     "merkle": ["core/test_merkle.py"],
 }

@@ -6,6 +6,7 @@ import pytest
 
 from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
 from counted import work
+from licet.core.finding import Finding, Outcome, both
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier, leaf_hash
 from licet.core.receipt import Row, Stem, Tail, frame, link, stem
@@ -48,6 +49,44 @@ def test_a_range_that_was_exchanged_is_told_whatever_a_head_behind_it_says(secon
     assert outcome.finding is not None
     assert (outcome.finding.kind, outcome.finding.number, outcome.finding.until) == ("root", 1, 4)
     assert (outcome.heads, outcome.signed) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "chain", "told"),
+    [
+        ((1, 4), (3, 0), (3, 3)),
+        ((1, 4), (4, 0), (4, 4)),
+        ((1, 4), (2, 6), (2, 4)),
+        ((3, 6), (1, 5), (3, 5)),
+        ((3, 6), (1, 9), (3, 6)),
+    ],
+)
+def test_what_a_head_and_a_chain_doubt_is_where_both_do(
+    doubt: tuple[int, int], chain: tuple[int, int], told: tuple[int, int]
+) -> None:
+    found = both(Finding("root", doubt[0], "", until=doubt[1]), Finding("chain", chain[0], "why", "r", chain[1]))
+    assert found == Finding("chain", told[0], "why", "r", told[1])
+
+
+@pytest.mark.parametrize("chain", [(5, 0), (5, 8), (1, 2)])
+def test_a_chain_that_breaks_elsewhere_leaves_the_doubt(chain: tuple[int, int]) -> None:
+    doubt = Finding("root", 3, "", until=4)
+    assert both(doubt, Finding("chain", chain[0], "why", "r", chain[1])) == doubt
+
+
+def test_a_finding_of_which_no_range_is_known_is_about_one_entry() -> None:
+    assert Finding("edited", 3, "why") == ("edited", 3, "why", "", 0)
+    assert [str(Finding("edited", 3, "why", until=until)) for until in (0, 3, 4)] == [
+        "entry 3: why",
+        "entry 3: why",
+        "entries 3 to 4: why",
+    ]
+
+
+def test_an_outcome_says_of_nothing_that_it_was_there() -> None:
+    outcome = Outcome(0, 0, 0, LEDGER, "", None)
+    assert outcome[6:] == (b"", "", {}, False)
+    assert [found.ok for found in (outcome, outcome._replace(finding=Finding("edited", 3, "why")))] == [True, False]
 
 
 def signed_at(entries: list[Row], time: str) -> Head:
@@ -103,6 +142,33 @@ def test_a_time_that_is_none_may_end_where_a_time_does() -> None:
     assert outcome.finding.text == f"the time went back from {cut} to 2026-01-01T00:00:05.000000Z"
     outcome = verify(made[:5], heads(made, [5]), key=KEY, check=check)
     assert (outcome.ok, outcome.recorded) == (True, cut)
+
+
+def test_a_time_that_is_no_text_is_told_as_what_was_not_signed() -> None:
+    """Nobody without the key has it signed, but whoever looks at the ledger is to hear that, not to stumble over it."""
+    entries = rows([sample_stem(number, "su"[number % 2]) for number in range(1, 9)])
+    signed, changed = heads(entries, [8]), entries[6]
+    said = changed.body.replace(b'"recorded":"2026-01-01T00:00:07.000000Z"', b'"recorded":"' + b"\xff" * 27 + b'"')
+    assert said != changed.body
+    forged = changed._replace(body=said, hash=leaf_hash(said))
+    finding = verified([*entries[:6], forged, entries[7]], signed).finding
+    assert finding is not None
+    assert (finding.kind, finding.number, finding.until) == ("root", 1, 8)
+
+
+@pytest.mark.parametrize("held", [1 << 62, 1 << 33, -1, 1.5, "text", None])
+def test_a_body_that_is_no_bytes_is_told_and_takes_no_memory(held: Any) -> None:
+    """A file can hold a number there, and `bytes` of a number are so many zeros."""
+    finding = verified([*ROWS[:6], ROWS[6]._replace(body=held), *ROWS[7:]], HEADS).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("edited", 7)
+
+
+@pytest.mark.parametrize("held", [1 << 62, -1, 1.5, "text", None])
+def test_a_head_that_is_no_bytes_is_told(held: Any) -> None:
+    finding = verified(ROWS, [HEADS[0], HEADS[1]._replace(body=held)]).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("head", 8)
 
 
 def test_so_many_entries_may_wait_for_a_head_and_no_more() -> None:
