@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledgers import KEY, check, heads, in_parts, rows, sample_stem
+from core.ledgers import KEY, LEDGER, check, heads, in_parts, rows, sample_stem
 from licet.core.heads import Head
 from licet.core.merkle import leaf_hash
-from licet.core.receipt import Row
+from licet.core.receipt import START, Row, Tail, link
 from licet.core.verify import verify, verify_joined
 from licet.core.verify_part import look_at_part
 from tampered import changed
@@ -152,3 +152,28 @@ def test_a_part_does_not_begin_what_others_have_begun() -> None:
     fresh: Any = look_at_part(ROWS[:4], 1, 4, [4])
     moved = fresh._replace(first=5, last=8, since=b"3", recorded=b"3")
     assert verify_joined(ROWS[:4], [moved], [], HEADS[:1], key=KEY, check=check) is None
+
+
+def test_a_part_goes_on_from_where_its_sessions_were_whoever_has_signed_it() -> None:
+    again = list(ROWS[:4])
+    tails = {"s": START, "t": START}
+    for number in range(5, 9):
+        one = sample_stem(number, "st"[number % 2])
+        session = one[0].chain[1]
+        again.append(link(one, LEDGER, number, tails[session], "2026-01-01T00:00:09.000000Z"))
+        tails[session] = Tail(again[-1].sequence, again[-1].hash, number)
+    signed = heads(again, [4, 8])
+    finding = verify(again, signed, key=KEY, check=check).finding
+    assert finding is not None
+    assert (finding.kind, finding.number) == ("chain", 5)
+    assert look_at_part(again[4:8], 5, 8, [8]) is not None
+    assert in_parts(again, signed, [4, 8]) is None
+
+
+def test_a_part_that_does_not_follow_is_not_passed_over() -> None:
+    """Even where all its entries are among the others."""
+    earlier: Any = look_at_part(ROWS[4:8], 5, 8, [8])
+    later: Any = look_at_part(ROWS[8:], 9, 12, [12])
+    for part in (earlier, later._replace(begun={})):
+        assert verify_joined(ROWS[:8], [part], ROWS[8:], HEADS, key=KEY, check=check) is None
+    assert verify_joined(ROWS[:8], [later], [], HEADS, key=KEY, check=check) is not None

@@ -117,8 +117,8 @@ class Linked:
             chain.sequence, chain.number, chain.previous = sequence, number, f'"sha256:{hashed.hex()}"'
             leaves.append(hashed)
             if number >= until or len(leaves) == _LEAVES:
-                if (finding := self._grown(leaves, last)) is not None:
-                    return finding
+                if (wrong := self._grown(leaves, last)) is not None:
+                    return wrong
                 until = self._held.until
         return self._grown(leaves, last)
 
