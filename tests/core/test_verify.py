@@ -97,6 +97,11 @@ def signed_at(entries: list[Row], time: str) -> Head:
     return Head(frontier.size, body, sign(KEY, body))
 
 
+def test_entries_without_any_head_are_told_to_be() -> None:
+    finding = verified(ROWS, []).finding
+    assert finding == Finding("unsigned", 1, "no head speaks for any entry", until=10)
+
+
 @pytest.mark.parametrize(("last", "late"), [(40, False), (50, False), (51, True)])
 def test_what_is_behind_the_last_head_is_there_for_ten_seconds(last: int, late: bool) -> None:
     """A head is no older than what it speaks for, whatever its clock has said."""

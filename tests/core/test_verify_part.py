@@ -170,6 +170,12 @@ def test_a_part_goes_on_from_where_its_sessions_were_whoever_has_signed_it() -> 
     assert in_parts(again, signed, [4, 8]) is None
 
 
+def test_nothing_in_no_parts_is_whole() -> None:
+    nothing = verify_joined([], [], [], [], key=KEY, check=check)
+    assert nothing is not None
+    assert (nothing.ok, nothing.entries) == (True, 0)
+
+
 def test_a_part_that_does_not_follow_is_not_passed_over() -> None:
     """Even where all its entries are among the others."""
     earlier: Any = look_at_part(ROWS[4:8], 5, 8, [8])
