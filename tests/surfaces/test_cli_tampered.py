@@ -122,6 +122,24 @@ def test_an_entry_that_was_changed_is_not_shown_as_if_nothing_were(state: Path, 
     assert f"run `licet receipts verify {state}/ledger.sqlite`" in result.stderr
 
 
+WORDS = [["list"], ["show", "ID"], ["export", "ID"]]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+@pytest.mark.parametrize("held", ["1 << 62", "1.5", "'text'"])
+@pytest.mark.parametrize("place", ["entries SET body", "entries SET hash", "heads SET body", "heads SET signature"])
+def test_what_is_no_bytes_is_refused_and_not_stumbled_over(
+    state: Path, place: str, held: str, words: list[str]
+) -> None:
+    receipt = receipts(state)[1]["id"]
+    tamper(state, sql(f"UPDATE {place} = {held}"))
+    names(run(state, "receipts", "verify"), 1, 12)
+    result = run(state, "receipts", *(receipt if word == "ID" else word for word in words))
+    if place.startswith("entries") or "export" in words:
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"run `licet receipts verify {state}/ledger.sqlite`" in result.stderr
+
+
 # The order of entries ------------------------------------------------------------------------------------------------
 
 AWAY = "UPDATE entries SET number = number + 100 WHERE number > 4"

@@ -245,7 +245,8 @@ def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
     try:
         proofs = inclusion_proofs(reader.hashes(), head.size, [row.number - 1 for row in rows])
         payload = statement(rows, head, proofs)
-    except (RuntimeError, StopIteration, UnicodeDecodeError):  # fewer entries than were signed, or no text
+    # Fewer entries than were signed, no text, or no bytes at all.
+    except (AttributeError, RuntimeError, StopIteration, TypeError, UnicodeDecodeError):
         raise LedgerUnavailable(f"{reader.path} does not fit its heads: {run_verify(reader)}") from None
     text = envelope(payload, key.public, key.sign(to_sign(payload)))
     checked = check_pack(text.encode(), key.public, check_signature)  # nothing that is wrong is handed out
