@@ -23,7 +23,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 PURE_MODULES = {
     "__future__", "abc", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal",
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "keyword",
-    "math", "operator", "re", "string", "types", "typing", "unicodedata", "_sha2", "_sha256",
+    "math", "operator", "re", "string", "types", "typing", "unicodedata",
     "can_ada", "idna", "packaging.specifiers", "packaging.version", "rfc8785",
     "licet.values",
 }  # fmt: skip

@@ -1,18 +1,18 @@
 """Canonical JSON (RFC 8785) and the content address of a value."""
 
+import hashlib
 from collections.abc import Callable
 from decimal import Decimal
 from hashlib import sha256
 from json import encoder
 from typing import Any
 
-try:  # Python's own, as `random` has it: for a short text, what OpenSSL does before and after costs more than the hash
-    from _sha2 import sha256 as _short_sha256  # type: ignore[import-not-found, unused-ignore]
-except ImportError:
-    try:
-        from _sha256 import sha256 as _short_sha256  # type: ignore[import-not-found, unused-ignore] # until 3.11
-    except ImportError:  # a Python that has OpenSSL alone
-        _short_sha256 = sha256
+# Python's own, as `random` has it: for a short text, what OpenSSL does before and after costs more than the hash. Where
+# it is kept differs by version, and `hashlib` knows; to try one name after the other would take what others call so.
+try:
+    _short_sha256: Callable[[bytes], Any] = hashlib.__get_builtin_constructor("sha256")  # type: ignore[attr-defined]
+except (AttributeError, ValueError):  # a Python that has OpenSSL alone
+    _short_sha256 = sha256
 
 _SHORT = 256  # bytes: beyond that OpenSSL makes up for it
 _WITH_EXPONENT = 1e21  # from here on floats are written with one, and like no integer
