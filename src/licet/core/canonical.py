@@ -14,7 +14,7 @@ try:
 except (AttributeError, ValueError):  # a Python that has OpenSSL alone
     _short_sha256 = sha256
 
-_SHORT = 256  # bytes: beyond that OpenSSL makes up for it
+_SHORT = 64  # bytes: beyond that OpenSSL makes up for it, from 3.12 on; in 3.11 from some 190 on
 _WITH_EXPONENT = 1e21  # from here on floats are written with one, and like no integer
 quoted: Callable[[str], str] = encoder.encode_basestring  # a text as RFC 8785 writes it, and without a detour
 
