@@ -84,4 +84,4 @@ def plain(value: Any) -> Any:
 def money_text(amount: Decimal) -> str:
     """An amount of money without exponent and trailing zeros: `5`, `0.25`."""
     text = f"{amount:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+    return text.rstrip("0").rstrip(".") if "." in text else text
