@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
 from licet.core.canonical import data_text, money_text
-from licet.core.heads import Head, read_head
+from licet.core.heads import Head, HeadFacts, head_body, read_head
 from licet.core.merkle import leaf_hash
 from licet.core.receipt import (
     KEYS,
@@ -25,6 +25,7 @@ from licet.core.receipt import (
     Unsound,
     check_entry,
     frame,
+    kept_at,
     link,
     listed,
     stem,
@@ -211,6 +212,34 @@ def test_an_entry_of_a_newer_format_says_so() -> None:
         check_entry(ROWS[0].body.replace(b'"format":1', b'"format":2'))
 
 
+def test_a_key_that_is_there_twice_is_named_as_such() -> None:
+    with pytest.raises(Unsound, match="a key is there twice"):
+        check_entry(MALFORMED["a key twice"](ROWS[0].body))
+
+
+@pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
+@pytest.mark.parametrize("kind", ["decision", "receipt"])
+def test_an_entry_is_of_any_kind_and_verdict(kind: str, verdict: str) -> None:
+    made = stem(frame(kind, "a", "s", "t", manifest="m", tool_digest=None, verdict=verdict), "r", "then")
+    entry = check_entry(link(made, LEDGER, 1, START, "now").body)
+    assert (entry["kind"], entry["verdict"], START) == (kind, verdict, (0, b"", 0))
+
+
+LAST = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+KEPT = [
+    (timedelta(0), False),
+    (timedelta(microseconds=1), False),
+    (timedelta(microseconds=-1), True),
+    (timedelta(minutes=-1), True),
+    (timedelta(minutes=-1, microseconds=-1), False),
+]
+
+
+@pytest.mark.parametrize(("step", "smoothed"), KEPT)
+def test_a_clock_that_goes_back_by_up_to_a_minute_is_smoothed(step: timedelta, smoothed: bool) -> None:
+    assert kept_at(LAST + step, time_text(LAST)) == time_text(LAST if smoothed else LAST + step)
+
+
 TIMES = [
     (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05.000000Z"),
     (datetime(2026, 1, 2, 3, 4, 5, 6), "2026-01-02T03:04:05.000006Z"),  # noqa: DTZ001
@@ -221,6 +250,13 @@ TIMES = [
 @pytest.mark.parametrize(("moment", "text"), TIMES)
 def test_a_time_is_utc_with_microseconds(moment: datetime, text: str) -> None:
     assert time_text(moment) == text
+
+
+def test_times_that_come_in_any_order_are_told_apart() -> None:
+    """One second is remembered, and asked for again."""
+    for second, micro in [(5, 999_999), (5, 0), (4, 999_999), (4, 0), (6, 0), (5, 999_999), (6, 1), (5, 7)]:
+        moment = datetime(2026, 1, 2, 3, 4, second, micro, UTC)
+        assert time_text(moment) == f"2026-01-02T03:04:{second:02}.{micro:06}Z"
 
 
 # Verification ---------------------------------------------------------------------------------------------------------
@@ -426,6 +462,32 @@ def head_with(changes: dict[str, Any], key: str = KEY) -> Head:
     facts = {**json.loads(HEADS[1].body), **changes}
     body = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
     return Head(8, body, sign(key, body))
+
+
+NO_HEADS: dict[str, tuple[dict[str, Any], str]] = {
+    "of a newer format": ({"format": 2}, "it has format 2, which a newer licet has written: use that one"),
+    "of an older format": ({"format": 0}, "it is no head of a ledger"),
+    "of a format that is none": ({"format": "2"}, "it is no head of a ledger"),
+    **{
+        f"with no {name}": ({name: 1}, "it is no head of a ledger")
+        for name in ("key", "kind", "ledger", "root", "time")
+    },
+    "with a size that is none": ({"size": "8"}, "it is no head of a ledger"),
+    "with truth for a size": ({"size": True}, "it is no head of a ledger"),
+    "with a size that is negative": ({"size": -1}, "it is no head of a ledger"),
+}
+
+
+@pytest.mark.parametrize(("changes", "text"), NO_HEADS.values(), ids=NO_HEADS)
+def test_what_is_no_head_is_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(Unsound) as refusal:
+        read_head(head_with(changes).body)
+    assert str(refusal.value) == text
+
+
+def test_a_head_says_what_it_was_made_of() -> None:
+    facts = HeadFacts(LEDGER, 0, "sha256:" + "01" * 32, "then", 'a "key"')
+    assert read_head(head_body(LEDGER, 0, b"\x01" * 32, "then", 'a "key"')) == facts
 
 
 HEAD_ATTACKS: dict[str, tuple[list[Head], str, int]] = {
