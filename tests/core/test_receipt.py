@@ -225,6 +225,23 @@ def test_an_entry_is_of_any_kind_and_verdict(kind: str, verdict: str) -> None:
     assert (entry["kind"], entry["verdict"], START) == (kind, verdict, (0, b"", 0))
 
 
+def test_what_nobody_says_of_a_call_is_that_nothing_happened() -> None:
+    made = stem(frame("receipt", "a", "s", "t", manifest="m", tool_digest=None), "r", "then")
+    entry = check_entry(link(made, LEDGER, 1, START, "now").body)
+    unsaid = {"verdict": "allow", "reason": "ALLOWED", "cost_usd": "0", "truncated": False, "sandbox": {}}
+    unsaid |= {key: [] for key in ("approvals", "events", "rules")}
+    unsaid |= dict.fromkeys(["parent", "code", "error", "arguments", "result", "duration_ms", "budget", "previous"])
+    assert {key: entry[key] for key in unsaid} == unsaid
+    assert entry.keys() == KEYS.keys() - {"bodies"}
+
+
+def test_half_a_character_is_searched_for_as_it_is_written() -> None:
+    within = frame("receipt", "a\ud800", "s\ud800", "t\ud800", manifest="m", tool_digest=None)
+    row = link(stem(within, "r\ud800", "then"), LEDGER, 1, START, "now")
+    assert row[:9] == (1, "r?", "receipt", "a?", "s?", 1, "t?", "allow", "then")
+    assert verify([row], heads([row], [1]), key=KEY, check=check).ok
+
+
 LAST = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KEPT = [
     (timedelta(0), False),
