@@ -16,3 +16,11 @@ def outside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]
     needs_walls()
     with closing(Outside(request.param, tmp_path.resolve())) as there:
         yield there
+
+
+@pytest.fixture(params=WALLED)
+def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outside]:
+    """The same for attacks on what is only there behind walls: whoever answers the questions of a tool."""
+    needs_walls()
+    with closing(Outside(request.param, tmp_path.resolve())) as there:
+        yield there

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attacks.behind_walls import NO_WALLS, Outside, made
+from attacks.behind_walls import Outside, made
 from licet import SyncContext
 
 VALUE = "a" * 1000
@@ -18,21 +18,17 @@ def attack(ctx: SyncContext, many: int) -> str | None:
     return None if many else ctx.env.get("A")
 
 
-def test_the_host_goes_on(outside: Outside) -> None:
-    import pytest
-
+def test_the_host_goes_on(inside: Outside) -> None:
     from licet import Backends
     from sandbox.levels import call, gate
 
-    if outside.walls == NO_WALLS:
-        pytest.skip("without walls nothing is asked")
     tool = made(attack, needs=["env:read:A"])
     backends = Backends.memory(environ={"A": VALUE})
-    at = gate(outside._place, outside.walls, tool, backends=backends, limits={"wall_seconds": 2})
+    at = gate(inside._place, inside.walls, tool, backends=backends, limits={"wall_seconds": 2})
     # The answers would fill many megabytes: what does not fit on the way to the tool is never made.
     result = call(at, "attack", {"many": 200_000})
     assert not result.ok
     assert result.reason in ("TOOL_CRASHED", "LIMIT_TIME"), result.error
     assert len(result.events) < 10_000
-    at = gate(outside._place, outside.walls, tool, backends=backends)
+    at = gate(inside._place, inside.walls, tool, backends=backends)
     assert call(at, "attack", {"many": 0}).value == VALUE

@@ -49,7 +49,7 @@ class Source(NamedTuple):
                 found.append(place.file)
                 try:
                     found.append(importlib.util.cache_from_source(place.file))
-                except (NotImplementedError, ValueError):
+                except (NotImplementedError, ValueError):  # this Python keeps nothing of what it compiles
                     continue
         return found
 
