@@ -1,0 +1,93 @@
+"""Reads files whose names come from outside: regular files only, and only up to a limit.
+
+A name may lead to a named pipe, a device, a socket, a directory or a file that never ends. Without this check the
+reader would wait for ever, or run out of memory. Who may read a file is not decided here.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["NotRegular", "TooLarge", "open_regular", "read_most", "read_regular", "size_text"]
+
+_CHUNK = 1 << 20
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)  # a named pipe without a writer, or a file with a lease, is not waited for
+    | getattr(os, "O_NOCTTY", 0)  # a terminal does not become the one that controls this process
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISLNK, "a link"),
+)
+
+
+class NotRegular(OSError):
+    """A name that leads to something other than a regular file."""
+
+
+class TooLarge(OSError):
+    """A file with more bytes than its reader accepts."""
+
+
+def read_regular(path: str | os.PathLike[str], most: int, *, links: bool = True) -> bytes:
+    """Return the bytes of a regular file.
+
+    Raises `NotRegular`, `TooLarge` or another `OSError`; `strerror` says what is wrong in words for a person. With
+    `links=False` a symbolic link in the last place is refused.
+    """
+    with open_regular(path, links=links) as fd:
+        data = read_most(fd, most + 1)
+    if len(data) > most:
+        raise TooLarge(errno.EFBIG, f"larger than {size_text(most)}", os.fspath(path))
+    return data
+
+
+@contextmanager
+def open_regular(path: str | os.PathLike[str], *, links: bool = True) -> Iterator[int]:
+    """Open a regular file for reading, for a reader that also looks at its owner or mode; closed at the end."""
+    # Opening a device can have effects of its own (a tape rewinds), and opening a pipe wakes its writer: look first.
+    _check(os.stat(path, follow_symlinks=links), path)
+    try:
+        fd = os.open(path, _FLAGS | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
+    except OSError as error:
+        # What was looked at may have been replaced since.
+        if error.errno in (errno.ENXIO, errno.ELOOP) and not os.path.isfile(path):
+            raise NotRegular(error.errno, "not a regular file", os.fspath(path)) from None
+        raise
+    try:
+        _check(os.fstat(fd), path)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def read_most(fd: int, most: int) -> bytes:
+    """Read a file from where it stands to its end, or as many bytes as `most`."""
+    parts: list[bytes] = []
+    while most > 0 and (part := os.read(fd, min(most, _CHUNK))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes the way people do: `1 MiB`, `64 KiB`, `1000 bytes`."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} bytes"
+
+
+def _check(found: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
+        number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+        raise NotRegular(number, f"{kind}, not a regular file", os.fspath(path))
