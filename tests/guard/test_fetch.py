@@ -219,6 +219,7 @@ def test_a_body_is_bytes_text_or_json(given: dict[str, Any], body: bytes, conten
         {"timeout": float("nan")},
         {"timeout": float("inf")},
         {"timeout": "1"},
+        {"timeout": True},
         {"max_bytes": -1},
         {"max_bytes": 1.5},
     ],

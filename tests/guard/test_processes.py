@@ -83,7 +83,7 @@ def test_a_declared_program_runs_as_the_pinned_file_under_its_name() -> None:
 
 def test_input_may_be_text_and_no_timeout_is_longer_than_the_call_s() -> None:
     limits = {"seconds": 7.0, "output_bytes": 99}
-    for asked, kept in ((None, 7.0), (3, 3.0), (100, 7.0), (-1, 0.0)):
+    for asked, kept in ((None, 7.0), (3, 3.0), (0.5, 0.5), (100, 7.0), (10**400, 7.0)):
         _, command = spawn(holding(["process:exec:git"]), "git", stdin="é", timeout=asked, made=limits)
         assert (command.stdin, command.seconds, command.output_bytes) == ("é".encode(), kept, 99)
 

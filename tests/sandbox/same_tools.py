@@ -134,6 +134,20 @@ async def the_rest(ctx: Context) -> list[Any]:
 
 
 @tool(needs=NEEDS, effect="write_limited")
+async def times(ctx: Context) -> list[str]:
+    """Numbers of seconds that are none, or more than there are, for each handle that takes one."""
+    given: list[Any] = ["nan", float("nan"), float("inf"), True, "5", 0, -1, Decimal("NaN"), 10**400]
+    return [
+        code.partition("|")[0]
+        for value in given
+        for code in (
+            await told(ctx.process.spawn("/bin/echo", timeout=value)),
+            await told(ctx.fetch("https://site.test/none", timeout=value)),
+        )
+    ]
+
+
+@tool(needs=NEEDS, effect="write_limited")
 async def lets_through(ctx: Context) -> str:
     """A refusal that nobody catches."""
     return await ctx.fs.read("/etc/passwd")

@@ -10,8 +10,9 @@ import pytest
 from licet import Backends, Result, Tool
 from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_http import Answer, MemoryHttp
+from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.memory_secrets import MemorySecrets
-from licet.guard.ports import Exchange
+from licet.guard.ports import Command, Exchange, Finished
 from sandbox import argument_tools as given
 from sandbox import same_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -28,12 +29,17 @@ def site(exchange: Exchange) -> Answer:
     return Answer(200, [("x-a", "1")], json.dumps({"secret arrived": sent == "s3cr3t-value"}).encode())
 
 
+async def echo(command: Command) -> Finished:
+    return Finished(0, b"", b"")
+
+
 def backends() -> Backends:
     return Backends.memory(
         files=MemoryFiles(),
         http=MemoryHttp(site, {"site.test": ["93.184.216.34"], "www.site.test": ["93.184.216.34"]}),
         secrets=MemorySecrets({"KEY": "s3cr3t-value"}),
         environ={"HOME_TOWN": "Oslo", "PATH": "/bin"},
+        processes=MemoryProcesses({"/bin/echo": echo}),
     )
 
 
@@ -70,6 +76,7 @@ CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
     "fetches": (tools.fetches, {}),
     "fetch_blocking": (tools.fetch_blocking, {}),
     "the_rest": (tools.the_rest, {}),
+    "times": (tools.times, {}),
     "lets_through": (tools.lets_through, {}),
     **ARGUMENTS,
     **{f"fails: {kind}": (tools.fails, {"kind": kind}) for kind in ("error", "exit", "object", "generator", "own")},
@@ -107,3 +114,4 @@ def test_what_crosses_at_native_is_what_the_cases_are_about(tmp_path: Path) -> N
     assert at_native("numbers", tmp_path)[1][0] == ["Decimal", "Decimal('1.10')"]
     assert at_native("octets", tmp_path)[1][1] == ["bytes", "b'hello'"]
     assert at_native("turned", tmp_path)[1][0] == ["int", "2"]
+    assert at_native("times", tmp_path)[1][:-2] == ["INPUT_INVALID"] * 16

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
+from licet.core.seconds import whole_seconds
 from licet.guard.ports import TooLarge
 
 LARGEST_KEY = 512  # bytes
 LARGEST_VALUE = 1 << 20  # bytes of JSON
 LARGEST_SCOPE = 64 << 20  # bytes of keys, values and what keeping each of them takes
 PER_ENTRY = 64  # bytes: without them there would be no end to keys without a value
-LONGEST_TTL = 100 * 366 * 86400  # seconds; what should live longer needs no limit
 
 
 def key_bytes(key: str) -> bytes:
@@ -55,9 +55,7 @@ def expiry(now: float, ttl_seconds: int | None) -> float | None:
     """When an entry is forgotten; None for never."""
     if ttl_seconds is None:
         return None
-    if type(ttl_seconds) is not int or ttl_seconds < 1:
-        raise ValueError("expected a whole number of seconds, at least 1, as `ttl_seconds`")
-    return now + min(ttl_seconds, LONGEST_TTL)
+    return now + whole_seconds(ttl_seconds, "ttl_seconds")
 
 
 def _encoded(key: str) -> bytes:

@@ -24,6 +24,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 _MOST_FILES = 8
+_LONGEST_POLL = 3600.0  # seconds; the kernel takes no more milliseconds than fit into 31 bits
 
 Launch = Callable[[int, int], None]  # puts this process behind walls and becomes the program; see `sandbox.launcher`
 
@@ -172,7 +173,7 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
         left = end - time.monotonic()
         if left <= 0:
             return "late"
-        ready = dict(poll.poll(left * 1000))
+        ready = dict(poll.poll(min(left, _LONGEST_POLL) * 1000))
         if control in ready:
             numbers = b""
             with suppress(ConnectionResetError):  # the host has gone before it had read what came of the walls

@@ -7,9 +7,9 @@ connection goes to one of exactly these. What a redirect names starts again from
 import json as json_text
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from math import isfinite
 from typing import Any, Protocol
 
+from licet.core.seconds import seconds
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
 from licet.guard.addresses import checked_addresses
@@ -129,10 +129,10 @@ class ScopedFetch:
         use = there.use
         try:
             message = outgoing(headers, json, body)
-            seconds, most = self._bounds(timeout, max_bytes)
+            waited, most = self._bounds(timeout, max_bytes)
         except BadRequest as wrong:
             self._holding.refuse("INPUT_INVALID", str(wrong), use)
-        clock = Deadline(seconds)
+        clock = Deadline(waited)
         try:
             with clock:
                 for hop in range(self._limits.redirects + 1):
@@ -141,7 +141,7 @@ class ScopedFetch:
                     if not hop and self._placeholders is not None:
                         message = await self._revealed(message, use)
                     async with AsyncExitStack() as stack:
-                        reply = await self._open(stack, there, message, seconds)
+                        reply = await self._open(stack, there, message, waited)
                         known = Headers(reply.headers)
                         if reply.status not in _REDIRECTS or "location" not in known:
                             async with aclosing(self._pieces(reply, known, use, most)) as pieces:
@@ -155,17 +155,18 @@ class ScopedFetch:
         except TimeoutError:
             if not clock.expired:
                 raise
-            self._holding.refuse("LIMIT_TIME", f"no whole answer within {seconds:g} seconds", use)
+            self._holding.refuse("LIMIT_TIME", f"no whole answer within {waited:g} seconds", use)
 
     def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
         limits = self._limits
-        seconds = limits.seconds if timeout is None else timeout
+        try:
+            waited = limits.seconds if timeout is None else seconds(timeout, "timeout")
+        except ValueError as wrong:
+            raise BadRequest(str(wrong)) from None
         most = limits.body_bytes if max_bytes is None else max_bytes
-        if not isinstance(seconds, int | float) or not isfinite(seconds) or seconds <= 0:
-            raise BadRequest("expected `timeout` to be a number of seconds above 0")
         if not isinstance(most, int) or most < 0:
             raise BadRequest("expected `max_bytes` to be a number of bytes, 0 or more")
-        return float(seconds), min(int(most), limits.most_body_bytes)
+        return waited, min(int(most), limits.most_body_bytes)
 
     async def _permit(self, use: Use, clock: Deadline) -> None:
         if use.effect != "delete":

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 
 from licet.core.decision import Reason
 from licet.core.scope import TOP
+from licet.core.seconds import seconds
 from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
 from licet.guard.endings import limit_name
@@ -84,18 +85,23 @@ class ScopedProcesses:
         timeout: float | None = None,
     ) -> Finished:
         """Run a program until it ends: what it wrote, and its code. Its environment is empty but for declared names."""
-        use, command, walls = await self._prepared(name, args, env, cwd)
-        command = replace(
-            command,
-            stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin),
-            seconds=self._seconds if timeout is None else min(max(float(timeout), 0.0), self._seconds),
-        )
+        use, command, walls = await self._prepared(name, args, env, cwd, timeout)
+        command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
             finished = await self._processes.run(command, walls)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
         self._record(use, Ending(finished.returncode, finished.limit))
         return finished
+
+    def _within(self, timeout: object, use: Use) -> float:
+        """How long a program may run: what the caller wants, and no longer than the call may take."""
+        if timeout is None:
+            return self._seconds
+        try:
+            return min(seconds(timeout, "timeout"), self._seconds)
+        except ValueError as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
 
     @asynccontextmanager
     async def _started(
@@ -121,11 +127,17 @@ class ScopedProcesses:
             self._holding.limited(ending.limit, f"{use.target} {what}", use, fix)
 
     async def _prepared(
-        self, name: str, args: Iterable[str], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+        self,
+        name: str,
+        args: Iterable[str],
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        timeout: object = None,
     ) -> tuple[Use, Command, Walls]:
         """Check everything about a program; nothing has been started yet."""
         use, binary, called = self._program(name)
         argv = (called, *_texts(args))
+        within = self._within(timeout, use)
         given = self._given(env)
         directory = self._directory(cwd)
         walls = self._walls(use)
@@ -133,7 +145,7 @@ class ScopedProcesses:
         for variable, value in given.items():
             # Only now: nothing is fetched for a child that will not run.
             environment[variable] = await self._placeholders.resolve(value) if self._placeholders else value
-        return use, Command(binary, argv, environment, directory, b"", self._seconds, self._output_bytes), walls
+        return use, Command(binary, argv, environment, directory, b"", within, self._output_bytes), walls
 
     def _not_run(self, use: Use, wrong: Exception) -> NoReturn:
         if isinstance(wrong, SandboxUnavailable):

@@ -12,11 +12,14 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 from licet.guard.ports import Finished, Stat
 from licet.guard.response import Headers, Response
 from licet.sandbox.asking import Asking
+
+_LARGEST = 10**15  # of numbers that are sent: above every limit of the host, and short
 
 
 def _path(path: Any) -> str:
@@ -182,9 +185,11 @@ def _text(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if value is None or (isinstance(value, int | float) and value == value and abs(value) < 1e15):
-        return value
-    return False
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or value != value or abs(value) == inf:
+        return False
+    return max(min(value, _LARGEST), -_LARGEST)
 
 
 class RemoteSecrets:
@@ -278,7 +283,7 @@ class RemotePrograms:
             args=[*args],
             env=None if env is None else dict(env),
             cwd=None if cwd is None else _path(cwd),
-            timeout=timeout,
+            timeout=_number(timeout),
         )
         head, middle = answer.head, answer.head["stdout"]
         told = {name: head[name] for name in ("truncated", "timed_out", "limit")}

@@ -38,6 +38,17 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
+# What of /proc is about the machine and not about the processes in it. The first three lines are the defaults of
+# container runtimes, which also make `bus`, `fs`, `irq`, `sys` and `sysrq-trigger` read-only; here they are empty too.
+# The others can be read by root alone on the host: a program that runs as root there is root for them.
+PROC_COVERED = (
+    "acpi", "asound", "interrupts", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list",
+    "timer_stats",
+    "bus", "fs", "irq", "sys", "sysrq-trigger",
+    "allocinfo", "buddyinfo", "iomem", "ioports", "kallsyms", "key-users", "kmsg", "kpagecgroup", "kpagecount",
+    "kpageflags", "mtrr", "pagetypeinfo", "schedstat", "slabinfo", "vmallocinfo", "zoneinfo",
+)  # fmt: skip
+
 
 def enter(*, network: bool = True, processes: bool = True) -> None:
     """Leave the namespaces of the host, as the same user.
@@ -98,15 +109,16 @@ def private_root(
     led. Below a path that can be read another can be written, and the other way around. `found` are paths to be read,
     without links, with the device and number that somebody has seen there: another file is an error. `hide` are paths
     within these that look empty and cannot be opened. `scratch` is a directory and the bytes it can hold in memory.
-    `proc` shows the processes of this namespace; where the kernel refuses that, as in a container that hides parts of
-    its own, /proc stays empty.
+    `proc` shows the processes of this namespace, read-only and without `PROC_COVERED`; where the kernel refuses that,
+    as in a container that hides parts of its own, /proc stays empty.
     """
     links: dict[str, str] = {}
     # Copies are taken before anything is mounted, so that paths below the stage itself are the host's.
     kinds = dict.fromkeys(_resolved(read, links), _READ_ONLY | _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(found, _READ_ONLY | _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(_resolved(write, links), _NO_SUID | _NO_DEV)
-    kinds |= dict.fromkeys(_resolved(devices, links), _NO_SUID | _NO_EXEC)
+    # A device on a read-only mount still takes and gives data; its mode, owner and times cannot be changed.
+    kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     trees = [_copied(path, flags, found.get(path)) for path, flags in kinds.items() if _outer(path, kinds) != flags]
@@ -243,7 +255,25 @@ def _cover(path: str, number: int) -> None:
 def _put_proc() -> None:
     os.makedirs("./proc", exist_ok=True)
     with suppress(PermissionError):
-        _mount("proc", "./proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
+        _mount("proc", "./proc", "proc", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
+        _cover_proc()
+
+
+def _cover_proc() -> None:
+    """Put empty read-only directories and files over parts of /proc, as container runtimes do.
+
+    They can be read: a program that looks there finds nothing, which it has to expect on some machine anyway.
+    """
+    blank = os.path.join(os.getcwd(), ".blank")
+    os.close(os.open(blank, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    flags = _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC
+    for name in PROC_COVERED:
+        place = f"./proc/{name}"
+        if os.path.isdir(place):
+            _mount("tmpfs", place, "tmpfs", flags, "size=0,mode=555")
+        elif os.path.lexists(place):
+            _attach(_copied(blank, flags).fd, place)
+    os.unlink(blank)
 
 
 def _put_link(path: str, target: str) -> None:

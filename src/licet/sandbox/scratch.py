@@ -42,7 +42,6 @@ def clear(directory: str) -> None:
     """
     top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        count = 0
         while names := os.listdir(top):
             for name in names:
                 if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
@@ -53,9 +52,9 @@ def clear(directory: str) -> None:
                 try:
                     for below in os.listdir(inner):
                         if stat.S_ISDIR(os.lstat(below, dir_fd=inner).st_mode):
-                            count += 1
                             os.chmod(below, 0o700, dir_fd=inner)  # to move a directory its `..` is rewritten
-                            os.rename(below, f".{os.getpid()}.{count}", src_dir_fd=inner, dst_dir_fd=top)
+                            # A name that nobody can have guessed: one that is taken would end this half way.
+                            os.rename(below, f".{os.urandom(12).hex()}", src_dir_fd=inner, dst_dir_fd=top)
                         else:
                             os.unlink(below, dir_fd=inner)
                 finally:

@@ -24,6 +24,7 @@ from licet.guard.layers import Layers
 from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
 from licet.guard.running import Used
 from licet.sandbox import hardening, landlock, probe
+from licet.sandbox import scratch as scratches
 from licet.sandbox.kernel_paths import Identity, KernelRule, around, identity, inside, kernel_paths
 from licet.sandbox.namespaces import DEVICES
 from licet.sandbox.program_files import SYSTEM, of_binary
@@ -126,7 +127,7 @@ class _Around:
             watch = Attendant(orders, self._egress(), None if self._spaces else scratch)
         except BaseException:
             if not self._spaces:
-                _remove(scratch)
+                scratches.remove(scratch)
             raise
         return replace(command, watch=watch)
 
@@ -220,7 +221,7 @@ class Attendant:
         if self._egress is not None:
             await self._egress.close()
         if self._scratch is not None:
-            await asyncio.to_thread(_remove, self._scratch)
+            await asyncio.to_thread(scratches.remove, self._scratch)
         return _trouble(bytes(self._said))
 
     def limit(self, used: Used) -> Reason | Literal[""]:
@@ -277,26 +278,7 @@ def _trouble(said: bytes) -> Exception | None:
         return SandboxUnavailable("the walls could not be built, and what was said about it cannot be read")
 
 
-# What makes and removes a directory of the host is loaded only where programs have no root of their own.
-
-
 def _folder() -> str:
-    import tempfile
+    import tempfile  # loaded only where programs have no root of their own
 
     return tempfile.mkdtemp(prefix="licet-")
-
-
-def _remove(scratch: str) -> None:
-    """Remove a directory in which somebody may have made things hard to remove."""
-    import shutil
-
-    def again(function: Callable[[str], object], path: str, _: object) -> None:
-        with suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-            function(path)
-
-    shutil.rmtree(scratch, onerror=again)
-    if os.path.isdir(scratch):
-        shutil.rmtree(scratch, ignore_errors=True)
