@@ -11,6 +11,7 @@ from typing import Any, Literal
 from licet.backends.foreign import foreign
 from licet.backends.manifest_reader import read_manifest, read_personality
 from licet.backends.manifest_shapes import FORMAT, SHAPES, WORKSPACE_FIELDS
+from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.shape_parts import number_of
 from licet.backends.shapes import Located, check
@@ -21,14 +22,12 @@ from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
 from licet.core.foreseen import address_problems, quorum_problems
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, distinct
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
 from licet.errors import ManifestError
 from licet.values import dataclass, replace
 
-WORKSPACE_FILE = "licet.yaml"
-LOCK_FILE = "licet.lock"
 Kind = Literal["workspace", "manifest", "personality"]
 
 
@@ -204,24 +203,22 @@ def _wrong_kind(file: _File, expected: str) -> Problem:
 
 
 def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) -> Manifest:
-    """The manifest with its own files, the lock beside them and its tools never writable from any grant."""
-    sources = [reference for reference, _ in manifest.sources.values()]
-    rules = []
+    """The manifest with a layer that keeps policy files and the code of its tools from being written by any grant."""
     for file in files:
-        for path in dict.fromkeys((os.path.abspath(file.path), os.path.realpath(file.path))):
+        for path in (os.path.abspath(file.path), os.path.realpath(file.path)):
             try:
-                # Also where a workspace or a lock would be found if somebody wrote one.
-                keys = [path_key(path)]
-                beside = os.path.dirname(path)
-                keys += [path_key(os.path.join(beside, name)) for name in (WORKSPACE_FILE, LOCK_FILE)]
-                # And the code of the tools: who writes that does what no manifest says.
-                keys += [path_key(code) for code in tool_files(sources, beside)]
+                path_key(path)
             except Malformed as wrong:
                 found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
                 problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))
-                continue
-            rules += [_never(action, key, manifest.origin) for key in keys for action in ("write", "delete")]
-    layer = Layer("policy files", "licet itself", manifest.origin, denies=distinct(tuple(rules)), silent=EVERY_DOMAIN)
+    keys = dict.fromkeys(policy_paths([file.path for file in files]))
+    # Whoever writes the code of a tool does what no manifest says.
+    sources = [reference for reference, _ in manifest.sources.values()]
+    spelled = [path for file in files for path in (os.path.abspath(file.path), os.path.realpath(file.path))]
+    roots = dict.fromkeys(str(policy_root(Path(path))) for path in spelled)
+    keys |= dict.fromkeys(code for root in roots for code in tool_files(sources, root))
+    rules = tuple(_never(action, key, manifest.origin) for key in keys for action in ("write", "delete"))
+    layer = Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
     return replace(manifest, layers=(*manifest.layers, layer))
 
 

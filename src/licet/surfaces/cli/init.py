@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble import draft
-from licet.backends.manifest_yaml import WORKSPACE_FILE
+from licet.backends.policy_paths import WORKSPACE_FILE
 from licet.backends.source import find_tool, read_tools
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from licet.assemble import Places, review
-from licet.backends.manifest_yaml import WORKSPACE_FILE, Policy
+from licet.backends.manifest_yaml import Policy
+from licet.backends.policy_paths import WORKSPACE_FILE
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
