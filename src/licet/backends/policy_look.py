@@ -6,8 +6,8 @@ This is not the loader: a file that is broken today may be repaired tomorrow, an
 import json
 import os
 import re
-import stat
 
+from licet.backends.regular_files import NotRegular, TooLarge, read_regular
 from licet.backends.yaml_events import yaml_events
 from licet.backends.yaml_text import MOST_BYTES
 
@@ -34,19 +34,16 @@ class Look:
 
     def is_policy(self, path: str) -> bool:
         """Whether a path leads to a regular file of at most 1 MiB whose top level has a key of policy."""
+        if self._read > MOST_READ:
+            return os.path.isfile(path)
         try:
-            about = os.stat(path)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
-                return False
-            if self._read > MOST_READ:
-                return True
-            data = _content(path)
-        except FileNotFoundError:
+            data = read_regular(path, MOST_BYTES)
+        except (NotRegular, TooLarge, FileNotFoundError):
             return False
         except OSError:
             return True
         self._read += len(data)
-        return len(data) <= MOST_BYTES and self._has_key(data, path.lower().endswith(".json"))
+        return self._has_key(data, path.lower().endswith(".json"))
 
     def _has_key(self, data: bytes, is_json: bool) -> bool:
         data = data.replace(b"\0", b"")  # UTF-16 and UTF-32 then read like ASCII
@@ -63,13 +60,6 @@ class Look:
         except (ValueError, RecursionError):  # malformed: any mention counts
             return True
         return not keys.isdisjoint(KEYS | {_MERGE_KEY})
-
-
-def _content(path: str) -> bytes:
-    """What a regular file holds, as far as it matters; of anything else nothing."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with open(number, "rb") as file:
-        return file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(number).st_mode) else b""
 
 
 def _json_keys(text: str) -> set[str]:
