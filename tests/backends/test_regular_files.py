@@ -1,4 +1,4 @@
-"""Files whose names come from outside: whatever a name leads to, reading it ends, and takes a bounded amount of memory."""
+"""Files whose names come from outside: whatever a name leads to, reading it ends and takes bounded memory."""
 
 import errno
 import os
@@ -117,6 +117,8 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-@pytest.mark.parametrize(("size", "text"), [(10, "10 bytes"), (65_536, "64 KiB"), (1 << 20, "1 MiB"), (1025, "1025 bytes")])
+@pytest.mark.parametrize(
+    ("size", "text"), [(10, "10 bytes"), (65_536, "64 KiB"), (1 << 20, "1 MiB"), (1025, "1025 bytes")]
+)
 def test_sizes_are_written_as_people_do(size: int, text: str) -> None:
     assert size_text(size) == text

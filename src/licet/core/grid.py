@@ -7,7 +7,8 @@ other side's grid, so that every operation costs about the size of its input and
 from collections.abc import Iterable, Iterator
 
 from licet.core.capability import Box, meet_boxes
-from licet.core.domain import DOMAINS, Domain, said
+from licet.core.domain import DOMAINS, PATH_DOMAINS, Domain, said
+from licet.core.scope import TOP, is_unexpanded
 from licet.core.use import DENY_SHIFT, ONE_ALLOW
 
 Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowed atoms | denied atoms << DENY_SHIFT
@@ -107,6 +108,7 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
     """
     ancestors = DOMAINS[domain].ancestors
     (allows, own_denies), (their_allows, their_denies) = mine, theirs
+    unknown = _unknown(domain, own_denies, their_denies)
     below: Below | None = None
 
     def cut(box: Box, atoms: int, covered: int) -> Iterator[tuple[Box, int, bool]]:
@@ -118,8 +120,14 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
         if left:
             yield box, left, False
 
-    for key, port, atoms in boxes(allows):
-        chain = ancestors(key)
+    def lost(key: str) -> int:
+        # A rule for every path holds the deny itself, which is told below as a part that is cut out.
+        return 0 if key == TOP or is_unexpanded(key) else unknown
+
+    for key, port, every in boxes(allows):
+        if every & lost(key):
+            yield (key, port), every & lost(key), False
+        atoms, chain = every & ~lost(key), ancestors(key)
         covered, denied = covering(their_allows, chain, port), covering(their_denies, chain, port)
         if beyond := atoms & ~covered & ~denied:
             yield (key, port), beyond, True
@@ -133,11 +141,26 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
     for key, port, atoms in boxes(their_denies):
         for above in ancestors(key)[1:]:
             for other, mask in allows.get(above, {}).items():
-                if mask & atoms and (port is None or other is None or port == other):
+                if mask & atoms & ~lost(above) and (port is None or other is None or port == other):
                     chain = ancestors(above)
-                    seen = mask & atoms & ~covering(their_denies, chain, other)
+                    seen = mask & atoms & ~lost(above) & ~covering(their_denies, chain, other)
                     covered = covering(their_allows, chain, other)
                     yield from cut((key, other if port is None else port), seen, covered)
+
+
+def _unknown(domain: str, own_denies: Grid, their_denies: Grid) -> int:
+    """The atoms of their denies that may mean any path (`~`, `${workdir}`) and that my denies do not cover.
+
+    Whatever such a deny turns out to mean, what my denies cover is cut out of both sides.
+    """
+    if domain not in PATH_DOMAINS:
+        return 0
+    ancestors = DOMAINS[domain].ancestors
+    return sum_of(
+        atoms & ~covering(own_denies, ancestors(key), port)
+        for key, port, atoms in boxes(their_denies)
+        if is_unexpanded(key)
+    )
 
 
 def index_below(domain: str, grid: Grid) -> Below:

@@ -212,6 +212,11 @@ def path_key(text: str) -> str:
     return "/".join([root, *parts])
 
 
+def is_unexpanded(key: str) -> bool:
+    """Whether a path key starts with `~` or `${workdir}`: nobody knows yet which real path it stands for."""
+    return key[:1] in ("~", "$") and key.partition("/")[0] in ("~", "${workdir}")
+
+
 def directory_key(path: str) -> str:
     """The key of a real directory, for what `${workdir}` and `~` stand for."""
     if path[:1] != "/":

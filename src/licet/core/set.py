@@ -11,9 +11,9 @@ from typing import NamedTuple, NoReturn
 
 from licet.core import grid
 from licet.core.capability import Box, Capability, capability
-from licet.core.domain import DOMAINS, parse_rule, said
+from licet.core.domain import DOMAINS, PATH_DOMAINS, parse_rule, said
 from licet.core.grid import Grids, Tables
-from licet.core.scope import Malformed, directory_key
+from licet.core.scope import TOP, Malformed, directory_key, is_unexpanded
 from licet.core.sealed import Sealed
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
 
@@ -43,7 +43,11 @@ class _SetParts:
 
 
 class CapabilitySet(Sealed, _SetParts):
-    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes."""
+    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes.
+
+    A deny that starts with `~` or `${workdir}` may mean any directory until `expand` is called. Until then, the set
+    has no concrete use and no absolute rule of the deny's domain and actions.
+    """
 
     __slots__ = ()
 
@@ -75,7 +79,10 @@ class CapabilitySet(Sealed, _SetParts):
     def answers(self, kind: Kind) -> dict[str, bool]:
         """What the rules that name no port say to uses of a kind: the nearest key of a use that is known decides."""
         table, bits = self._tables.get(kind.domain, {}), kind.bits
-        return {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
+        found = {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
+        if kind.domain in PATH_DOMAINS and any(is_unexpanded(key) and not found[key] for key in found):
+            return {TOP: False}  # the deny may mean any path
+        return found
 
     @property
     def names_ports(self) -> bool:
@@ -89,6 +96,8 @@ class CapabilitySet(Sealed, _SetParts):
         use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
         if self.has(use):
             return True
+        if self._answers[use.kind].get(TOP) is False:
+            return False
         denied = use.kind.atom << DENY_SHIFT
         tables = (self._tables.get(use.domain, {}), self._ports.get(use.port, {}))
         return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
@@ -303,4 +312,7 @@ def _from_tables(tables: Tables) -> CapabilitySet:
 def _atoms(table: dict[str, int], use: Use) -> tuple[int, int]:
     """What a table allows and what it denies where a use goes."""
     bits = grid.sum_of(table.get(key, 0) for key in use.keys)
-    return bits & (ONE_ALLOW - 1), bits >> DENY_SHIFT
+    denied = bits >> DENY_SHIFT
+    if use.domain in PATH_DOMAINS:
+        denied |= grid.sum_of(known >> DENY_SHIFT for key, known in table.items() if is_unexpanded(key))
+    return bits & (ONE_ALLOW - 1), denied
