@@ -8,6 +8,7 @@ somebody who has not the key (`ledger_tail`).
 
 import asyncio
 import atexit
+import math
 import os
 import sqlite3
 import threading
@@ -33,18 +34,21 @@ from licet.backends.ledger_head import (
     write_mark,
 )
 from licet.backends.ledger_keys import SigningKey, key_beside
+from licet.backends.ledger_queue import Waiting, answer, give_up
 from licet.backends.ledger_tail import BEGIN, KEEP, State, Tagging, new_name, read_state
 from licet.backends.memory_records import SystemClock
-from licet.backends.sqlite_file import SqliteFile
+from licet.backends.sqlite_file import Patience, SqliteFile, busy
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
 from licet.core.receipt import START, Row, Stem, Tail, kept_at, time_text
 from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
+from licet.guard.store_deadline import STORE_SECONDS, store_deadline
 
 HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
 HEADS_APART = 64  # entries: of heads that are closer, only the newest is kept
 _AT_ONCE = 2048  # entries in one transaction
 _IDLE_SECONDS = 5.0
+_WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 _MOST_TAILS = 10_000
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
@@ -60,12 +64,7 @@ _CHAIN = "INSERT OR REPLACE INTO chains (agent, session, sequence, hash, number)
 _HEAD = "INSERT OR REPLACE INTO heads (size, body, signature) VALUES (?, ?, ?)"
 
 
-class _Waiting(NamedTuple):
-    """An entry that somebody waits for."""
-
-    stem: Stem
-    future: "asyncio.Future[None]"
-    loop: asyncio.AbstractEventLoop
+_BUSY = LedgerUnavailable("the ledger is busy")  # as an answer to the thread that writes: try again
 
 
 class _Done(NamedTuple):
@@ -100,7 +99,7 @@ class SqliteLedger:
         """Begin with nothing to do and nobody to do it: when it is made, and in a child that was forked."""
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
-        self._pending: deque[_Waiting] = deque()
+        self._pending: deque[Waiting] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._unsigned = False  # whether this process has written what no head speaks for
@@ -113,7 +112,7 @@ class SqliteLedger:
         if self._process != os.getpid():
             self._alone()
         with self._lock:  # that of `_ready`, without the two calls that it costs there
-            self._pending.append(_new(_Waiting, (stem, future, loop)))
+            self._pending.append(_new(Waiting, (stem, future, loop, time.monotonic(), store_deadline())))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="licet ledger", daemon=True)
                 self._thread.start()
@@ -128,7 +127,7 @@ class SqliteLedger:
             with self._ready:
                 self._closing = True
                 self._ready.notify()
-            thread.join()
+            thread.join(STORE_SECONDS)  # what hangs is left to its daemon thread
             self._closing = False
         self._left = None  # whatever happens to it until it is opened again
         self._file.close()
@@ -140,6 +139,7 @@ class SqliteLedger:
 
     def _write(self) -> None:
         """Keep whatever has come since the last time, until nothing comes any more."""
+        pauses, since = Patience(self.path, math.inf), time.monotonic()
         while True:
             with self._ready:
                 if not self._pending and not self._closing:
@@ -149,30 +149,46 @@ class SqliteLedger:
                     self._thread = None
                     return
             failure = self._kept([one.stem for one in batch])
-            _answer(batch, failure)
-            if failure is not None and not batch:  # no head could be signed: whoever opens the ledger next does it
-                self._unsigned = False
+            if failure is not _BUSY:
+                answer(batch, failure)
+                pauses, since = Patience(self.path, math.inf), time.monotonic()
+                if failure is not None and not batch:  # no head could be signed: whoever opens the ledger next does it
+                    self._unsigned = False
+                continue
+            with self._ready:  # they try again, with those who have come meanwhile
+                self._pending.extendleft(reversed(batch))
+                late = give_up(self._pending)
+            for one in late:
+                answer([one], LedgerUnavailable(str(busy(self.path, time.monotonic() - one.since))))
+            if not batch and time.monotonic() - since > STORE_SECONDS:
+                self._unsigned = False  # as above
+            time.sleep(pauses.next_pause())
 
     def _kept(self, stems: list[Stem]) -> LedgerUnavailable | None:
         """Append entries as one step, and sign a head if it is time; why that could not be done, or None."""
         try:
             key = self._signer()
-            done = self._file.write_waiting(lambda db: self._append(db, key, stems))
-            self._left = done.state
-            self._tails |= done.ends
-            if done.head is not None:
-                self._mark(key, done.head, done.frontier)
+            done = self._file.try_write(lambda db: self._append(db, key, stems), _WAIT) if key is not None else None
+            if key is None or done is None:
+                return _BUSY
+            kept = done[0]
+            self._left = kept.state
+            self._tails |= kept.ends
+            if kept.head is not None:
+                self._mark(key, kept.head, kept.frontier)
         except (Unavailable, LedgerUnavailable) as wrong:
             return LedgerUnavailable(str(wrong))
         except Exception as wrong:  # whatever it is, nobody may wait for ever
             return LedgerUnavailable(f"{self.path} cannot be written: {type(wrong).__name__}: {wrong}")
         return None
 
-    def _signer(self) -> SigningKey:
-        """The key of this ledger: made with it, and never a second time."""
+    def _signer(self) -> SigningKey | None:
+        """The key of this ledger: made with it, and never a second time. None if the file is busy."""
         if self._key is None:
-            state = self._file.write_waiting(self._state)
-            if state is not None and not os.path.lexists(self.key_path):
+            found = self._file.try_write(self._state, _WAIT)
+            if found is None:
+                return None
+            if found[0] is not None and not os.path.lexists(self.key_path):
                 raise LedgerUnavailable(
                     f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
                     f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
@@ -332,26 +348,6 @@ def _insert(db: sqlite3.Connection, rows: list[Row]) -> None:
     for start in range(0, rest, _ROWS):
         db.execute(_INSERT_ROWS, tuple(chain.from_iterable(rows[start : start + _ROWS])))
     db.executemany(_INSERT, rows[rest:])
-
-
-def _answer(batch: list[_Waiting], failure: LedgerUnavailable | None) -> None:
-    """Tell everybody who waits, in one step for each event loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for one in batch:
-        loops.setdefault(one.loop, []).append(one.future)
-    for loop, futures in loops.items():
-        with suppress(RuntimeError):  # a loop that is closed: nobody waits any more
-            loop.call_soon_threadsafe(_tell, futures, failure)
-
-
-def _tell(futures: list["asyncio.Future[None]"], failure: LedgerUnavailable | None) -> None:
-    for future in futures:
-        if future.done():  # its call was cancelled meanwhile
-            continue
-        if failure is None:
-            future.set_result(None)
-        else:
-            future.set_exception(LedgerUnavailable(*failure.args))  # its own: each is raised, and keeps a traceback
 
 
 # A process that ends signs what it has written; one that is killed leaves that to the next.

@@ -7,17 +7,20 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from licet.backends.sqlite_file import SqliteFile
+from licet.backends.sqlite_file import Patience, SqliteFile, busy
 from licet.guard.ports import Unavailable
+from licet.guard.store_deadline import store_deadline
 
 _T = TypeVar("_T")
 _AT_ONCE = 512  # in one transaction
+_WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 
 
 class _Waiting(NamedTuple):
@@ -26,6 +29,8 @@ class _Waiting(NamedTuple):
     act: Callable[[sqlite3.Connection], Any]
     durable: bool
     future: "asyncio.Future[Any]"
+    since: float
+    until: float  # when whoever waits gives up
 
 
 class SqliteBatches:
@@ -33,6 +38,11 @@ class SqliteBatches:
 
     def __init__(self, durable: SqliteFile, quick: SqliteFile) -> None:
         self._durable, self._quick = durable, quick
+        self._begin()
+        _ALL.add(self)
+
+    def _begin(self) -> None:
+        """Begin with nothing to do: when it is made, and in a child that was forked."""
         self._lock = threading.Lock()
         self._waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]]
         self._waiting = weakref.WeakKeyDictionary()
@@ -53,33 +63,52 @@ class SqliteBatches:
                 self._writing.add(task)
                 task.add_done_callback(self._writing.discard)
         future: asyncio.Future[_T] = loop.create_future()
-        waiting.append(_Waiting(act, durable, future))
+        waiting.append(_Waiting(act, durable, future, time.monotonic(), store_deadline()))
         return await future
 
     async def _write(self, loop: asyncio.AbstractEventLoop, waiting: list[_Waiting]) -> None:
         """Write until nobody waits; everything but the transaction itself happens in the loop of those who wait."""
         batch: list[_Waiting] = []
+        pauses = Patience(self._durable.path, float("inf"))
         try:
             while waiting:
                 batch, waiting[:_AT_ONCE] = waiting[:_AT_ONCE], []
                 batch = [one for one in batch if not one.future.done()]  # some have given up
-                if batch:
-                    _tell(batch, await self._written(loop, batch))
+                if not batch:
+                    continue
+                outcomes = await self._written(loop, batch)
+                if outcomes is not None:
+                    _tell(batch, outcomes)
+                    continue
+                waiting[:0] = batch  # the file is busy: they try again, with those who have come meanwhile
+                self._give_up(waiting)
+                await asyncio.sleep(pauses.next_pause())
         finally:
             with self._lock:
                 self._waiting.pop(loop, None)
             _tell([*batch, *waiting], Unavailable("writing was cancelled"))  # whoever still waits would wait for ever
 
-    async def _written(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]) -> "list[Any] | Unavailable":
-        """What came of each, or why nothing of it could be written."""
+    def _give_up(self, waiting: list[_Waiting]) -> None:
+        """Tell those whose deadline has come what they have waited for."""
+        now = time.monotonic()
+        late = [one for one in waiting if one.until <= now]
+        waiting[:] = [one for one in waiting if one.until > now]
+        for one in late:
+            _tell([one], busy(self._durable.path, now - one.since))
+
+    async def _written(
+        self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]
+    ) -> "list[Any] | Unavailable | None":
+        """What came of each, or why nothing of it could be written; None if the file is busy."""
         file = self._durable if any(one.durable for one in batch) else self._quick
-        step = partial(file.write_waiting, partial(_outcomes, batch))
+        step = partial(file.try_write, partial(_outcomes, batch), _WAIT)
         try:
-            return await loop.run_in_executor(self._executor(), step)
+            done = await loop.run_in_executor(self._executor(), step)
         except Unavailable as wrong:
             return wrong
         except Exception as wrong:  # whatever it is, nobody may wait for ever
             return Unavailable(f"{file.path} cannot be written: {type(wrong).__name__}: {wrong}")
+        return None if done is None else done[0]
 
     def _executor(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -111,3 +140,15 @@ def _tell(batch: list[_Waiting], outcomes: "list[Any] | Unavailable") -> None:
             one.future.set_exception(outcome)
         else:
             one.future.set_result(outcome)
+
+
+_ALL: "weakref.WeakSet[SqliteBatches]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for batches in list(_ALL):  # the thread stayed with the parent, and so did those who wait
+        batches._begin()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)

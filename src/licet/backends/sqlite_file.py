@@ -1,26 +1,31 @@
-"""One SQLite file for its owner alone, shared by any number of processes: opening, transactions, forks.
+"""One SQLite file for its owner alone, shared by any number of processes: opening, transactions, waiting.
 
-Everything runs in the caller's thread: a read takes some microseconds, the way to a thread and back costs several
-times that. No wait for another writer blocks the event loop: a busy file is tried again, a little later.
+Everything runs in the caller's thread: a read takes some microseconds, and a switch to another thread costs several
+times that. No lock is waited for in an event loop: a busy file is tried again a little later, until the deadline of the
+call. How forks and files are kept apart is in `forks`, what a file must look like in `sqlite_schema`.
 """
 
 import asyncio
 import atexit
 import os
+import random
 import sqlite3
 import stat
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
+from licet.backends.forks import FORKS
+from licet.backends.sqlite_schema import foreign_part
 from licet.guard.ports import Unavailable
+from licet.guard.store_deadline import store_deadline
 
-_PATIENCE = 10.0  # seconds that a write waits for others
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# `PROTOCOL` is what SQLite says when too many others have opened the file at the same moment.
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05  # seconds between two attempts
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _T = TypeVar("_T")
@@ -36,6 +41,39 @@ class Format(NamedTuple):
     version: int
     schema: str
     steps: Mapping[int, str] = MappingProxyType({})
+
+
+class Patience:
+    """The pauses between attempts at a busy file, until a deadline."""
+
+    def __init__(self, path: str, until: float | None = None) -> None:
+        self._path = path
+        self._began = time.monotonic()
+        self._until = store_deadline() if until is None else until
+        self._pause = _FIRST_PAUSE
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, never less than none."""
+        return max(0.0, self._until - time.monotonic())
+
+    def next_pause(self) -> float:
+        """The seconds until the next attempt; `Unavailable` if the deadline has come."""
+        now = time.monotonic()
+        if now >= self._until:
+            raise self.given_up()
+        # At random, so that two that wait do not meet again and again.
+        pause, self._pause = self._pause * random.random(), min(self._pause * 2, _LONGEST_PAUSE)  # noqa: S311
+        return min(pause, self._until - now)
+
+    def given_up(self) -> Unavailable:
+        """Why nothing came of it: which file was waited for, and for how long."""
+        return busy(self._path, time.monotonic() - self._began)
+
+
+def busy(path: str, waited: float) -> Unavailable:
+    """Why a file could not be used in time."""
+    return Unavailable(f"{path} was busy: waited {waited:.1f} seconds for the other processes and threads that use it")
 
 
 class SqliteFile:
@@ -54,39 +92,54 @@ class SqliteFile:
         self._kind = kind
         self._synchronous = synchronous
         self._lock = threading.Lock()
+        self._checked: int | None = None  # the version of the schema that was last found to be ours
         self._abandoned: list[sqlite3.Connection] = []
-        _FILES.add(self)
+        FORKS.add(self)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        with self._lock:
-            self._shut()
+        patience = Patience(self.path)
+        while self._used(self._shut, patience.left) is None:
+            time.sleep(patience.next_pause())
 
     def __del__(self) -> None:
         self._shut()
 
     async def write(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do something as one step: all of it is kept, or nothing."""
-        return await self.read(self._transaction(act))
+        return await self._soon(self._transaction(act))
 
     async def read(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Look something up; as often as it takes, while the file is busy."""
-        pauses = self._pauses()
-        while (done := self._tried(act)) is None:
-            await asyncio.sleep(next(pauses))
+
+        def checked(db: sqlite3.Connection) -> _T:
+            self._check_schema(db)
+            return act(db)
+
+        return await self._soon(checked)
+
+    async def _soon(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        patience = Patience(self.path)
+        while (done := self._tried(act, 0)) is None:
+            await asyncio.sleep(patience.next_pause())
         return done[0]
 
-    def write_waiting(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+    def write_waiting(self, act: Callable[[sqlite3.Connection], _T], until: float | None = None) -> _T:
         """As `write`, in a thread that may wait."""
-        transaction, pauses = self._transaction(act), self._pauses()
-        while (done := self._tried(transaction)) is None:
-            time.sleep(next(pauses))
+        transaction, patience = self._transaction(act), Patience(self.path, until)
+        while (done := self._tried(transaction, patience.left)) is None:
+            time.sleep(patience.next_pause())
         return done[0]
+
+    def try_write(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
+        """As `write`, once, in a thread that may wait so long for other threads; None if the file is busy."""
+        return self._tried(self._transaction(act), seconds)
 
     def _transaction(self, act: Callable[[sqlite3.Connection], _T]) -> Callable[[sqlite3.Connection], _T]:
         def transaction(db: sqlite3.Connection) -> _T:
             db.execute("BEGIN IMMEDIATE")  # the right to write first: never a deadlock between two who have read
             try:
+                self._check_schema(db)
                 done = act(db)
                 db.execute("COMMIT")
             except BaseException:
@@ -97,28 +150,50 @@ class SqliteFile:
 
         return transaction
 
-    def _pauses(self) -> Iterator[float]:
-        """How long to wait, again and again, for whoever writes now."""
-        import random
+    def _check_schema(self, db: sqlite3.Connection) -> None:
+        """Refuse a file with triggers, views or tables that licet does not make: they would act on what is written.
 
-        pause, given_up = 0.0005, time.monotonic() + _PATIENCE
-        while time.monotonic() <= given_up:
-            yield pause * random.random()  # noqa: S311 - so that two who wait do not meet again
-            pause = min(pause * 2, 0.05)
-        raise Unavailable(f"{self.path} has been busy for {_PATIENCE:g} seconds")
+        Nobody else can change the schema while a transaction has the right to write. A later change gives it another
+        version, or is not seen by this connection.
+        """
+        version = _number(db, "schema_version")
+        if version == self._checked:
+            return
+        if wrong := foreign_part(db, self._kind.schema):
+            raise Unavailable(f"{self.path} is not used: {wrong}")
+        self._checked = version
 
-    def _tried(self, act: Callable[[sqlite3.Connection], _T]) -> tuple[_T] | None:
-        """What came of it, or None if the file is busy."""
+    def _tried(self, act: Callable[[sqlite3.Connection], _T], seconds: float) -> tuple[_T] | None:
+        """What came of it, or None if the file is busy; threads of this process are waited for so long."""
         try:
-            with self._lock:
-                return (act(self._open()),)
+            return self._used(lambda: act(self._open()), seconds)
         except sqlite3.Error as error:
             if _code(error) not in _BUSY:
                 raise self._unavailable(error) from None
         return None
 
+    def _used(self, act: Callable[[], _T], seconds: float) -> tuple[_T] | None:
+        """Do something while no other thread uses this file and none forks; None if that cannot be had in time."""
+        until = time.monotonic() + seconds
+        if not FORKS.enter(seconds):
+            return None
+        try:
+            if not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                return None
+            try:
+                return (act(),)
+            finally:
+                self._lock.release()
+        finally:
+            FORKS.leave()
+
     def _open(self) -> sqlite3.Connection:
         process = os.getpid()
+        if FORKS.unusable:
+            raise Unavailable(
+                f"{self.path} cannot be used in this process: it was forked in the middle of a write that did not end; "
+                "start processes with `spawn`"
+            )
         if self._connection is not None:
             if self._process == process:
                 return self._connection
@@ -132,7 +207,7 @@ class SqliteFile:
         except BaseException:
             db.close()
             raise
-        self._connection, self._process = db, process
+        self._connection, self._process, self._checked = db, process, None
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
@@ -186,12 +261,16 @@ class SqliteFile:
             self._connection.close()
             self._connection = None
 
-    def _before_fork(self) -> None:
-        self._lock.acquire()  # no transaction is under way, and none begins until the child is there
+    def close_for_fork(self) -> None:
+        """Close the file before a fork; no thread uses it meanwhile."""
         self._shut()
 
-    def _after_fork(self) -> None:
-        self._lock.release()
+    def begin_in_child(self) -> None:
+        """Begin with a lock of this process's own, and let go of a connection that could not be closed before."""
+        self._lock = threading.Lock()
+        if self._connection is not None:
+            self._abandoned.append(self._connection)
+            self._connection = None
 
 
 def _make_private(path: str) -> None:
@@ -230,32 +309,11 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the first byte; the rest says more about the same
 
 
-# SQLite keeps its locks by process and its notes about them in memory: a child that takes over those notes believes
-# that it holds locks which it does not. So every file is closed before a fork, and opened again on either side.
-_FILES: "weakref.WeakSet[SqliteFile]" = weakref.WeakSet()
-_FORKING: list[SqliteFile] = []
-
-
 def _close_all() -> None:
-    for store in list(_FILES):
-        with suppress(Exception):
-            store.close()
+    for file in FORKS.files():
+        if isinstance(file, SqliteFile):
+            with suppress(Exception):
+                file.close()
 
 
 atexit.register(_close_all)
-
-
-def _before_fork() -> None:
-    _FORKING[:] = list(_FILES)
-    for store in _FORKING:
-        store._before_fork()
-
-
-def _after_fork() -> None:
-    for store in _FORKING:
-        store._after_fork()
-    _FORKING.clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

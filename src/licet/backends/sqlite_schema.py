@@ -1,0 +1,75 @@
+"""Whether the tables of a SQLite file are those that licet makes, before anything is read from or written to them.
+
+A trigger acts on what is written, a view stands for rows that nobody wrote and may never end, an index that leaves rows
+out hides them. Nothing of a file is read here but its schema.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
+from typing import NamedTuple
+
+# As bytes: whoever changed the file may have written what is no text.
+_SCHEMA = """SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
+FROM main.sqlite_master LIMIT ?"""
+_MOST = 1000  # parts of a schema that are looked at; ours have about ten
+_LONGEST = 60  # characters of a name
+
+
+class Part(NamedTuple):
+    """One table, index, trigger or view."""
+
+    kind: bytes
+    name: bytes
+    table: bytes
+    sql: bytes
+
+
+def foreign_part(db: sqlite3.Connection, schema: str) -> str:
+    """What of a file is not what these statements make; nothing if all of it is."""
+    ours = _ours(schema)
+    found = _parts(db)
+    known = {(part.kind, part.name): part for part in ours}
+    for part in found:
+        expected = known.pop((part.kind, part.name), None)
+        if expected is None:
+            return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
+        if part != expected and not _is_older(db, part, expected, schema):
+            return f"its {_text(part.kind)} `{_text(part.name)}` is not as licet makes it"
+    for kind, name in known:
+        return f"it lacks the {_text(kind)} `{_text(name)}`"
+    return ""
+
+
+def _parts(db: sqlite3.Connection) -> list[Part]:
+    with closing(db.execute(_SCHEMA, (_MOST,))) as rows:
+        return [Part(*(value if isinstance(value, bytes) else b"" for value in row)) for row in rows]
+
+
+@cache
+def _ours(schema: str) -> Sequence[Part]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema)
+        return _parts(db)
+
+
+def _is_older(db: sqlite3.Connection, part: Part, expected: Part, schema: str) -> bool:
+    """Whether a table has the same columns, added one by one to one that an earlier version has made."""
+    if part[:3] != expected[:3] or part.kind != b"table" or not part.sql.upper().startswith(b"CREATE TABLE"):
+        return False
+    with closing(sqlite3.connect(":memory:")) as other:
+        other.executescript(schema)
+        return _columns(db, part.name) == _columns(other, part.name)
+
+
+def _columns(db: sqlite3.Connection, table: bytes) -> list[tuple[object, ...]]:
+    with closing(
+        db.execute('SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (_text(table),))
+    ) as rows:
+        return sorted(rows.fetchall())
+
+
+def _text(data: bytes) -> str:
+    text = data.decode(errors="backslashreplace")
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
