@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.ledger_sqlite import SqliteLedger
 
 CALLS, FORKS = 150, 6
+ONE_AT_A_TIME = threading.Lock()  # `multiprocessing` looks after the children of other threads, and two collide there
 MANIFEST = """agent: forker
 capabilities:
   tools: {keep: {sandbox: native}, write: {sandbox: native}}
@@ -91,11 +93,14 @@ def by_subprocess(gate: Gate) -> int:
 
 
 def by_multiprocessing(gate: Gate) -> int:
-    process = multiprocessing.get_context("fork").Process(target=in_child, args=(gate,))
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
+    process, code = multiprocessing.get_context("fork").Process(target=in_child, args=(gate,)), None
+    with ONE_AT_A_TIME:
+        process.start()
+    while code is None:
+        time.sleep(0.005)
+        with ONE_AT_A_TIME:
+            code = process.exitcode
+    return code
 
 
 WAYS: dict[str, Callable[[Gate], int]] = {
