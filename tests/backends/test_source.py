@@ -755,8 +755,8 @@ def test_what_is_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> No
     ("make", "expected"),
     [
         (lambda path: None, "no readable file (No such file or directory)"),
-        (lambda path: path.mkdir(), "something that is not a regular file"),
-        (lambda path: os.mkfifo(path), "something that is not a regular file"),
+        (lambda path: path.mkdir(), "no readable file (a directory, not a regular file)"),
+        (lambda path: os.mkfifo(path), "no readable file (a named pipe, not a regular file)"),
         (lambda path: path.symlink_to(path), "no readable file (Too many levels of symbolic links)"),
     ],
     ids=["no file", "a directory", "a named pipe", "a link to itself"],

@@ -332,7 +332,7 @@ def another_kind() -> None:
         (text, "holds no Ed25519 key"),
         (open_text, "holds no Ed25519 key"),
         (another_kind, "holds no Ed25519 key"),
-        (pipe, "is not a regular file"),
+        (pipe, "is a named pipe, not a regular file"),
     ],
 )
 def test_what_is_no_key_of_ones_own_is_a_mistake_of_the_command_line(make: Any, said: str) -> None:

@@ -13,6 +13,7 @@ from licet.backends.manifest_reader import read_manifest, read_personality
 from licet.backends.manifest_shapes import FORMAT, SHAPES, WORKSPACE_FIELDS
 from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
 from licet.backends.public_suffix import suffix_problems
+from licet.backends.regular_files import open_regular, read_most
 from licet.backends.shape_parts import number_of
 from licet.backends.shapes import Located, check
 from licet.backends.tool_files import tool_files
@@ -160,8 +161,8 @@ def _is_whole(path: Path) -> bool:
 def _read(path: Path, problems: list[Problem]) -> _File:
     origin = Origin(str(path), 1, 1)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+        with open_regular(path) as fd:
+            data = read_most(fd, MOST_BYTES + 1)  # `read_nodes` says what is too long
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
         missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"

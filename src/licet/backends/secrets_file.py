@@ -8,6 +8,7 @@ import os
 import re
 import stat
 
+from licet.backends.regular_files import NotRegular, open_regular, read_most
 from licet.backends.secrets_environment import variables_of
 from licet.guard.ports import Unavailable
 
@@ -38,32 +39,24 @@ class FileSecrets:
 
     def check(self) -> None:
         """Read the file if it has changed; `Unavailable` if it is not fit for secrets."""
+        known, self._version = self._version, None  # a file that is wrong gives nothing, not what it held before
         try:
-            # Not through a link, and without waiting for the other end of a pipe.
-            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open_regular(self._path, links=False) as fd:
+                found = os.fstat(fd)
+                _check(self._path, found)
+                version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+                if version != known:
+                    self._values = parse(self._path, read_most(fd, _LARGEST + 1))
         except OSError as error:
-            self._version = None
             if os.path.islink(self._path):
                 raise Unavailable(f"{self._path} is a link: name the file itself") from None
+            if isinstance(error, NotRegular):
+                raise Unavailable(f"{self._path} is not a regular file") from None
             raise Unavailable(f"{self._path} cannot be opened: {error.strerror}") from None
-        try:
-            found = os.fstat(fd)
-            _check(self._path, found)
-            version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-            if version == self._version:
-                return
-            self._version = None  # a file that is wrong gives nothing, not what it held before
-            with open(fd, "rb", closefd=False) as file:
-                raw = file.read(_LARGEST + 1)
-        finally:
-            os.close(fd)
-        self._values = parse(self._path, raw)
         self._version = version
 
 
 def _check(path: str, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise Unavailable(f"{path} is not a regular file")
     if found.st_uid != os.geteuid():
         raise Unavailable(f"{path} belongs to another user: run `chown {os.geteuid()} {path}`")
     mode = stat.S_IMODE(found.st_mode)

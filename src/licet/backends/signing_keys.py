@@ -7,9 +7,9 @@ import binascii
 import hmac
 import os
 import secrets
-import stat
 from typing import TYPE_CHECKING
 
+from licet.backends.regular_files import NotRegular, open_regular, read_most
 from licet.core.approval import key_text
 
 if TYPE_CHECKING:
@@ -81,17 +81,13 @@ def read_key(path: str, mend: str, *, links: bool) -> SigningKey:
 
     `FileNotFoundError` if there is no file. Whether a link is followed is for who names the path to say.
     """
-    # Without O_NONBLOCK, a named pipe that somebody has put there would be waited for.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
     try:
-        number = os.open(path, flags)
-        with os.fdopen(number, "rb") as file:
-            found = os.fstat(number)
-            if not stat.S_ISREG(found.st_mode):
-                raise BadKey(f"{path} is not a regular file: {mend}")
-            data = file.read(_MOST)
+        with open_regular(path, links=links) as fd:
+            found, data = os.fstat(fd), read_most(fd, _MOST)
     except FileNotFoundError:
         raise
+    except NotRegular as error:
+        raise BadKey(f"{path} is {error.strerror}: {mend}") from None
     except OSError as error:
         raise BadKey(f"the key {path} cannot be read: {error.strerror}") from None
     exposed = found.st_uid != os.geteuid() or found.st_mode & 0o077

@@ -7,10 +7,10 @@ import ast
 import io
 import os
 import re
-import stat
 import tokenize
 import warnings
 
+from licet.backends.regular_files import TooLarge, read_regular, size_text
 from licet.core.origin import Origin, Problem
 from licet.values import dataclass
 
@@ -66,20 +66,11 @@ def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
     """The bytes of a regular file, or why there are none."""
     start = Origin(file, 1, 1)
     try:
-        # Without O_NONBLOCK a named pipe in the place of a file would hold the reader for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return Problem(start, "something that is not a regular file", "a Python file")
-            with open(handle, "rb", closefd=False) as opened:
-                data = opened.read(MOST_BYTES + 1)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:
+        return read_regular(path, MOST_BYTES)
+    except TooLarge:
+        return Problem(start, f"more than {MOST_BYTES} bytes", f"at most {size_text(MOST_BYTES)} of Python")
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         return Problem(start, f"no readable file ({getattr(error, 'strerror', None) or error})", "a Python file")
-    if len(data) > MOST_BYTES:
-        return Problem(start, f"more than {MOST_BYTES} bytes", "at most 512 KiB of Python")
-    return data
 
 
 def parse(data: bytes, file: str) -> Text | Problem:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from licet.backends.regular_files import read_regular
+
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
 _LARGEST = 4 << 20  # bytes of a file of arguments; what a call takes is limited again, and less
 
@@ -38,11 +40,7 @@ def typed_arguments(words: Iterable[str], file: str | None, schema: Mapping[str,
 
 def _from_file(file: str) -> dict[str, Any]:
     try:
-        if file == "-":
-            data = sys.stdin.buffer.read(_LARGEST + 1)
-        else:
-            with open(file, "rb") as stream:
-                data = stream.read(_LARGEST + 1)
+        data = sys.stdin.buffer.read(_LARGEST + 1) if file == "-" else read_regular(file, _LARGEST)
         if len(data) > _LARGEST:
             raise BadFile(f"{file} is larger than {_LARGEST} bytes")
         text = data.decode()

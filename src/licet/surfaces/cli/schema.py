@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from licet.backends.manifest_shapes import DESCRIPTIONS, SHAPES
+from licet.backends.regular_files import read_regular
 from licet.backends.shapes import json_schema
 from licet.core.origin import Origin, Problem
 from licet.surfaces.cli.options import FILE, json_option, refuse
@@ -92,9 +93,8 @@ def _title(kind: str) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """What a file begins with; nothing if it cannot be read."""
+    """What a file holds; nothing if it cannot be read or is too long for a schema."""
     try:
-        with path.open("rb") as stream:
-            return stream.read(MOST_BYTES)
+        return read_regular(path, MOST_BYTES, links=False)
     except OSError:
         return b""
