@@ -1,5 +1,6 @@
 """What is too long to be shown is cut, without half a secret at its end, and the rest of it is not looked through."""
 
+import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
+from licet.guard.redact import BLOCK
 
 SECRET = "s3cr3t-v4lue-9000"
 
@@ -51,3 +53,43 @@ def test_what_is_cut_off_is_not_looked_through(tmp_path: Path, how: str) -> None
         for times in (20_000, 200_000)
     )
     assert large < 1.2 * small
+
+
+@tool(needs=["secret:read:*"], effect="read_only", sandbox="native")
+async def many(ctx: Context, number: int) -> list[str]:
+    """Return very many short texts after seeing a secret, which is one of them."""
+    value = await ctx.secrets.get("token")
+    return [value.upper(), *["ab"] * number]
+
+
+def many_gate(tmp_path: Path) -> Any:
+    return gate(tmp_path, many, backends=Backends.memory(secrets={"token": SECRET}), secrets=["token"])
+
+
+def test_very_many_short_texts_are_redacted_at_once_and_not_one_by_one(tmp_path: Path) -> None:
+    at = many_gate(tmp_path)
+    assert call(at, "many", {"number": 10}).value == ["[redacted token]"] + ["ab"] * 10
+    few, lots = (work(lambda number=number: call(at, "many", {"number": number})) for number in (10, 100_000))  # type: ignore[misc]
+    assert lots - few < 100_000 / 4
+
+
+def test_other_tasks_run_while_a_long_result_is_redacted(tmp_path: Path) -> None:
+    at, turns = many_gate(tmp_path), 0
+
+    async def main() -> None:
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        async with at.session("one") as session:
+            before = turns
+            await session.call("many", {"number": 2})
+            short = turns - before
+            assert (await session.call("many", {"number": 150_000})).ok
+        counting.cancel()
+        assert turns - before - short >= 150_000 * 5 // BLOCK
+
+    asyncio.run(main())

@@ -255,9 +255,8 @@ def _bodies(call: "Call", parts: ResultParts) -> str:
     """Arguments and result as canonical text: with fractions, which an entry itself has none of."""
     arguments = None
     if call.digest:
-        arguments = data_again(plain_json(call.arguments))
-        if call.redactor is not None:
-            arguments = call.redactor.data(arguments)
+        text = plain_json(call.arguments)
+        arguments = data_again(text if call.redactor is None else call.redactor.json(text))
     given = quoted(data_text(arguments)) if call.digest else "null"
     value = quoted(data_text(parts.value)) if parts._refusal is None else "null"
     return f'"bodies":{{"arguments":{given},"result":{value}}},'

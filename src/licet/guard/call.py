@@ -137,7 +137,7 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
         if registered.tool.available is not None:
             await look_around(call, registered, holding)
         context = bind(call, registered, holding)  # the fail-closed guard
-        result = succeeded(call, await run(call, registered, holding, context))
+        result = await succeeded(call, await run(call, registered, holding, context))
     except Refused as refusal:
         result = refused(call, refusal)
     except asyncio.CancelledError as error:

@@ -16,6 +16,7 @@ from licet.errors import Refused
 from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, Raised, limit_name
 from licet.guard.ports import LedgerUnavailable, Reservation
+from licet.guard.redact import in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.values import replace
@@ -30,21 +31,20 @@ _USE_HANDLES = (
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def succeeded(call: "Call", value: Any) -> ResultParts:
+async def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
     text = result_text(value)
-    data = data_again(text)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
-    if redactor is not None and len(text) <= limit:
-        data = redactor.data(data)
-        text, redactor = plain_json(data), None
+    if redactor is not None and len(text) <= limit:  # once over the whole text: it may hold very many strings
+        text, redactor = await in_turn(redactor.work(text, as_json=True)), None
+    data = data_again(text)
     if len(text) <= limit:
         return ResultParts(call.tool, data)
     # A text is cut as a text; of anything else the beginning of its JSON is shown.
     whole = data.encode(errors="surrogatepass") if type(data) is str else text
-    shown = whole[:limit] if redactor is None else redactor.beginning(whole, limit)
+    shown = whole[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(whole, limit))
     parts = ResultParts(call.tool, shown.decode(errors="ignore"))
     parts.truncated = True
     return parts

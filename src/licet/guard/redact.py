@@ -1,69 +1,84 @@
-"""Redaction: whatever leaves a call, without the secrets that the call has seen, in the forms they usually take.
+"""Redaction: secrets that a call has seen are replaced by their names in whatever leaves it, or comes back to it.
 
-Each value is looked for as it is, trimmed and with other ends of lines, in base64 at every alignment, and in hex, these
-two also broken into lines; in the text itself, and in what the text says once percent, backslash and HTML escapes are
-read, twice over. Limits: code that means to smuggle a value out can always find another form (reversed, split,
-encrypted); only walls and grants stop that.
+`secret_forms` has the spellings that are looked for, `secret_views` the readings of a text they are looked for in. Time
+grows with the length of the text. Long texts are searched in blocks, so that an event loop can run others between them.
+Limits: code that means to smuggle a value out can always find another form (reversed, split, encrypted); only walls and
+grants stop that.
 """
 
-import base64
-import json
+import asyncio
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any
-from urllib.parse import quote, quote_plus
+from collections.abc import Generator, Iterator
 
-SHORT = 4  # values shorter than this are looked for only as they are: their encodings turn up by chance
-_DEPTH = 2  # JSON in JSON, or an escaped URL in HTML
-_STRETCH = 250  # bytes for one of a value: hex makes two of it, each escape ten of one, and lines have breaks
-_UNTOUCHED = (bool, type(None))
+from licet.guard.redact_spans import Span, merged, replaced, replaced_in_json
+from licet.guard.secret_forms import Forms, Spellings, add_forms, no_forms
+from licet.guard.secret_views import (
+    UNFINISHED,
+    View,
+    hexed,
+    lower,
+    packed,
+    quoted_printable,
+    readings,
+    squeezed,
+    undumped,
+)
 
-Span = tuple[int, int, bytes]  # where a secret stands, and what to say instead
+BLOCK = 1 << 14  # bytes that are searched at once
+_STRETCH = 40  # bytes that one byte of a value may take: two levels of escapes, or a character of HTML with zeros
+_MORE = 512  # and what lines of a dump have around it
+_WHOLE = 8  # bytes of a spelling after which white space no longer sets a held end free
+_HEAD = 8  # bytes by which the beginning of a spelling is looked for
 
 
 class Redactor:
-    """The secrets that one call has seen, and the way to say things without them."""
+    """The values of some secrets, and the way to say things without them."""
 
-    __slots__ = ("_encoded", "_forms", "_hex", "_longest", "_names")
+    __slots__ = ("_known", "_names", "longest")
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # value -> name
-        self._forms: dict[bytes, bytes] = {}  # what to look for -> what to say instead
-        self._encoded: dict[bytes, bytes] = {}  # those of them that may be broken into lines
-        self._hex: dict[bytes, bytes] = {}  # the same in lower-case hex; hex is found in either case
-        self._longest = 0  # of the values, in bytes
+        self._known: Forms | None = None  # of all of them, once they are needed
+        self.longest = 0  # of the values, in bytes
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     def add(self, name: str, value: str) -> None:
-        """Remember a value that this call has been given or that was placed for it."""
-        if not value or value in self._names:
-            return
-        self._names[value] = name
-        for raw, spelled in _spellings(value).items():
-            label = _label(name, raw)
-            if spelled == value or raw not in self._forms:  # its own name, where it is also another's beginning
-                self._forms[raw] = label
-            self._longest = max(self._longest, len(raw))
-            if len(spelled) < SHORT:
-                continue
-            for form in _base64_forms(raw):
-                self._encoded.setdefault(form, label)
-            # Hosts are written in small letters, so a value that was made part of one is too.
-            for form in (*_base64_forms(raw), *_escaped_forms(raw), raw.replace(b" ", b"+"), raw.lower()):
-                self._forms.setdefault(form, label)
-            for between in ("", ":", " "):
-                written = raw.hex(between) if between else raw.hex()
-                self._hex.setdefault(written.encode(), label)
+        """Remember a value."""
+        if value and value not in self._names:
+            self._names = {**self._names, value: name}  # a new one: another thread may be reading the old one
+            self.longest = max(self.longest, len(value.encode("utf-8", "surrogatepass")))
+            self._known = None
+
+    @property
+    def forms(self) -> Forms:
+        """What to look for."""
+        known = self._known
+        if known is None:
+            known = no_forms()
+            for value, name in self._names.items():
+                add_forms(known, name, value)
+            self._known = known
+        return known
+
+    @property
+    def reach(self) -> int:
+        """How many bytes a secret may take in a text at most; what is spread wider is not found."""
+        return _STRETCH * self.longest + _MORE
+
+    @property
+    def nearby(self) -> int:
+        """The same for text that comes in pieces: dumps fit in, but not several levels of escapes of a long value."""
+        return min(self.reach, 5 * self.longest + (1 << 13))
+
+    # Whole texts -----------------------------------------------------------------------------------------------------
 
     def text(self, text: str) -> str:
         """The text, with every secret replaced by its name."""
         if not self._names:
             return text
-        raw = _bytes(text)
+        raw = text.encode("utf-8", "surrogatepass")
         clean = self.octets(raw)
         if clean is raw:
             return text
@@ -74,258 +89,183 @@ class Redactor:
 
     def octets(self, raw: bytes) -> bytes:
         """The bytes, with every secret replaced by its name; the same object if there is none."""
-        return self._without(raw, len(raw))
+        return _at_once(self.work(raw))
+
+    def json(self, text: bytes) -> bytes:
+        """JSON with every secret in its texts, keys and numbers replaced; it stays JSON."""
+        return _at_once(self.work(text, as_json=True))
 
     def beginning(self, raw: bytes, most: int) -> bytes:
-        """What at most so many bytes at the beginning say, without secrets: those that only begin there go too."""
-        # No further than a secret could reach that begins within: the work is bounded, whatever was sent.
-        return self._without(raw[: most + _STRETCH * self._longest], most)[:most]
+        """At most so many bytes from the beginning, without secrets and without the first part of one."""
+        return _at_once(self.work_on_beginning(raw, most))
 
-    def _without(self, raw: bytes, until: int) -> bytes:
-        spans = sorted(self._spans(raw), key=lambda span: (span[0], -span[1]))  # the longest first
+    def work(self, raw: bytes, *, as_json: bool = False) -> Generator[None, None, bytes]:
+        """The same as `octets` or `json`, with a pause after each block."""
+        spans = yield from self._spans(raw)
         if not spans:
             return raw
-        parts, done = [], 0
-        for start, end, label in spans:
-            if start >= until:
-                break
-            if start >= done:
-                parts += [raw[done:start], label]
-            done = max(done, end)  # what overlaps goes together
-        parts.append(raw[done:until])
-        return b"".join(parts)
+        if as_json:
+            return (yield from replaced_in_json(raw, spans))
+        return replaced(raw, spans, len(raw))
 
-    def data(self, data: Any) -> Any:
-        """Plain JSON data with every text in it redacted, keys and numbers too."""
-        if not self._names or type(data) in _UNTOUCHED:
-            return data
-        if isinstance(data, str):
-            return self.text(str.__str__(data))
-        if isinstance(data, dict):
-            return {self.data(key): self.data(value) for key, value in dict.items(data)}
-        if isinstance(data, list | tuple):
-            return [self.data(value) for value in data]
-        if isinstance(data, bytes):
-            return self.octets(bytes(data))
+    def work_on_beginning(self, raw: bytes, most: int) -> Generator[None, None, bytes]:
+        """The same as `beginning`, with a pause after each block."""
+        # No further than a secret could reach that begins within: the work is bounded, whatever was sent.
+        spans = yield from self._spans(raw[: most + self.reach])
+        return replaced(raw[:most], spans, most)[:most]
+
+    def _spans(self, raw: bytes) -> Generator[None, None, list[Span]]:
+        found: list[Span] = []
+        for start in range(0, len(raw) if self._names else 0, BLOCK):
+            if start:
+                yield
+            low = max(start - self.reach, 0)  # a secret may have begun in the block before
+            inside = _found(raw[low : start + BLOCK], self.forms)
+            found += [Span(low + start, low + end, label) for start, end, label in inside]
+        return merged(found)
+
+    # Texts that come in pieces ---------------------------------------------------------------------------------------
+
+    def stream(self) -> "Stream":
+        """Redacts a text that comes in pieces; values that are added meanwhile count from then on."""
+        return Stream(self)
+
+
+async def in_turn(work: Generator[None, None, bytes]) -> bytes:
+    """Do work with pauses in an event loop: others run in between."""
+    while True:
         try:
-            shown = str(data)  # a number may be the secret, too
-        except ValueError:  # too many digits to be shown, and so to be looked at
-            return "[redacted]"
-        clean = self.text(shown)
-        return data if clean == shown else clean
-
-    def _spans(self, raw: bytes) -> Iterator[Span]:
-        for view in _views(raw):
-            yield from view.occurrences(self._forms)
-            if self._hex:
-                yield from view.lower().occurrences(self._hex)
-                yield from self._broken(view)
-
-    def _broken(self, view: "_View") -> Iterator[Span]:
-        """What was encoded and then broken into lines."""
-        if b"\n" not in view.raw:
-            return
-        flat = _LINE_BREAK.sub(b"", view.raw)
-        small = flat.lower()
-        if not any(form in flat for form in self._encoded) and not any(form in small for form in self._hex):
-            return  # as in almost every text; what follows takes much longer
-        joined = _View(view.raw, [], []).read(_LINE_BREAK, lambda _: b"")
-        if joined is None:
-            return
-        for start, end, label in (*joined.places(self._encoded), *joined.lower().places(self._hex)):
-            first, last = joined.source(start), joined.source(end - 1)
-            if last - first >= end - start:  # else it stands on one line, and has been found
-                yield view.source(first), view.source(last + 1), label
+            next(work)
+        except StopIteration as done:
+            result: bytes = done.value
+            return result
+        await asyncio.sleep(0)
 
 
-class _View:
-    """What a text says, and where in the text it says it."""
-
-    __slots__ = ("_marks", "_sources", "raw")
-
-    def __init__(self, raw: bytes, marks: list[int], sources: list[int]) -> None:
-        self.raw = raw
-        # Bytes from marks[i] on come from sources[i] on, one for one, up to the next mark.
-        self._marks, self._sources = marks, sources
-
-    def occurrences(self, forms: Mapping[bytes, bytes]) -> Iterator[Span]:
-        """Each place where a form stands, in the source."""
-        for start, end, label in self.places(forms):
-            # The end is where the next byte begins: an escape that belongs to the secret goes with it.
-            yield self.source(start), self.source(end), label
-
-    def places(self, forms: Mapping[bytes, bytes]) -> Iterator[Span]:
-        """Each place where a form stands, here."""
-        for form, label in forms.items():
-            start = self.raw.find(form)
-            while start >= 0:
-                end = start + len(form)
-                yield start, end, label
-                start = self.raw.find(form, end)
-
-    def source(self, place: int) -> int:
-        """Where a place comes from."""
-        if not self._marks:
-            return place
-        at = bisect_right(self._marks, place) - 1
-        return self._sources[at] + place - self._marks[at]
-
-    def lower(self) -> "_View":
-        """The same in lower case."""
-        return _View(self.raw.lower(), self._marks, self._sources)
-
-    def read(self, escape: re.Pattern[bytes], meaning: Callable[[bytes], bytes]) -> "_View | None":
-        """What it says once some escapes are read, or None if it holds none."""
-        parts: list[bytes] = []
-        marks, sources, size, done = [0], [0], 0, 0
-        for found in escape.finditer(self.raw):
-            between, said = self.raw[done : found.start()], meaning(found[0])
-            parts += [between, said]
-            size += len(between)
-            marks.append(size)  # the escape itself, whose bytes all come from one place
-            sources.append(found.start())
-            size += len(said)
-            marks.append(size)
-            sources.append(found.end())
-            done = found.end()
-        if not parts:
-            return None
-        parts.append(self.raw[done:])
-        if not self._marks:
-            return _View(b"".join(parts), marks, sources)
-        return _View(b"".join(parts), *self._composed(marks, sources, size + len(parts[-1])))
-
-    def _composed(self, marks: list[int], sources: list[int], size: int) -> tuple[list[int], list[int]]:
-        """Marks that lead from what was read twice to the source."""
-        both_marks, both_sources, inner = [], [], 0
-        for i, mark in enumerate(marks):
-            end = marks[i + 1] if i + 1 < len(marks) else size + 1
-            both_marks.append(mark)
-            both_sources.append(self.source(sources[i]))
-            while inner < len(self._marks) and self._marks[inner] <= sources[i]:
-                inner += 1
-            step = inner
-            while step < len(self._marks) and (place := mark + self._marks[step] - sources[i]) < end:
-                both_marks.append(place)
-                both_sources.append(self._sources[step])
-                step += 1
-        return both_marks, both_sources
+def _at_once(work: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: bytes = done.value
+            return result
 
 
-def _views(raw: bytes) -> Iterator[_View]:
-    level = [_View(raw, [], [])]
-    yield level[0]
-    for _ in range(_DEPTH):
-        level = [
-            seen
-            for view in level
-            for marker, escape, meaning in _ESCAPES
-            if marker in view.raw and (seen := view.read(escape, meaning))
-        ]
-        yield from level
+class Stream:
+    """What comes in pieces, without secrets. Bytes that may be the beginning of one are held until that is known."""
+
+    __slots__ = ("_before", "_held", "_redactor")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._before = b""  # the end of what was handed out: a secret may have begun in it
+        self._held = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """What can be said now that this piece has come."""
+        if not self._redactor:
+            return piece
+        return b"".join([self._take(piece[at : at + BLOCK], last=False) for at in range(0, len(piece), BLOCK)])
+
+    def finish(self, *, cut: bool = False) -> bytes:
+        """The rest, now that nothing more comes. After a cut, what was held may be the first part of a secret."""
+        return b"" if cut or not self._held else self._take(b"", last=True)
+
+    def _take(self, piece: bytes, *, last: bool) -> bytes:
+        redactor, done = self._redactor, len(self._before)
+        text = self._before + self._held + piece
+        spans = merged(list(_found(text, redactor.forms)))
+        until = len(text)
+        if not last:
+            until = _held_from(text[-redactor.nearby :], redactor.forms) + max(until - redactor.nearby, 0)
+            for span in spans:
+                if span.start < until < span.end:  # perhaps it is only the first part of a longer one
+                    until = span.start
+            until = max(until, done)
+        ready = [Span(max(start, done), end, label) for start, end, label in spans if end > done and start < until]
+        said = replaced(text, ready, until, done)
+        self._before, self._held = text[max(until - redactor.nearby, 0) : until], text[until:]
+        return said
 
 
-def _percent(escape: bytes) -> bytes:
-    return bytes.fromhex(escape[1:].decode())
+def _found(text: bytes, forms: Forms) -> Iterator[Span]:
+    for view, spellings in _looks(text, forms):
+        for at, end, label in _places(view.raw, spellings):
+            yield Span(view.begin(at), view.end(end - 1), label)
 
 
-_SIMPLE = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_QUOTED_TAIL = re.compile(rb"=(?:[0-9A-Fa-f]|[ \t]{0,4}\r?)?\Z")  # what may be the beginning of `=3D`
 
 
-def _backslash(escape: bytes) -> bytes:
-    """What an escape of JSON, JavaScript or Python's `repr` stands for."""
-    kind = escape[1:2]
-    if len(escape) == 12:  # a pair of surrogates
-        high, low = int(escape[2:6], 16), int(escape[8:12], 16)
-        return _bytes(chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00))
-    if len(escape) > 2:
-        digits = escape[2:]
-        return _bytes(chr(min(int(digits, 16), 0x10FFFF)))
-    return _SIMPLE.get(kind, kind)
+def _held_from(text: bytes, forms: Forms) -> int:
+    """Where the first thing begins that the next piece may show to be a secret; the end if there is none."""
+    held = _unfinished(text)
+    whole, mail = text[:held], _QUOTED_TAIL.sub(b"", text[:held])
+    for known in (whole,) if mail == whole else (whole, mail):
+        for view, spellings in _looks(known, forms):
+            at = _begun(view.raw, spellings)
+            # White space after it ends a line, and whoever reads lines waits for this one: only so much of a secret is
+            # not there by chance.
+            if at < len(view.raw) and (view.end(len(view.raw) - 1) == len(known) or len(view.raw) - at >= _WHOLE):
+                held = min(held, view.begin(at))
+    return held
 
 
-def _backslash_byte(escape: bytes) -> bytes:
-    return bytes.fromhex(escape[2:].decode()) if len(escape) > 2 else _backslash(escape)
+def _looks(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
+    """Each reading of a text, with what to look for in it."""
+    for view in readings(text):
+        if forms.exact:
+            yield view, forms.exact
+        if not forms.lower:
+            continue
+        small = lower(view)
+        yield small, forms.lower
+        if b"\0" in view.raw:
+            yield small, forms.wide
+        yield packed(view), forms.packed
+        yield squeezed(view), forms.squeezed
+        yield hexed(view), forms.hexed
+        if (mail := quoted_printable(view)) is not None:
+            yield lower(mail), forms.lower
+        if (dump := undumped(view)) is not None:
+            yield squeezed(dump), {**forms.squeezed, **forms.dumped}
+            yield hexed(dump), forms.dumped
 
 
-_NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
+def _places(raw: bytes, spellings: Spellings) -> Iterator[Span]:
+    for form, label in spellings.items():
+        start = raw.find(form)
+        while start >= 0:
+            end = start + len(form)
+            yield Span(start, end, label)
+            start = raw.find(form, end)
 
 
-def _html(escape: bytes) -> bytes:
-    said = escape[1:-1]
-    if said[:1] != b"#":
-        return _NAMED[said]
-    number = int(said.lower().partition(b"x")[2], 16) if said[1:2] in b"xX" else int(said[1:])
-    return _bytes(chr(min(number, 0x10FFFF)))  # also what browsers would not show: it may be the value's own
+def _begun(raw: bytes, spellings: Spellings) -> int:
+    """Where the longest part at the end begins that a spelling could begin with; the end itself if there is none."""
+    size = len(raw)
+    first = size
+    for form in spellings:
+        start = raw.find(form[:_HEAD], max(size - len(form) + 1, 0), first)
+        while start >= 0 and not form.startswith(raw[start:]):
+            start = raw.find(form[:_HEAD], start + 1, first)
+        if start >= 0:
+            first = start
+            continue
+        for length in range(min(_HEAD - 1, len(form) - 1, size), 0, -1):
+            if size - length >= first:
+                break
+            if form.startswith(raw[-length:]):
+                first = size - length
+                break
+    return first
 
 
-_ESCAPES: tuple[tuple[bytes, re.Pattern[bytes], Callable[[bytes], bytes]], ...] = (
-    (b"%", re.compile(rb"%[0-9A-Fa-f]{2}"), _percent),
-    (
-        b"\\",
-        re.compile(
-            rb"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}"
-            rb"|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[\"'\\/bfnrt]"
-        ),
-        _backslash,
-    ),
-    # The same once more, as it is in the `repr` of bytes.
-    (b"\\x", re.compile(rb"\\x[0-9A-Fa-f]{2}|\\[\"'\\nrt]"), _backslash_byte),
-    # Zeros mean nothing, but no more of them than `_STRETCH` has room for.
-    (b"&", re.compile(rb"&(?:#0{0,60}[0-9]{1,7}|#[xX]0{0,60}[0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);"), _html),
-)
-
-
-def _base64_forms(raw: bytes) -> Iterator[bytes]:
-    """The value in base64 as it shows in the encoding of anything that contains it: whole, and at each alignment."""
-    for before in range(3):
-        encoded = base64.b64encode(b"\0" * before + raw)
-        # Characters that also hold bits of a neighbour are not the value's own.
-        own = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
-        for form in (encoded, own) if before == 0 else (own,):
-            yield form
-            yield form.translate(_URL_SAFE)
-
-
-def _escaped_forms(raw: bytes) -> Iterator[bytes]:
-    """The value in its usual escapes: what stands before it may spoil the reading of the first of them."""
-    text = raw.decode("utf-8", "surrogateescape")
-    for written in (text, base64.b64encode(raw).decode()):
-        for form in (quote(written, "", errors=_ANY), quote(written, errors=_ANY), quote_plus(written, errors=_ANY)):
-            yield form.encode()
-            yield re.sub(rb"%..", lambda found: found[0].lower(), form.encode())
-    yield repr(raw)[2:-1].encode()
-    for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]):
-        yield _bytes(form)
-        yield _bytes(form.replace("/", "\\/"))
-    yield _bytes(text.translate(_HTML))
-
-
-_ANY = "surrogateescape"
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
-_LINE_BREAK = re.compile(rb"(?<=[\w+/-])\r?\n[ \t]*(?=[\w+/=-])")  # inside of base64 or hex
-
-
-def _label(name: str, raw: bytes) -> bytes:
-    """What is said instead; a value that is its own name must not come back in it."""
-    for label in (f"[redacted {name}]", "[redacted]"):
-        if raw not in (said := _bytes(label)):
-            return said
-    return "[…]".encode()
-
-
-def _spellings(value: str) -> dict[bytes, str]:
-    """A value and its bytes, as it is and as it arrives: without white space around it, with other ends of lines."""
-    found: dict[bytes, str] = {}
-    trimmed = value.strip()  # as headers are, and files that are read line by line
-    flat = trimmed.replace("\r\n", "\n")
-    for spelled in filter(None, (value, trimmed, flat, flat.replace("\n", "\r\n"))):
-        found.setdefault(_bytes(spelled), spelled)
-        with suppress(UnicodeEncodeError):  # variables of the system may hold bytes that are not UTF-8
-            found.setdefault(spelled.encode("utf-8", "surrogateescape"), spelled)
-    return found
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _unfinished(text: bytes) -> int:
+    """Where an escape begins that the text ends in the middle of; the end if there is none."""
+    tail = max(len(text) - 40, 0)
+    for view in readings(text[tail:]):
+        found = UNFINISHED.search(view.raw)
+        if found is not None and found.start() < len(view.raw):
+            return tail + view.begin(found.start())
+    return len(text)

@@ -1,0 +1,129 @@
+"""Where secrets stand in a text, and how labels take their place: in any text, and in JSON that has to stay JSON."""
+
+import json
+import re
+from collections.abc import Generator
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Where a secret stands, and what to write instead."""
+
+    start: int
+    end: int
+    label: bytes
+
+
+def merged(spans: list[Span]) -> list[Span]:
+    """Spans in order; what overlaps goes together, under the name of the one that begins first, or is longer."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if merged and span.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = Span(last.start, max(last.end, span.end), last.label)
+        else:
+            merged.append(span)
+    return merged
+
+
+def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
+    """The text from `done` up to `until`, with labels in the place of spans."""
+    parts = []
+    for start, end, label in spans:
+        if start >= until:
+            break
+        parts += [raw[done:start], label]
+        done = end
+    parts.append(raw[done:until])
+    return b"".join(parts)
+
+
+# JSON ----------------------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*+"|-?[0-9][-+.0-9eE]*+|true|false|null', re.DOTALL)
+_STRUCTURE = re.compile(rb"[\s{}\[\]:,]*")
+_TOKENS = 2000  # that are looked at between two pauses
+
+
+def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, bytes]:
+    """The text with labels in the place of spans, so that JSON stays JSON; if it is none, they are replaced as well."""
+    parts: list[bytes] = []
+    keys: set[bytes] = set()
+    index = done = 0
+    for number, token in enumerate(_TOKEN.finditer(text), 1):
+        if number % _TOKENS == 0:
+            yield
+        start, end = token.span()
+        while index < len(spans) and spans[index].start < start:  # what stands between two tokens
+            part = text[max(spans[index].start, done) : min(spans[index].end, start)]
+            if not _STRUCTURE.fullmatch(part):
+                parts += [text[done : max(spans[index].start, done)], spans[index].label]
+                done = max(done, min(spans[index].end, start))
+            if spans[index].end > start:
+                break
+            index += 1
+        if index == len(spans):
+            break
+        if spans[index].start >= end:
+            continue
+        parts += [text[done:start], _redacted_token(text, start, end, spans, index)]
+        done = end
+        if text[end : end + 1] == b":" and parts[-1][:1] == b'"':
+            parts[-1] = _unique(parts[-1], keys, text)
+        while index < len(spans) and spans[index].end <= end:
+            index += 1
+    for span in spans[index:]:
+        if not _STRUCTURE.fullmatch(text[max(span.start, done) : span.end]):
+            parts += [text[done : max(span.start, done)], span.label]
+            done = max(done, span.end)
+    parts.append(text[done:])
+    clean = b"".join(parts)
+    try:
+        clean.decode()
+    except UnicodeDecodeError:  # a value that is not UTF-8 was part of a character
+        clean = clean.decode("utf-8", "replace").encode()
+    return clean
+
+
+def _redacted_token(text: bytes, start: int, end: int, spans: list[Span], index: int) -> bytes:
+    if text[start] in b"tfn":  # a word of JSON says nothing
+        return text[start:end]
+    if text[start] != 0x22:  # a number
+        return b'"' + _inside_json(spans[index].label) + b'"'
+    parts, done = [], start
+    while index < len(spans) and spans[index].start < end - 1:
+        low = _escape_around(text, max(spans[index].start, start + 1), start)[0]
+        high = _escape_around(text, min(spans[index].end, end - 1), start)[1]
+        if low >= done and low < high:
+            parts += [text[max(done, start) : low], _inside_json(spans[index].label)]
+        done = max(done, high)
+        index += 1
+    return b"".join((*parts, text[done:end]))
+
+
+def _escape_around(text: bytes, place: int, start: int) -> tuple[int, int]:
+    """The escape of JSON that a place is in the middle of, or the place twice."""
+    for slash in range(place - 1, max(place - 6, start), -1):
+        if text[slash] == 0x5C:
+            first = slash
+            while first > start and text[first - 1] == 0x5C:
+                first -= 1
+            if (slash - first) % 2:
+                return place, place  # the second of two
+            end = slash + (6 if text[slash + 1 : slash + 2] == b"u" else 2)
+            return (slash, end) if end > place else (place, place)
+    return place, place
+
+
+def _inside_json(label: bytes) -> bytes:
+    return json.dumps(label.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+
+
+def _unique(key: bytes, keys: set[bytes], text: bytes) -> bytes:
+    """A key that no other redacted key has become, nor one that was there: of two equal keys one would be lost."""
+    found, number = key, 1
+    while found in keys or found + b":" in text:
+        number += 1
+        found = key[:-1] + f' ({number})"'.encode()
+    keys.add(found)
+    return found

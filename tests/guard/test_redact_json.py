@@ -1,0 +1,123 @@
+"""Redaction of JSON: once over its text, which stays JSON and says the same as before in all other places."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counted import work
+from licet.declare.json_data import plain_json
+from licet.guard.redact import Redactor
+
+SECRET = "hunter2-\"q\\n\tü'-12"
+PIN = "12345678"
+KEY0, KEY1 = "[redacted KEY0]", "[redacted KEY1]"
+
+
+def redactor(*values: str) -> Redactor:
+    made = Redactor()
+    for number, value in enumerate(values):
+        made.add(f"KEY{number}", value)
+    return made
+
+
+def clean(data: Any, *values: str) -> Any:
+    return json.loads(redactor(*(values or (SECRET, PIN))).json(plain_json(data)))
+
+
+CASES: list[tuple[str, Any, Any]] = [
+    ("a text", SECRET, KEY0),
+    ("inside a text", f"a {SECRET} b", f"a {KEY0} b"),
+    ("two in a text", f"{SECRET}{SECRET}", KEY0 * 2),
+    ("a key", {SECRET: 1}, {KEY0: 1}),
+    ("deep down", [{"a": [[SECRET]]}], [{"a": [[KEY0]]}]),
+    ("a number", {"pin": 12345678}, {"pin": KEY1}),
+    ("a negative number", [-12345678], [KEY1]),
+    ("part of a number", [9912345678.5], [KEY1]),
+    ("numbers beside it", [1, 12345678, 2.5, -3], [1, KEY1, 2.5, -3]),
+    ("a number as a key", {PIN: 1}, {KEY1: 1}),
+    ("the bytes of it", list(SECRET.encode()), [KEY0] * len(SECRET.encode())),
+    ("the hex of its bytes", [f"{byte:02x}" for byte in SECRET.encode()], [KEY0] * len(SECRET.encode())),
+    ("JSON in a text", json.dumps({"a": SECRET}), json.dumps({"a": KEY0})),
+    ("JSON in JSON in a text", json.dumps(json.dumps(SECRET)), json.dumps(json.dumps(KEY0))),
+    ("words of JSON", [True, False, None, "true"], [True, False, None, "true"]),
+    ("nothing", {"a": ["b", {}, [], ""]}, {"a": ["b", {}, [], ""]}),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_data(name: str, data: Any, expected: Any) -> None:
+    assert clean(data) == expected
+
+
+def test_text_without_a_secret_is_the_same_object() -> None:
+    text = b'{"a": [1, "b"]}'
+    assert redactor(SECRET).json(text) is text
+    assert redactor().json(text) is text
+
+
+def test_no_word_of_json_is_taken_for_a_secret() -> None:
+    assert clean([True, None, "null", "true"], "true", "null") == [True, None, KEY1, KEY0]
+
+
+def test_a_secret_that_spells_the_letters_of_an_escape_leaves_json() -> None:
+    # In the text it is `\nabcdefg`; the escape is not cut in two.
+    assert clean("x\nabcdefg", "nabcdefg") == "x[redacted KEY0]"
+    assert clean("x\nabc\\", "abc\\x") == "x\nabc\\"
+    assert clean(["abcdefg\\", "\\"], "abcdefg\\") == [KEY0, "\\"]
+    assert clean("\x01bcdefgh", "0001bcdefgh") == KEY0
+
+
+def test_a_secret_that_spells_json_is_taken_out_of_each_text() -> None:
+    assert clean(["abcd", "efgh", "ijkl"], 'abcd","efgh') == [KEY0, KEY0, "ijkl"]
+
+
+def test_keys_that_become_the_same_are_all_kept() -> None:
+    assert clean({"sEcReT-1": 1, "secret-1": 2, "[redacted KEY0]": 3, "x": 4}, "secret-1") == {
+        "[redacted KEY0] (2)": 1,
+        "[redacted KEY0] (3)": 2,
+        "[redacted KEY0]": 3,
+        "x": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [b"[info] KEY=hunter2! x", b'{"a": "hunter2!', b"hunter2!", b'"}hunter2!{"', b"\xff[hunter2!"]
+)
+def test_text_that_is_no_json_keeps_no_secret(text: bytes) -> None:
+    out = redactor("hunter2!").json(text)
+    assert b"hunter2!" not in out
+    assert KEY0.encode() in out
+
+
+_data = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+_secrets = st.text(st.characters(codec="utf-8"), min_size=4, max_size=12).filter(lambda text: len(text.strip()) >= 4)
+
+
+@given(_secrets, _data, st.text(max_size=6), st.text(max_size=6))
+def test_whatever_is_around_a_secret_json_stays_json_without_it(
+    secret: str, data: Any, before: str, after: str
+) -> None:
+    told = clean([data, before + secret + after, {before + secret + after: data}], secret)
+    assert len(told) == 3
+    assert KEY0 in told[1] or "[redacted]" in told[1] or "[…]" in told[1]
+    assert secret.strip() not in told[1].replace(KEY0, "\0").replace("[redacted]", "\0")
+    assert len(told[2]) == 1
+
+
+@given(_data)
+def test_data_without_the_secret_is_left_as_it_is(data: Any) -> None:
+    assert clean(data, "correct horse battery") == json.loads(plain_json(data))
+
+
+def test_the_work_does_not_grow_with_the_number_of_texts() -> None:
+    made = redactor(SECRET)
+    many, one = plain_json(["ab"] * 20_000), plain_json("ab,ab" * 20_000)
+    made.json(one)
+    assert work(lambda: made.json(many)) < 2 * work(lambda: made.json(one))
