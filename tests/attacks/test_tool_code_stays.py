@@ -71,7 +71,7 @@ PLACES = [
 def test_the_code_of_a_tool_is_not_written_by_it(path: str) -> None:
     done = write(path)
     assert done.exit_code == 1, done.output
-    assert "policy files are never writable" in done.output
+    assert "the code of a tool is never writable" in done.output
     assert write("notes/a.txt").exit_code == 0  # beside it is as the manifest says
 
 
@@ -86,5 +86,5 @@ def test_a_link_protects_where_it_leads(desk: Path) -> None:
 
 def test_a_link_in_the_place_of_src_protects_where_it_leads(desk: Path) -> None:
     (desk / "src").symlink_to("real")
-    assert "policy files are never writable" in write("real/desk_tools/clerks.py").output
+    assert "the code of a tool is never writable" in write("real/desk_tools/clerks.py").output
     assert write("real/a.txt").exit_code == 0

@@ -117,7 +117,10 @@ def test_below_the_table_stands_what_a_reader_must_know() -> None:
     assert "\nleft out     left: declared, but not for this agent\n" in said
     assert "fs:*:/srv/notes/private (m.yaml:12)" in said
     assert "network:*:evil.example (m.yaml:7)" in said
-    assert said.endswith("writing to these policy files, always\n")
+    assert (
+        "\nclosed       no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json"
+        in said
+    )
     assert "fs:write:" not in said
 
 

@@ -43,14 +43,16 @@ def program_gate(
     name: str | None = None,
     workdir: Path | None = None,
     ready: Supervisor | None = None,
+    held: set[str] | None = None,
 ) -> Gate:
     """A gate whose one tool starts a `command`, with all that the manifest allows, or with what the tool `name` holds.
 
-    How programs ended is put into `ended`; the first has the supervisor that is `ready`, if one is. `UnknownTool` if
-    the manifest has no tool of that name.
+    How programs ended is put into `ended`; the first has the supervisor that is `ready`, if one is. `held` collects the
+    directories across which programs cannot move files. `UnknownTool` if the manifest has no tool of that name.
     """
     http = HttpClient()
-    backends = Backends.local(state, http=http, processes=_Attached(ended, ready), sandbox=_Here(ProgramWalls(http)))
+    sandbox = _Here(ProgramWalls(http, held=held))
+    backends = Backends.local(state, http=http, processes=_Attached(ended, ready), sandbox=sandbox)
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec

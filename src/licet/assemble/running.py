@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.assemble.review import Places, home_directory, straight
+from licet.assemble.never_writable import protect_in, state_root
+from licet.assemble.review import Places, straight
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
 from licet.backends.argument_rules import argument_check
@@ -160,6 +161,7 @@ class Gate(BareGate):
             manifest,
             tools,
             Backends() if backends is None else backends,
+            protect=protect_in(places.workdir),
             workdir=places.workdir,
             home=places.home,
             pin=pin,
@@ -191,12 +193,10 @@ class NoHome(LicetError):
 
 def state_directory(workspace: Path) -> Path:
     """Where the embedded backends keep what they must remember about a workspace."""
-    base = os.environ.get("XDG_STATE_HOME") or ""
-    home = home_directory()
-    if not base.startswith("/") and not home:
+    root = state_root()
+    if not root:
         raise NoHome
-    kept = Path(base) if base.startswith("/") else Path(home, ".local", "state")
-    return kept / "licet" / hashlib.sha256(str(straight(workspace)).encode()).hexdigest()[:16]
+    return Path(root) / hashlib.sha256(str(straight(workspace)).encode()).hexdigest()[:16]
 
 
 def stored_approvals(state: Path) -> SqliteApprovals:

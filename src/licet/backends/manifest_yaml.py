@@ -23,7 +23,7 @@ from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
 from licet.core.foreseen import address_problems, quorum_problems
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.manifest import EVERY_DOMAIN, POLICY, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
 from licet.errors import ManifestError
@@ -212,16 +212,16 @@ def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) 
             except Malformed as wrong:
                 found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
                 problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))
-    keys = dict.fromkeys(policy_paths([file.path for file in files]))
+    closed = dict.fromkeys(policy_paths([file.path for file in files]), POLICY)
     # Whoever writes the code of a tool does what no manifest says.
     sources = [reference for reference, _ in manifest.sources.values()]
     spelled = [path for file in files for path in (os.path.abspath(file.path), os.path.realpath(file.path))]
     roots = dict.fromkeys(str(policy_root(Path(path))) for path in spelled)
-    keys |= dict.fromkeys(code for root in roots for code in tool_files(sources, root))
-    rules = tuple(_never(action, key, manifest.origin) for key in keys for action in ("write", "delete"))
+    closed = {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
+    rules = tuple(
+        Rule(capability("fs", DOMAINS["fs"].actions[action], key, None), manifest.origin, why)
+        for key, why in closed.items()
+        for action in ("write", "delete")
+    )
     layer = Layer("policy files", "licet itself", manifest.origin, denies=rules, silent=EVERY_DOMAIN)
     return replace(manifest, layers=(*manifest.layers, layer))
-
-
-def _never(action: str, key: str, origin: Origin) -> Rule:
-    return Rule(capability("fs", DOMAINS["fs"].actions[action], key, None), origin, "policy files are never writable")

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 
+from licet.core.manifest import CODE, SECOND_CODE
+
 _OURS = "licet"  # it runs already: nothing that is written now takes its place
 
 
@@ -12,17 +14,25 @@ def code_directories(directory: str) -> tuple[str, str]:
     return directory, os.path.join(directory, "src")
 
 
-def tool_files(references: Iterable[str], directory: str) -> Iterator[str]:
-    """Every path beside a policy file at which a file would be, or take the place of, the code that `pkg.mod:f` names.
+def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str, str]]:
+    """Every path next to a policy file where the code of `pkg.mod:f` is or would be found, and why it is closed.
 
-    That is the top module as a package or a file, and what was compiled of it. What it imports from elsewhere is not
-    known without running it.
+    That is the top module as a package or a file, and what was compiled of it. Where the code is known, another file
+    for it is `SECOND_CODE`: loading refuses a module that is in two places.
     """
-    tops = dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references)
-    names = [f"{top}{ending}" for top in tops if top not in ("", _OURS) for ending in ("", ".py", *EXTENSION_SUFFIXES)]
-    for place in code_directories(directory) if names else ():
-        for name in ("__pycache__", *names):
-            path = os.path.join(place, name)
-            yield path
-            if os.path.islink(path) or os.path.islink(place):
-                yield os.path.realpath(path)
+    places = code_directories(directory)
+    for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):
+        if top in ("", _OURS):
+            continue
+        names = [f"{top}{ending}" for ending in ("", ".py", *EXTENSION_SUFFIXES)]
+        paths = [os.path.join(place, name) for place in places for name in names]
+        known = any(map(os.path.lexists, paths))
+        for path in paths:
+            yield from _both(path, SECOND_CODE if known and not os.path.lexists(path) else CODE)
+        for place in places:
+            yield from _both(os.path.join(place, "__pycache__"), SECOND_CODE)
+
+
+def _both(path: str, why: str) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys((path, os.path.realpath(path))):
+        yield name, why

@@ -41,6 +41,12 @@ class Rule(NamedTuple):
         return f"{self.capability} ({self.origin})"
 
 
+# Why denies of licet itself close a path; people read these sentences in refusals.
+POLICY = "policy files are never writable"
+CODE = "the code of a tool is never writable"
+SECOND_CODE = f"{CODE}, and nothing takes its place"  # where a file would be found before the code, or instead of it
+
+
 @dataclass(frozen=True, slots=True)
 class Layer(Carried):
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""

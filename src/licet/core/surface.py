@@ -167,7 +167,9 @@ class Surface:
             "sandbox": {"allow_degraded": self.allow_degraded},
             "record": self.record,
             "denies": [
-                {"rule": str(deny.rule), "origin": deny.origin.full if deny.origin else None} for deny in self.denies
+                {"rule": str(deny.rule), "origin": deny.origin.full if deny.origin else None}
+                for deny in self.denies
+                if not deny.by_licet
             ],
             "servers": {name: json.loads(server) for name, server in self.servers},
         }

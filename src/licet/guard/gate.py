@@ -15,6 +15,7 @@ from licet.errors import Refused
 from licet.guard.holding import Observer
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
+from licet.guard.protection import Protect
 from licet.guard.registration import OnMisfit, Policy, Registered, register
 from licet.guard.session import Session
 from licet.values import replace
@@ -31,6 +32,7 @@ class Gate:
         tools: Iterable[Tool],
         ports: Ports,
         *,
+        protect: Protect,
         workdir: str,
         home: str,
         pin: str | None = None,
@@ -53,6 +55,7 @@ class Gate:
         self.workdir, self.home = workdir, home
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
+        self.protect = protect
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         # By session: what was agreed to in it, under which policy, and until when.
@@ -72,7 +75,13 @@ class Gate:
             fix = f"review it with `licet diff`, then pin {manifest.digest}"
             raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
         policy = register(
-            manifest, self.tools, self.ports, workdir=self.workdir, home=self.home, on_misfit=self.on_misfit
+            manifest,
+            self.tools,
+            self.ports,
+            self.protect,
+            workdir=self.workdir,
+            home=self.home,
+            on_misfit=self.on_misfit,
         )
         again = hasattr(self, "_policy")
         if again:
@@ -147,6 +156,7 @@ class _Delegated(Gate):
             home=parent.home,
             on_misfit="narrow",
             observers=parent.observers,
+            protect=parent.protect,
         )
 
     @property

@@ -11,11 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from licet.core.budget import NOTHING
 from licet.core.canonical import money_text
-from licet.core.capability import Capability, capability
-from licet.core.domain import DOMAINS
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.happened import BudgetReserved, BudgetSettled, SandboxEntered
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, least_limits
+from licet.core.manifest import Manifest, least_limits
 from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
@@ -27,13 +25,11 @@ from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.holding import CALL_GRANTED, Check
 from licet.guard.ports import Ports, SandboxUnavailable
-from licet.guard.tool_code import code_files
+from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
 OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
-_CODE = "the code of a tool is never writable"
-_KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
 
 # What a domain of capabilities needs behind it, and what that is called in a refusal.
 _PORTS = {
@@ -104,14 +100,25 @@ class Policy:
 
 
 def register(
-    manifest: Manifest, tools: Sequence[Tool], ports: Ports, *, workdir: str, home: str, on_misfit: OnMisfit
+    manifest: Manifest,
+    tools: Sequence[Tool],
+    ports: Ports,
+    protect: Protect,
+    *,
+    workdir: str,
+    home: str,
+    on_misfit: OnMisfit,
 ) -> Policy:
-    """Registration validation: every tool fits the manifest, or all misfits are told and none is registered."""
+    """Registration validation: every tool fits the manifest, or all misfits are reported and none is registered.
+
+    What `protect` lists is taken out of every grant before anything is compared.
+    """
     narrow = on_misfit == "narrow"
     unlike = [misfit for tool in tools for misfit in _unlike(tool, manifest)]
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
-    ceiling = replace(ceiling, layers=(*ceiling.layers, _own_layer(ceiling, tools, ports)))
+    closed = (*kept_private(ports.state), *protect(manifest, tools))
+    ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))
     twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
     misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
     if narrow:  # a call holds the overlap in any case; two tools of one name never have one
@@ -162,15 +169,6 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     )
 
 
-def _own_layer(manifest: Manifest, tools: Sequence[Tool], ports: Ports) -> Layer:
-    """No grant reaches what the backends keep for themselves (ledger, storage, keys), and none writes a tool's code."""
-    rules = [Rule(Capability(f"fs:*:{path}"), manifest.origin, _KEPT) for path in ports.state]
-    changes = [DOMAINS["fs"].actions[action] for action in ("write", "delete")]
-    for path in dict.fromkeys(code_files(tools)):  # as it is: it need not be a path that a file could name
-        rules += [Rule(capability("fs", atoms, path, None), manifest.origin, _CODE) for atoms in changes]
-    return Layer("policy files", "licet itself", manifest.origin, denies=tuple(rules), silent=EVERY_DOMAIN)
-
-
 def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
     reach = reach_of(manifest, tool.name)
     limits = manifest.limits
@@ -218,8 +216,9 @@ def _usual(tool: str, cost: Decimal, budgeted: bool, walls: str) -> Usual:
 
 
 def _roots(manifest: Manifest) -> list[str]:
-    """Every path that a rule of the manifest names."""
-    rules = (rule.capability for layer in manifest.layers for rule in (*layer.allows, *layer.denies))
+    """Every path that a rule of the manifest's authors names."""
+    written = (layer for layer in manifest.layers if layer.kind != "policy files")
+    rules = (rule.capability for layer in written for rule in (*layer.allows, *layer.denies))
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
 
 

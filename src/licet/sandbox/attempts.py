@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from typing import NamedTuple
 
-from licet.sandbox import hardening, kernel, landlock, namespaces, seccomp, syscalls
+from licet.sandbox import hardening, kernel, landlock, namespaces, scratch, seccomp, syscalls
 
 if sys.platform != "win32":
     import resource
@@ -252,16 +252,8 @@ def _done(attempt: Attempt, world: World) -> str:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """A folder of our own, where `tempfile` would make one: that takes a tenth of all the time here to load."""
-    name = f"licet-{os.urandom(8).hex()}"
-    told = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if name in os.environ]
-    for place in (*told, "/tmp", "/var/tmp", "/usr/tmp"):  # noqa: S108 - the folder is new, and ours alone
-        folder = os.path.join(place, name)
-        with suppress(OSError):
-            os.mkdir(folder, 0o700)
-            break
-    else:
-        raise FileNotFoundError("there is no directory where files can be kept for a while")
+    """A new directory for the files that the attempts make."""
+    folder = scratch.new()
     try:
         yield folder
     finally:

@@ -132,7 +132,7 @@ class _Worker:
         spec = self._spec
         self._words.shut()
         try:
-            self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"])
+            self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"], bytecode=spec["bytecode"])
             if spec["async"]:
                 self._runner = asyncio.Runner()
                 self._runner.get_loop()

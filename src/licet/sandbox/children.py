@@ -132,7 +132,10 @@ class Zygote:
         self._glanced = 0.0
         self.dead = False
         self._ready = False
-        self.base = tempfile.mkdtemp(prefix="licet-")
+        try:
+            self.base = scratch.new()
+        except OSError as wrong:
+            raise SandboxUnavailable(f"there is no place for scratch directories: {wrong}") from wrong
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - what it says of itself, until it is ready
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()

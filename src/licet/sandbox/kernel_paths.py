@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from licet.core.manifest import SECOND_CODE
 from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.holding import Holding
 from licet.guard.links import changeable, followed
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import landlock
+from licet.sandbox.shared_inodes import second_names
 from licet.values import dataclass
 
 _MOST_RULES = 20_000
@@ -38,29 +40,74 @@ class KernelPaths:
     read: tuple[str, ...]
     write: tuple[str, ...]
     hide: tuple[str, ...]
+    hold: tuple[str, ...]  # directories that lead to a closed path: a private root keeps them where they are
     rules: tuple[KernelRule, ...]
 
 
 def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False) -> KernelPaths:
-    """What of a call's files the kernel can grant; with a private root, denied files are hidden rather than avoided."""
+    """What of a call's files the kernel can grant; a private root covers closed files with mounts.
+
+    A mount cannot be renamed, removed or written through, and neither can a directory that is held by one. Where there
+    is no private root, or nothing yet at a closed path to mount on, no rule is made for the directories around it.
+    """
     held, effect = held_paths(holding.reach.grant), holding.reach.effect
     reads = _roots(holding, held, "read")
     writes = _roots(holding, held, "write") if effect not in (None, "read_only") else {}
     # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
     deletes = _roots(holding, held, "delete") if effect == "destructive" else {}
-    unread, unwritten = held.denied("read"), held.denied("write")
+    unread = _with_second_names(reads, held.denied("read"))
+    unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
     undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
-    hide = tuple(path for path in unread if path != "/" and os.path.lexists(path)) if private_root else ()
-    # A mount over a path needs something there: what is not there yet is kept from being made.
-    avoided = unwritten if not private_root else tuple(path for path in unwritten if not os.path.lexists(path))
     readable = landlock.READ | (landlock.EXECUTE if execute else 0)
+    if not private_root:
+        rules = (
+            *_rules(reads.values(), readable, unread),
+            *_rules(writes.values(), landlock.WRITE, unwritten, (*unwritten, *unread)),
+            *_rules(deletes.values(), landlock.DELETE, undeleted),
+        )
+        return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
+    hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
+    changed = {**writes, **deletes}
+    everywhere = (*changed, *changed.values())  # by the name that the grant uses, and by the real one
+    there = (path for path in unwritten if path not in unread and os.path.lexists(path))
+    kept = tuple(path for path in there if inside(path, everywhere))
+    plantable = _plantable(holding, unwritten)
+    lasting = [path for path in held.denied("delete") if path not in unwritten and path not in hide]
     rules = (
-        *_rules(reads.values(), readable, () if private_root else unread),
-        *_rules(writes.values(), landlock.WRITE, avoided, (*unwritten, *unread)),
-        *_rules(deletes.values(), landlock.DELETE, undeleted),
+        *_rules(reads.values(), readable, ()),
+        *_rules(writes.values(), landlock.WRITE, plantable, (*unwritten, *unread)),
+        *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread)),
     )
-    kept = tuple(path for path in unwritten if path not in unread and os.path.lexists(path) and inside(path, writes))
-    return KernelPaths((*reads, *kept), tuple(dict.fromkeys((*writes, *deletes))), hide, rules)
+    hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable)))
+    return KernelPaths((*reads, *kept), tuple(changed), hide, hold, rules)
+
+
+def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tuple[str, ...]:
+    """Closed paths, and the other names that their files have below some roots."""
+    return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
+
+
+def _plantable(holding: Holding, unwritten: Sequence[str]) -> list[str]:
+    """The closed paths where nothing is yet, and where a file that a program puts there would be used.
+
+    Not those next to the code of a tool: a second file for a module is refused when it is loaded, and what was compiled
+    is not read where a grant may write it.
+    """
+    layers = (layer for layer in holding.reach.manifest.layers if layer.kind == "policy files")
+    unused = {rule.capability.key for layer in layers for rule in layer.denies if rule.key == SECOND_CODE}
+    return [path for path in unwritten if path not in unused and not os.path.lexists(path)]
+
+
+def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
+    """The directories between a root that may be changed and a closed path in it, outer ones first."""
+    found: set[str] = set()
+    for path in closed:
+        above = os.path.dirname(path)
+        while above not in roots and inside(above, roots):
+            if os.path.isdir(above):
+                found.add(above)
+            above = os.path.dirname(above)
+    yield from sorted(found)
 
 
 def _roots(holding: Holding, held: HeldPaths, action: str) -> Mapping[str, str]:
@@ -70,13 +117,13 @@ def _roots(holding: Holding, held: HeldPaths, action: str) -> Mapping[str, str]:
     if "/" in allowed:
         allowed = tuple(os.path.join("/", name) for name in sorted(os.listdir("/")))
     for path in allowed:
-        if not inside(path, NEVER) and not inside(path, found) and (real := _led(holding, path)):
+        if not inside(path, NEVER) and not inside(path, found) and (real := _led(holding, path, action)):
             found[path] = real
     # A link to the root itself would bring the windows back in.
     return {path: real for path, real in found.items() if real != "/" and not inside(real, NEVER)}
 
 
-def _led(holding: Holding, path: str) -> str | None:
+def _led(holding: Holding, path: str, action: str) -> str | None:
     """Where a path leads, or None: nowhere, to what is denied, or through a link that a tool could have put there."""
     try:
         real, links = followed(path)
@@ -84,8 +131,8 @@ def _led(holding: Holding, path: str) -> str | None:
         return None
     if not os.path.exists(real) or any(changeable(link, holding.reach.manifest.ceiling) for link in links):
         return None
-    denied = held_paths(holding.reach.grant).denied("read")
-    return None if any(inside(real, (path,)) for path in denied) else real
+    held = held_paths(holding.reach.grant)
+    return None if inside(real, (*held.denied("read"), *held.denied(action))) else real
 
 
 def inside(path: str, trees: Iterable[str]) -> bool:

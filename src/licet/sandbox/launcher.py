@@ -144,6 +144,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         mounts["write"],
         found={path: (device, number) for path, (device, number) in mounts["found"]},
         hide=mounts["hide"],
+        hold=mounts["hold"],
         scratch=tuple(orders["scratch"]),
         proc=True,
     )

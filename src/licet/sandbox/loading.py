@@ -10,11 +10,20 @@ from typing import Any
 from licet.declare import Tool
 
 
+class _FromText(importlib.machinery.SourceFileLoader):
+    """Compiles a file from its text, and never reads what was compiled of it."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Nothing: without the time and size of a file, its compiled form is not looked for."""
+        raise OSError
+
+
 class Given:
     """Finds the modules that a worker was given, by name. Directories cannot be listed here, so nothing is searched."""
 
-    def __init__(self, modules: Mapping[str, Sequence[str | None]]) -> None:
+    def __init__(self, modules: Mapping[str, Sequence[str | None]], *, bytecode: bool) -> None:
         self._modules = modules
+        self._source: Any = importlib.machinery.SourceFileLoader if bytecode else _FromText
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -30,18 +39,23 @@ class Given:
             return spec
         # A script may have any name, so the loader is named and not guessed.
         extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-        loader: Any = importlib.machinery.ExtensionFileLoader if extension else importlib.machinery.SourceFileLoader
+        loader: Any = importlib.machinery.ExtensionFileLoader if extension else self._source
         return importlib.util.spec_from_file_location(
             name, file, loader=loader(name, file), submodule_search_locations=inside
         )
 
 
-def load(module: str, qualname: str, modules: Mapping[str, Sequence[str | None]], path: Sequence[str]) -> Any:
-    """The function of a tool; its module and whatever it imports run now, behind the walls."""
+def load(
+    module: str, qualname: str, modules: Mapping[str, Sequence[str | None]], path: Sequence[str], *, bytecode: bool
+) -> Any:
+    """The function of a tool; its module and the modules that it imports run now, behind the walls.
+
+    Without `bytecode` files are compiled from their text: what was compiled earlier lies where a grant may write.
+    """
     sys.path[:] = path
     # What the zygote had under one of these names is another module.
     for name in [name for name in modules if name in sys.modules]:
         del sys.modules[name]
-    sys.meta_path.insert(0, Given(modules))
+    sys.meta_path.insert(0, Given(modules, bytecode=bytecode))
     found = getattr(importlib.import_module(module), qualname)
     return found.fn if isinstance(found, Tool) else found

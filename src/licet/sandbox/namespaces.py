@@ -99,6 +99,7 @@ def private_root(
     *,
     found: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     hide: Sequence[str] = (),
+    hold: Sequence[str] = (),
     scratch: tuple[str, int] | None = None,
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
@@ -108,9 +109,12 @@ def private_root(
     A path that is not there is left out. Links on the way to a path, and the path itself if it is one, lead where they
     led. Below a path that can be read another can be written, and the other way around. `found` are paths to be read,
     without links, with the device and number that somebody has seen there: another file is an error. `hide` are paths
-    within these that look empty and cannot be opened. `scratch` is a directory and the bytes it can hold in memory.
-    `proc` shows the processes of this namespace, read-only and without `PROC_COVERED`; where the kernel refuses that,
-    as in a container that hides parts of its own, /proc stays empty.
+    within these that look empty and cannot be opened. `hold` are directories within these that stay where they are:
+    each is mounted onto itself, so that the kernel neither renames nor removes it. `scratch` is a directory and the
+    within these that look empty and cannot be opened. `hold` are directories within these that stay where they are:
+    each is mounted onto itself, so that the kernel neither renames nor removes it. `scratch` is a directory and the
+    bytes it can hold in memory. `proc` shows the processes of this namespace, read-only and without `PROC_COVERED`;
+    where the kernel refuses that, as in a container that hides parts of its own, /proc stays empty.
     """
     links: dict[str, str] = {}
     # Copies are taken before anything is mounted, so that paths below the stage itself are the host's.
@@ -122,6 +126,8 @@ def private_root(
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     trees = [_copied(path, flags, found.get(path)) for path, flags in kinds.items() if _outer(path, kinds) != flags]
+    held = [path for path in _resolved(hold, {}) if path not in {tree.path for tree in trees}]
+    trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
     # Nobody else's: if this ends half way, the mounts end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")

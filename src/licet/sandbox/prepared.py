@@ -9,6 +9,7 @@ from weakref import ref
 
 from licet.core.decision import Approval
 from licet.core.effects import Level
+from licet.core.manifest import Manifest, meet_layers
 from licet.core.scope import TOP
 from licet.core.set import CapabilitySet
 from licet.core.use import Use
@@ -17,6 +18,7 @@ from licet.declare.arguments import Given, is_plain
 from licet.declare.json_data import plain_json
 from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
+from licet.guard.links import changeable
 from licet.guard.ports import SandboxUnavailable, ToolCall
 from licet.sandbox import probe
 from licet.sandbox.children import Watched
@@ -105,6 +107,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "qualname": source.qualname,
         "modules": source.modules,
         "path": import_path(),
+        "bytecode": not any(changeable(path, _written_ceiling(reach.manifest)) for path in source.compiled),
         "async": tool.is_async,
         "context": tool.context_parameter,
         "reuse": tool.reuse,
@@ -122,6 +125,11 @@ def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         },
     }
     return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules, in_force)
+
+
+def _written_ceiling(manifest: Manifest) -> CapabilitySet:
+    """What the authors of the manifest allow: a program may still create a closed directory that does not exist yet."""
+    return meet_layers(layer for layer in manifest.layers if layer.kind != "policy files")
 
 
 def _variables(grant: CapabilitySet) -> list[str] | None:

@@ -1,10 +1,15 @@
-"""Scratch: the one directory that a worker may write, and that disappears with it, whatever was put there."""
+"""Scratch: the one directory that a worker may write, and that disappears with it, whatever was put there.
+
+All scratch directories of a user lie below one parent, so that one rule closes them to every grant: a call reaches its
+own scratch, and no other.
+"""
 
 import contextlib
 import os
 import stat
 from typing import NamedTuple
 
+_TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - where `tempfile` looks too; loading it takes long
 MOST_SEEN = 20_000  # entries that are counted; more than these are too many anyway
 
 
@@ -13,6 +18,30 @@ class Used(NamedTuple):
 
     size: int
     entries: int
+
+
+def parent() -> str:
+    """The parent of all scratch directories of this user: `licet-<uid>` in the directory for temporary files."""
+    stated = (os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
+    places = (os.path.abspath(place) for place in (*filter(None, stated), *_TEMPORARY))
+    place = next((place for place in places if os.path.isdir(place) and os.access(place, os.W_OK)), _TEMPORARY[0])
+    return os.path.join(os.path.realpath(place), f"licet-{os.getuid()}")
+
+
+def new() -> str:
+    """A new, empty scratch directory; `OSError` if there is no place, or another user holds the place of the parent."""
+    above = parent()
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(above, 0o700)
+    found = os.lstat(above)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        # Whoever owns the parent could exchange the scratch of a running call.
+        raise PermissionError(f"`{above}` is not a directory of this user: remove it, or set TMPDIR to another place")
+    if found.st_mode & 0o077:
+        os.chmod(above, 0o700)
+    directory = os.path.join(above, os.urandom(8).hex())
+    os.mkdir(directory, 0o700)
+    return directory
 
 
 def used(directory: str) -> Used:

@@ -10,7 +10,8 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -43,15 +44,20 @@ class Source(NamedTuple):
     @property
     def files(self) -> list[str]:
         """Every file that is read to load it, with what Python has compiled of each."""
+        return [*self._sources, *self.compiled]
+
+    @property
+    def compiled(self) -> list[str]:
+        """Where Python keeps what it has compiled of each file."""
         found = []
-        for place in self.modules.values():
-            if place.file is not None:
-                found.append(place.file)
-                try:
-                    found.append(importlib.util.cache_from_source(place.file))
-                except (NotImplementedError, ValueError):  # this Python keeps nothing of what it compiles
-                    continue
+        for file in self._sources:
+            with suppress(NotImplementedError, ValueError):  # this Python keeps nothing of what it compiles
+                found.append(importlib.util.cache_from_source(file))
         return found
+
+    @property
+    def _sources(self) -> list[str]:
+        return [place.file for place in self.modules.values() if place.file is not None]
 
 
 def source_of(tool: Tool) -> Source:
@@ -72,6 +78,40 @@ def source_of(tool: Tool) -> Source:
     if os.path.basename(file) == "__init__.py":
         place = Place(place.file, os.path.dirname(place.file or ""))
     return Source(name, qualname, _reached(name, place))
+
+
+def project_files(tools: Iterable[Tool]) -> Iterator[str]:
+    """Every project file that is read to load these tools: its path as it was named, and its real path.
+
+    Functions that decorators wrapped, and checks of availability, count too: their code runs in this process.
+    """
+    for tool in tools:
+        for fn in (*_unwrapped(tool.fn), *_unwrapped(tool.available)):
+            code = getattr(fn, "__code__", None)
+            if code is None or code.co_filename.startswith("<"):  # typed in, or made by a program: it has no file
+                continue
+            yield os.path.abspath(code.co_filename)
+            yield from _files_from(str(fn.__module__), os.path.realpath(code.co_filename))
+
+
+def _files_from(module: str, file: str) -> Iterator[str]:
+    """A file and the project files that its text imports, directly or through others."""
+    yield file
+    if _is_library(file) or not os.path.isfile(file):
+        return
+    directory = os.path.dirname(file) if os.path.basename(file) == "__init__.py" else None
+    for name, place in _reached(module, Place(file, directory)).items():
+        origin = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
+        yield from (os.path.abspath(path) for path in (place.file, origin) if path and os.path.isabs(path))
+
+
+def _unwrapped(fn: Any) -> list[Any]:
+    """A function and all that decorators have wrapped in each other."""
+    found: list[Any] = []
+    while fn is not None and fn not in found:
+        found.append(fn)
+        fn = getattr(fn, "__wrapped__", None)
+    return found
 
 
 @cache

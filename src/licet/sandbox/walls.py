@@ -54,10 +54,19 @@ _DO_WITHOUT = (
 
 
 class ProgramWalls:
-    """Makes walls for the programs of calls. `http` is how names are resolved and plain requests are sent."""
+    """Makes walls for the programs of calls. `http` is how names are resolved and plain requests are sent.
 
-    def __init__(self, http: Http | None = None, support: Callable[[], probe.Support] = probe.support) -> None:
+    `held` collects the directories that are mounted onto themselves, across which programs cannot move or link files.
+    """
+
+    def __init__(
+        self,
+        http: Http | None = None,
+        support: Callable[[], probe.Support] = probe.support,
+        held: set[str] | None = None,
+    ) -> None:
         self._http, self._support = http, support
+        self._held = set() if held is None else held
 
     def layers(self) -> tuple[str, ...]:
         """What is in force around every program here; `SandboxUnavailable` where not even that can be kept."""
@@ -72,7 +81,7 @@ class ProgramWalls:
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
-            return _Around(holding, self._http if network else None, Layers((*in_force, *way_out)))
+            return _Around(holding, self._http if network else None, Layers((*in_force, *way_out)), self._held)
         if not reach.manifest.allow_degraded:
             faults = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
             advice = (probe.help_with("namespaces"), _DO_WITHOUT)
@@ -81,14 +90,15 @@ class ProgramWalls:
         # it counts all that they have, which another sandbox may not tell.
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
-        return _Around(holding, None, Layers(in_force, (*_SPACES, *way_out, *uncounted)))
+        return _Around(holding, None, Layers(in_force, (*_SPACES, *way_out, *uncounted)), self._held)
 
 
 class _Around:
     """The walls of one call's programs."""
 
-    def __init__(self, holding: Holding, http: Http | None, layers: Layers) -> None:
+    def __init__(self, holding: Holding, http: Http | None, layers: Layers, held: set[str]) -> None:
         self.layers = layers
+        self._held = held
         self._holding, self._http, self._spaces = holding, http, not layers.missing
 
     def around(self, command: Command) -> Command:
@@ -96,8 +106,9 @@ class _Around:
         limits = limits_of(self._holding.reach)
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
+        self._held.update(paths.hold)
         own = of_binary(command, self._holding.reach)
-        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else _folder()
+        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
             orders = {
@@ -121,6 +132,7 @@ class _Around:
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": paths.hide,
+                    "hold": paths.hold,
                 },
                 "rules": (*self._rules(own, scratch, anything), *paths.rules),
             }
@@ -155,6 +167,14 @@ class _Around:
         yield KernelRule(scratch, everything | (landlock.EXECUTE if anything else 0))
         if self._spaces:
             yield KernelRule("/proc", landlock.READ)  # its own: it shows nobody else
+
+
+def _new_scratch() -> str:
+    """A directory of the host, for programs that have no root of their own."""
+    try:
+        return scratches.new()
+    except OSError as wrong:
+        raise SandboxUnavailable(f"there is no place for scratch: {wrong}") from wrong
 
 
 def _apart(paths: Sequence[str]) -> str:
@@ -276,9 +296,3 @@ def _trouble(said: bytes) -> Exception | None:
         return SandboxUnavailable(f"the walls could not be built: {told['text']}")
     except (ValueError, KeyError, TypeError):
         return SandboxUnavailable("the walls could not be built, and what was said about it cannot be read")
-
-
-def _folder() -> str:
-    import tempfile  # loaded only where programs have no root of their own
-
-    return tempfile.mkdtemp(prefix="licet-")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from licet.assemble import Places
+from licet.assemble.never_writable import closed_to_grants
 from licet.core.origin import Problem
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.policy import (
@@ -67,7 +69,8 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
     policy = read(file, setting)
     found = list(policy.problems)
     if policy.manifest is not None:
-        found += misfit_problems(policy.manifest)
+        closed = closed_to_grants(policy.manifest, Places.here(setting.workdir).workdir)
+        found += misfit_problems(closed)
         found += argument_name_problems(policy.manifest)
         found += idle_problems(policy.manifest)
         found += degraded_problems(policy.manifest)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from licet.assemble import Places
+from licet.assemble.never_writable import closed_to_grants
 from licet.core.decide import decide
 from licet.core.decision import Allow, Decision, Deny, Ground, Request
 from licet.core.explain import explain
@@ -83,7 +84,7 @@ def command(
         uses = (one_use(use, places),) if use else ()
     except InvalidUse as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
-    policy = read_sound(manifest, setting, as_json)
+    policy = closed_to_grants(read_sound(manifest, setting, as_json), places.workdir)
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     if as_json:
         show_json(_document(decision))

@@ -37,8 +37,9 @@ def run_program(
     try:
         policy = sound_manifest(manifest, setting, as_json)
         ended: list[Finished] = []
+        held: set[str] = set()
         state = state_directory(manifest.parent)
-        gate = program_gate(policy, state, ended, name=name, workdir=setting.workdir, ready=ready)
+        gate = program_gate(policy, state, ended, name=name, workdir=setting.workdir, ready=ready, held=held)
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # what is wrong with the files has been shown
@@ -48,7 +49,10 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     result = run(gate, tool, {"command": words})
-    return _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), as_json)
+    code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), as_json)
+    if code and result.ok and not as_json:
+        _tell_held(held)
+    return code
 
 
 def _tell(result: Result, ended: list[Finished], seconds: float, state: str, as_json: bool) -> int:
@@ -82,6 +86,15 @@ def _tell_refusals(result: Result, state: str) -> None:
     if told:
         more = f"{len(told) - MOST_TOLD} more, and " if len(told) > MOST_TOLD else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
+
+
+def _tell_held(held: set[str]) -> None:
+    """Name the directories that may be why a move failed: the program says only that it crossed a device."""
+    shown = sorted(held)[:MOST_TOLD]
+    if shown:
+        more = f" and {len(held) - len(shown)} more" if len(held) > len(shown) else ""
+        names = ", ".join(f"`{visible(path)}`" for path in shown)
+        show(f"licet: moves and hard links into or out of {names}{more} fail here: files there are closed", err=True)
 
 
 def _code(returncode: int) -> int:

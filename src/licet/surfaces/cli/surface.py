@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble import Places
+from licet.assemble.never_writable import closed_paths
 from licet.core.scope import visible
 from licet.core.surface import surface
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -29,6 +30,8 @@ def command(
     Exact, and from the files alone: a tool reaches what it needs and every ceiling allows. A tool that no file
     declares is shown with the most that any declaration could give it; one that cannot be called reaches nothing.
     Where a binary is allowed, the last row says what `licet run` gives any command, whatever tools declare.
+    What no grant ever writes (policy, code of tools, interpreter, libraries, licet's state) is one line; --json has
+    every path of it, with the reason.
 
     \b
     Exit codes:
@@ -40,10 +43,14 @@ def command(
         raise click.UsageError("--json and --svg exclude each other")
     if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
-    shown = surface(read_sound(manifest, setting, as_json))
+    policy = read_sound(manifest, setting, as_json)
+    shown = surface(policy)
+    places = Places.here(setting.workdir)  # a path says where it is only together with these
     if as_json:
-        places = Places.here(setting.workdir)  # a path says where it is only together with these
-        show_json({**shown.document(), "workdir": places.workdir, "home": places.home})
+        closed = [
+            {"path": one.path, "why": one.why, "readable": one.readable} for one in closed_paths(policy, places.workdir)
+        ]
+        show_json({**shown.document(), "never_writable": closed, "workdir": places.workdir, "home": places.home})
     elif svg is not None:
         from licet.surfaces.svg import svg_map
 

@@ -16,6 +16,7 @@ from licet.surfaces.words import ANY_COMMAND, spending
 
 Short = Callable[[str], str]
 
+_CLOSED = "no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json lists them"
 _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 
 
@@ -27,9 +28,8 @@ def print_surface(surface: Surface, short: Short) -> None:
         if surface.tools or surface.commands:
             console.print()
             console.print(_tools(surface, short))
-        if notes := list(_notes(surface, short)):
-            console.print()
-            console.print(_grid(notes))
+        console.print()
+        console.print(_grid(_notes(surface, short)))
     for line in drawn.get().splitlines():
         click.echo(line.rstrip(), color=console.color_system is not None)
 
@@ -122,14 +122,14 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if denied := list(_denied(surface)):
         yield "denied", short("\n".join(denied))
+    yield "closed", _CLOSED
 
 
 def _denied(surface: Surface) -> Iterator[str]:
-    """What is denied whatever else is allowed; that policy files are never writable is said once, not rule by rule."""
+    """What the policy denies, whatever else it allows."""
     for deny in surface.denies:
         if not deny.by_licet:
             yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
-    yield "writing to these policy files, always"
 
 
 def _grid(rows: Iterable[tuple[str, str]]) -> Table:

@@ -1,0 +1,176 @@
+"""The one list of what no grant may ever write: whatever this host, its helpers or another agent trusts.
+
+A grant that could change any of this could change what the next call, the next worker or the next process does, past
+every rule of the manifest. The list is made when a gate is built, and handles, workers and programs all obey it:
+
+- the interpreter, its prefixes, its libraries and the directories of `.pth` files; shared libraries; licet itself;
+- files of the system that name lookups and TLS rely on;
+- the script that this program was started from, and every project file that a registered tool loads;
+- the state root, licet's data directory and the scratch of other calls: these are not readable either;
+- the caches that installers link libraries from, if a library shares its file with one.
+
+Policy files are closed by the loader (`backends.manifest_yaml`), so that a review without a gate sees them too.
+"""
+
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+
+from licet.assemble.review import home_directory
+from licet.core.domain import DOMAINS
+from licet.core.manifest import CODE, SECOND_CODE, Manifest
+from licet.declare import Tool
+from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
+from licet.sandbox import scratch
+from licet.sandbox.shared_inodes import installed_by_links
+from licet.sandbox.tool_source import libraries, project_files
+from licet.values import replace
+
+_INTERPRETER = "the interpreter is never writable"
+_LIBRARY = "a library of this program is never writable"
+_LICET = "licet itself is never writable"
+_SYSTEM = "a file that name lookups, TLS or the loader rely on is never writable"
+_SCRIPT = "the script that this program was started from is never writable"
+_CACHE = "an installer links libraries from this cache, so it is never writable"
+_DATA = "licet keeps installed servers and runtimes there, and no tool reads or writes them"
+_OTHERS = "the scratch of other calls is there, and no tool reads or writes it"
+
+# What the loader, the resolver and TLS of this process read again and again.
+_SYSTEM_FILES = (
+    *("/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    *("/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"),
+    *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/localtime", "/etc/passwd", "/etc/group"),
+)
+# Of a prefix that holds a whole system or a home, these alone belong to the interpreter.
+_PARTS_OF_A_PREFIX = ("bin", "lib", "lib64", "lib32", "include", "pyvenv.cfg")
+
+
+def never_writable(tools: Sequence[Tool], workdir: str) -> tuple[ProtectedPath, ...]:
+    """Every closed path for a gate with these tools, each with the reason; see the module for what is on the list."""
+    found = [*_of_this_process(workdir)]
+    code = list(dict.fromkeys(project_files(tools)))
+    found += _both_names(code, CODE)
+    found += _both_names((os.path.join(os.path.dirname(path), "__pycache__") for path in code), SECOND_CODE)
+    return outermost(found)
+
+
+def protect_in(workdir: str) -> Protect:
+    """The same as a function of a gate's tools."""
+
+    def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
+        return never_writable(tools, workdir)
+
+    return protect
+
+
+def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:
+    """A reviewed manifest with the list as its innermost denies, so that a review answers as a gate would."""
+    layer = protection_layer(never_writable((), workdir), manifest.origin)
+    return replace(manifest, layers=(*manifest.layers, layer))
+
+
+def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
+    """The whole list for a reviewed manifest: what its loader closed, and what is closed in every gate."""
+    denies = [deny for layer in manifest.layers if layer.kind == "policy files" for deny in layer.denies]
+    unreadable = {deny.capability.key for deny in denies if deny.capability.atoms & DOMAINS["fs"].actions["read"]}
+    by_loader = [
+        ProtectedPath(deny.capability.key or "/", deny.key, deny.capability.key not in unreadable) for deny in denies
+    ]
+    return outermost((*by_loader, *never_writable((), workdir)))
+
+
+def state_root() -> str:
+    """The directory of this user's state, of every workspace; empty if this user has no home."""
+    return _user_directory("XDG_STATE_HOME", ".local", "state")
+
+
+def data_root() -> str:
+    """The directory of what licet has installed or built for this user; empty if this user has no home."""
+    return _user_directory("XDG_DATA_HOME", ".local", "share")
+
+
+def _user_directory(variable: str, *below_home: str) -> str:
+    stated, home = os.environ.get(variable, ""), home_directory()
+    if stated.startswith("/"):
+        return os.path.join(stated, "licet")
+    return os.path.join(home, *below_home, "licet") if home else ""
+
+
+def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
+    """What is on the list whatever the tools are."""
+    for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
+        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
+    yield from _both_names(filter(None, (sys.executable, getattr(sys, "_base_executable", ""))), _INTERPRETER)
+    yield from _both_names(_libraries(), _LIBRARY)
+    yield from _both_names((os.path.dirname(os.path.dirname(os.path.abspath(__file__))),), _LICET)
+    yield from _both_names(_SYSTEM_FILES, _SYSTEM)
+    yield from _both_names(_shared_libraries(), _SYSTEM)
+    yield from _both_names(_entry_script(), _SCRIPT)
+    for root, why in ((state_root(), KEPT), (data_root(), _DATA), (scratch.parent(), _OTHERS)):
+        yield from _both_names(filter(None, (root,)), why, readable=False)
+    if installed_by_links(libraries()):
+        yield from _both_names(_installer_caches(), _CACHE)
+
+
+def _both_names(paths: Iterable[str], why: str, *, readable: bool = True) -> Iterator[ProtectedPath]:
+    """Each path as it was named, and where it really is: a grant may name either."""
+    for path in paths:
+        for name in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
+            yield ProtectedPath(name, why, readable)
+
+
+def _prefix(prefix: str, workdir: str) -> Iterator[str]:
+    """A prefix as a whole; or, where the working directory or the home lies in it, its own parts."""
+    around = os.path.realpath(prefix).rstrip("/") + "/"
+    inside = (os.path.realpath(place) + "/" for place in (workdir, home_directory()) if place)
+    if any(place.startswith(around) for place in inside):
+        yield from (os.path.join(prefix, part) for part in _PARTS_OF_A_PREFIX)
+    else:
+        yield prefix
+
+
+def _libraries() -> Iterator[str]:
+    """Where modules are installed, and where `.pth` files are read from."""
+    yield from libraries()
+    yield from site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        yield site.getusersitepackages()
+    # Not `data`, which is the whole prefix.
+    yield from (path for name, path in sysconfig.get_paths().items() if name != "data" and path.startswith("/"))
+    if sys.pycache_prefix:
+        yield sys.pycache_prefix
+
+
+def _shared_libraries() -> Iterator[str]:
+    """The shared libraries that this process has loaded, and the directories that it was told to look in."""
+    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line}
+    except OSError:  # no Linux, or hidden: the system's own places are closed all the same
+        mapped = set()
+    yield from (path for path in mapped if os.path.isfile(path))
+    yield from ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+
+
+def _entry_script() -> Iterator[str]:
+    """The file that Python was told to run, if it was told one."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    yield from (path for path in (file, sys.argv[0] if sys.argv else "") if path and os.path.isfile(path))
+
+
+def _installer_caches() -> tuple[str, ...]:
+    """The caches of installers that put hard links, and not copies, into an environment: uv's, and pnpm's store."""
+    home, environ = home_directory(), os.environ
+    cache_home = environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
+    data_home = environ.get("XDG_DATA_HOME") or (os.path.join(home, ".local", "share") if home else "")
+    places = (
+        environ.get("UV_CACHE_DIR", ""),
+        os.path.join(cache_home, "uv") if cache_home else "",
+        os.path.join(environ["PNPM_HOME"], "store") if environ.get("PNPM_HOME") else "",
+        os.path.join(data_home, "pnpm", "store") if data_home else "",
+    )
+    return tuple(place for place in places if place)

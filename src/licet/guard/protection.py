@@ -1,0 +1,61 @@
+"""Paths that no grant ever writes, as data, and the layer of denies that they become.
+
+Which paths these are is worked out in `assemble.never_writable`, where the whole program is known. Handles, workers and
+programs all read the same grant, so one layer of denies closes a path to each of them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from licet.core.capability import capability
+from licet.core.domain import DOMAINS
+from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.origin import Origin
+from licet.declare import Tool
+from licet.values import dataclass
+
+KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedPath:
+    """One closed path: a file, or a directory with everything below it, whether it exists or not."""
+
+    path: str
+    why: str  # a sentence for the operator: "the interpreter is never writable"
+    readable: bool = True
+
+
+# Lists what is closed for the tools of a gate; asked when the gate is built, and again when it is reloaded.
+Protect = Callable[[Manifest, Sequence[Tool]], Sequence[ProtectedPath]]
+
+
+def kept_private(paths: Iterable[str]) -> tuple[ProtectedPath, ...]:
+    """Paths where backends keep their own files: no grant reads or writes them."""
+    return tuple(ProtectedPath(path, KEPT, readable=False) for path in paths)
+
+
+def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
+    """The denies of closed paths: writes and deletes always, reads where the path is not readable either."""
+    atoms = DOMAINS["fs"].actions
+    rules = [
+        # Made from its parts: a path that exists may hold characters that the text of a rule cannot.
+        Rule(capability("fs", atoms[action], "" if closed.path == "/" else closed.path, None), origin, closed.why)
+        for closed in paths
+        for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
+    ]
+    return Layer("policy files", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
+
+
+def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
+    """The same protection with fewer paths: one that lies inside another, and is no stricter, is left out."""
+    found = list(dict.fromkeys(paths))
+    kept: list[ProtectedPath] = []
+    for closed in sorted(found, key=lambda one: (one.path, one.readable)):
+        if not any(_covers(outer, closed) for outer in kept):
+            kept.append(closed)
+    return tuple(kept)
+
+
+def _covers(outer: ProtectedPath, inner: ProtectedPath) -> bool:
+    same_or_below = inner.path == outer.path or inner.path.startswith(outer.path.rstrip("/") + "/")
+    return same_or_below and (inner.readable or not outer.readable)

@@ -1,0 +1,244 @@
+"""A grant covers what the host, its helpers or another agent trusts: writing there would run code past every rule."""
+
+import os
+import site
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import licet
+from attacks import trusting_helper
+from attacks import trusting_tools as tools
+from attacks.walled_programs import Programs, both_kinds, needs_namespaces, place
+from licet import Backends, Gate
+from licet.assemble.never_writable import never_writable
+from licet.sandbox import scratch
+from sandbox.levels import call, gate, needs_walls
+
+WAYS = {"by_handle": "native", "by_itself": "isolated", "by_program": "native"}
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture(autouse=True)
+def walls() -> None:
+    needs_walls()
+
+
+@pytest.fixture
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directories of this user that nothing else uses."""
+    for name in ("STATE", "DATA", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name.lower()))
+        (tmp_path / "home" / name.lower() / "licet" / "other").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def at(folder: Path, way: str, *grants: str, **more: object) -> Gate:
+    tool = getattr(tools, way)
+    every = [*grants, "process:exec:*"]
+    return gate(folder, WAYS[way], tool, backends=Backends.local(folder / "kept"), grants=every, **more)  # type: ignore[arg-type]
+
+
+def attempt(gate: Gate, way: str, what: str, path: Path) -> str:
+    """What came of it: the text that was read, `done`, or `no`."""
+    result = call(gate, way, {"what": what, "path": str(path)})
+    if not result.ok or str(result.value).startswith("no: "):
+        return "no"
+    return str(result.value)
+
+
+@pytest.fixture
+def new_file() -> Iterator[Callable[[str], Path]]:
+    """Names of files that do not exist, in directories that matter; what a test leaves there is removed."""
+    made: list[Path] = []
+
+    def name(directory: str) -> Path:
+        made.append(Path(directory, f"planted_{os.getpid()}.py"))
+        return made[-1]
+
+    yield name
+    for path in made:
+        path.unlink(missing_ok=True)
+
+
+TRUSTED: dict[str, Callable[[], str]] = {
+    "the environment": lambda: sys.prefix,
+    "the interpreter it was made from": lambda: os.path.join(sys.base_prefix, "lib"),
+    "installed packages, where `.pth` files are read": lambda: site.getsitepackages()[0],
+    "the standard library": lambda: os.path.dirname(os.__file__),
+    "licet itself": lambda: os.path.dirname(licet.__file__),
+}
+
+
+@every_way
+@pytest.mark.parametrize("trusted", TRUSTED)
+def test_libraries_are_not_written(tmp_path: Path, way: str, trusted: str, new_file: Callable[[str], Path]) -> None:
+    directory = TRUSTED[trusted]()
+    planted = new_file(directory)
+    assert tools.unguarded("write", str(planted))  # any code of this user can
+    planted.unlink()
+    opened = at(tmp_path, way, f"fs:*:{os.path.dirname(directory)}", f"fs:*:{directory}", f"fs:*:{tmp_path}")
+    assert attempt(opened, way, "write", planted) == "no"
+    assert not planted.exists()
+
+
+@every_way
+@pytest.mark.parametrize("home", ["state", "data"])
+def test_what_licet_keeps_for_this_user_is_neither_read_nor_written(
+    tmp_path: Path, homes: Path, way: str, home: str
+) -> None:
+    kept = homes / home / "licet" / "other" / "ledger.key"
+    kept.write_text("secret of another workspace")
+    (homes / "mine").write_text("fine")
+    assert tools.unguarded("read", str(kept))
+    opened = at(tmp_path, way, f"fs:*:{homes}")
+    assert attempt(opened, way, "read", kept) == "no"
+    for path in (kept, kept.with_name("approvals.sqlite"), homes / home / "licet" / "trust"):
+        assert attempt(opened, way, "write", path) == "no"
+    assert kept.read_text() == "secret of another workspace"
+    assert attempt(opened, way, "read", homes / "mine") == "fine"
+
+
+@every_way
+def test_a_module_that_a_tool_imports_is_not_written(tmp_path: Path, way: str) -> None:
+    helper = Path(trusting_helper.__file__)
+    before = helper.read_text()
+    opened = at(tmp_path, way, f"fs:*:{helper.parent}")
+    assert attempt(opened, way, "read", helper) == before
+    assert attempt(opened, way, "write", helper) == "no"
+    assert helper.read_text() == before
+
+
+@every_way
+def test_the_scratch_of_another_call_is_neither_read_nor_written(tmp_path: Path, way: str) -> None:
+    other = Path(scratch.new())
+    try:
+        (other / "draft").write_text("of another session")
+        opened = at(tmp_path, way, f"fs:*:{other.parent.parent}")
+        assert attempt(opened, way, "read", other / "draft") == "no"
+        assert attempt(opened, way, "write", other / "draft") == "no"
+        assert (other / "draft").read_text() == "of another session"
+    finally:
+        scratch.remove(str(other))
+
+
+def test_scratch_is_not_made_below_a_directory_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "theirs").mkdir()
+    Path(scratch.parent()).symlink_to("theirs")
+    with pytest.raises(PermissionError, match="not a directory of this user"):
+        scratch.new()
+
+
+def test_the_entry_script_is_on_the_list(tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text(
+        "from licet.assemble.never_writable import never_writable\n"
+        "print(*(one.path for one in never_writable([], '/')), sep='\\n')\n"
+    )
+    listed = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    assert str(script) in listed.splitlines()
+
+
+# Directories on the way ----------------------------------------------------------------------------------------------
+
+
+MOVES = {
+    "renaming the directory": "mv {a} {a}-away && mkdir -p {keep} && echo x > {keep}/licet.yaml",
+    "renaming a directory above it": "mv {top} {top}-away && mkdir -p {keep} && echo x > {keep}/licet.yaml",
+    "removing it": "rm -rf {top} && mkdir -p {keep} && echo x > {keep}/licet.yaml",
+    "a file in its place": "mv {keep}/licet.yaml {keep}/old && echo x > {keep}/licet.yaml",
+    "a rename over it": "echo x > {a}/new && mv {a}/new {keep}/licet.yaml",
+    "exchanging the directory": "mkdir -p {top}/other/keep && echo x > {top}/other/keep/licet.yaml && "
+    "mv --exchange {top}/other {a} 2>/dev/null || (mv {a} {top}/was && mv {top}/other {a})",
+}
+
+
+@both_kinds
+@pytest.mark.parametrize("move", MOVES)
+def test_no_directory_on_the_way_to_a_closed_file_moves(kind: str, move: str, tmp_path: Path) -> None:
+    for number, walls in enumerate(("open", kind)):
+        where = tmp_path / str(number)
+        keep = where / "in" / "top" / "a" / "keep"
+        keep.mkdir(parents=True)
+        (keep / "licet.yaml").write_text("closed")
+        words = {"top": where / "in" / "top", "a": keep.parent, "keep": keep}
+        rules = [f"fs:{action}:{where}/in" for action in ("read", "write", "delete")]
+        deny = [f"fs:{action}:{keep}/licet.yaml" for action in ("write", "delete")]
+        Programs(walls, rules, deny=deny, effect="destructive").run("sh", "-c", MOVES[move].format(**words))
+        stays = (keep / "licet.yaml").exists() and (keep / "licet.yaml").read_text() == "closed"
+        assert stays is (walls == kind), f"{walls}: {move}"
+
+
+@needs_namespaces
+def test_next_to_a_closed_file_a_program_writes_and_deletes_as_granted(tmp_path: Path) -> None:
+    where = place(tmp_path) / "in"
+    (where / ".licet").mkdir()
+    (where / ".licet" / "licet.yaml").write_text("closed")
+    rules = [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
+    deny = [f"fs:{action}:{where}/.licet" for action in ("write", "delete")]
+    line = f"cd {where} && mkdir new && echo x > new/x && mv new newer && rm file && rm -r .licet; ls -A"
+    ended = Programs("namespaces", rules, deny=deny, effect="destructive").run("sh", "-c", line)
+    assert ended.stdout.decode().split() == [".licet", "newer"]
+    assert (where / ".licet" / "licet.yaml").read_text() == "closed"
+
+
+# Hard links ----------------------------------------------------------------------------------------------------------
+
+
+@every_way
+@pytest.mark.parametrize("beside", [True, False], ids=["in one directory", "in two"])
+def test_a_denied_file_is_not_reached_by_a_second_name(tmp_path: Path, way: str, beside: bool) -> None:
+    inside = tmp_path / "in"
+    (inside / "deep").mkdir(parents=True)
+    denied, second = inside / ".env", inside / "notes" if beside else inside / "deep" / "notes"
+    denied.write_text("CANARY")
+    os.link(denied, second)
+    (inside / "fine").write_text("fine")
+    assert attempt(at(tmp_path, way, f"fs:*:{inside}"), way, "read", second) == "CANARY"  # nothing denies it here
+    opened = at(tmp_path, way, f"fs:*:{inside}", deny=[f"fs:*:{denied}"])
+    assert attempt(opened, way, "read", inside / "fine") == "fine"
+    for name in (denied, second):
+        assert attempt(opened, way, "read", name) == "no"
+        assert attempt(opened, way, "write", name) == "no"
+    assert denied.read_text() == "CANARY"
+
+
+@every_way
+def test_a_file_below_a_denied_directory_is_not_written_by_a_second_name(tmp_path: Path, way: str) -> None:
+    (tmp_path / "in" / "work").mkdir(parents=True)
+    (tmp_path / "in" / "keys").mkdir()
+    kept, second = tmp_path / "in" / "keys" / "id", tmp_path / "in" / "work" / "id"
+    kept.write_text("CANARY")
+    os.link(kept, second)
+    opened = at(tmp_path, way, f"fs:*:{tmp_path}/in", deny=[f"fs:*:{tmp_path}/in/keys"])
+    assert attempt(opened, way, "write", second) == "no"
+    assert kept.read_text() == "CANARY"
+
+
+@every_way
+def test_a_library_is_not_written_by_a_second_name(tmp_path: Path, way: str, new_file: Callable[[str], Path]) -> None:
+    (tmp_path / "cache").mkdir()
+    library = new_file(site.getsitepackages()[0])
+    library.write_text("installed")
+    try:
+        os.link(library, tmp_path / "cache" / "library.py")
+    except OSError:
+        pytest.skip("the libraries are on another file system, where no link leads")
+    opened = at(tmp_path, way, f"fs:*:{tmp_path}/cache")
+    assert attempt(opened, way, "write", tmp_path / "cache" / "library.py") == "no"
+    assert library.read_text() == "installed"
+    assert attempt(opened, way, "write", tmp_path / "cache" / "new") != "no" or way == "by_itself"
+
+
+def test_the_list_names_a_reason_for_each_path() -> None:
+    listed = never_writable([tools.by_itself], "/")
+    assert {one.why for one in listed if one.path == trusting_helper.__file__} == {
+        "the code of a tool is never writable"
+    }
+    assert all(one.path.startswith("/") and one.why for one in listed)
