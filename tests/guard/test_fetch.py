@@ -18,6 +18,7 @@ from licet.errors import Refused
 from licet.guard.fetch import FetchLimits, ScopedFetch
 from licet.guard.holding import Holding
 from licet.guard.ports import Exchange, Unconnected, Unreached
+from licet.guard.redact import Redactor
 from licet.guard.response import BadStatus, Headers, Response
 
 from .holdings import holding
@@ -237,6 +238,7 @@ class Vault:
     def __init__(self, **values: str) -> None:
         self.values = values
         self.asked = 0
+        self.placed = Redactor()
 
     async def resolve(self, text: str, escape: Callable[[str], str] = str) -> str:
         self.asked += 1

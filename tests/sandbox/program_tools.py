@@ -11,7 +11,7 @@ from typing import Any
 
 from licet import tool
 
-NEEDS = ["process:exec:*", "fs:read:*", "env:read:GIVEN", "env:read:KEPT"]
+NEEDS = ["process:exec:*", "fs:read:*", "env:read:GIVEN", "env:read:KEPT", "secret:read:*"]
 WAITS = "trap 'exit 7' TERM; echo ready; sleep 60 & wait"
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 

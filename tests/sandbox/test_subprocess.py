@@ -20,7 +20,9 @@ def walls() -> None:
     needs_walls()
 
 
-def starting(place: Path, level: str = "isolated", granted: tuple[str, ...] = PROGRAMS) -> Gate:
+def starting(
+    place: Path, level: str = "isolated", granted: tuple[str, ...] = PROGRAMS, secrets: tuple[str, ...] = ()
+) -> Gate:
     (place / "in").mkdir(exist_ok=True)
     (place / "out").mkdir(exist_ok=True)
     for folder in ("in", "out"):
@@ -30,6 +32,7 @@ def starting(place: Path, level: str = "isolated", granted: tuple[str, ...] = PR
     own.chmod(0o755)
     grants = [f"process:exec:{name}" for name in (*granted, str(own))]
     grants += [f"fs:read:{place}/in", f"fs:read:{own}", "env:read:GIVEN", "env:read:KEPT"]
+    grants += [f"secret:read:{name}" for name in secrets]
     backends = Backends.local(place / "state", environ={"KEPT": "of the host", "SECRET": "s"})
     every = (tools.start, tools.start_in_a_loop, tools.start_without, tools.start_again)
     return gate(
@@ -70,10 +73,11 @@ WORKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", WORKS)
-def test_programs_that_are_granted_are_started(tmp_path: Path, way: str) -> None:
+def test_programs_that_are_granted_are_started(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     before = children()
-    result = call(starting(tmp_path), "start", {"way": way})
+    result = call(starting(tmp_path, secrets=secrets), "start", {"way": way})
     assert result.unwrap() == WORKS[way]
     assert denied(result) == []
     assert children() - before <= {zygote()}
@@ -93,9 +97,10 @@ LOOP: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", LOOP)
-def test_programs_are_started_from_a_loop(tmp_path: Path, way: str) -> None:
-    assert call(starting(tmp_path), "start_in_a_loop", {"way": way}).unwrap() == LOOP[way]
+def test_programs_are_started_from_a_loop(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
+    assert call(starting(tmp_path, secrets=secrets), "start_in_a_loop", {"way": way}).unwrap() == LOOP[way]
 
 
 @pytest.mark.parametrize("name", ["start", "start_in_a_loop"])

@@ -19,6 +19,7 @@ from licet.guard.ports import LedgerUnavailable, Reservation
 from licet.guard.redact import in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
+from licet.guard.secrets import redacted_refusal
 from licet.values import replace
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)
-    return ResultParts(call.tool).refuse(code, Refused(_redacted(call, decision)))
+    told = Refused(decision)
+    return ResultParts(call.tool).refuse(code, told if call.redactor is None else redacted_refusal(call.redactor, told))
 
 
 def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
@@ -182,18 +184,6 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     if cancelled is not None:
         raise cancelled
     return parts.sealed(holding)
-
-
-def _redacted(call: "Call", decision: Deny | Ask) -> Deny | Ask:
-    """A refusal without the secrets that the call has seen: a path or a host may have been made of one."""
-    redactor = call.redactor
-    if redactor is None:
-        return decision
-    use, rules = decision.use, decision.rules
-    told = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
-    if told == rules and (use is None or redactor.text(str(use)) == str(use)):
-        return decision
-    return Deny(decision.request, told, None)
 
 
 def _cost(call: "Call", registered: Registered) -> Decimal:

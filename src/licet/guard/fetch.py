@@ -7,22 +7,26 @@ connection goes to one of exactly these. What a redirect names starts again from
 import json as json_text
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from licet.core.seconds import seconds
 from licet.core.url import Destination, destination, redirected
 from licet.core.use import InvalidUse, Use
+from licet.errors import Refused
 from licet.guard.addresses import checked_addresses
 from licet.guard.deadline import Deadline
 from licet.guard.decoding import Corrupt, Decoder, TooLarge
 from licet.guard.holding import Holding
 from licet.guard.outgoing import BadRequest, Outgoing, checked_value, outgoing
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
+from licet.guard.redact import Redactor, in_turn
 from licet.guard.response import Headers, Response
+from licet.guard.secrets import redacted_refusal
 from licet.values import dataclass
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
+_GROWN = 64 * 1024  # bytes that a body may grow by where names take the place of secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class FetchLimits:
 
 class Placeholders(Protocol):
     """Puts secrets in the place of the texts that stand for them."""
+
+    @property
+    def placed(self) -> Redactor:
+        """Knows the secrets that were placed so far."""
 
     async def resolve(self, text: str) -> str:
         """The text with its placeholders replaced."""
@@ -103,9 +111,8 @@ class ScopedFetch:
         max_bytes: int | None = None,
     ) -> Response:
         """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
-        async with self.stream(
-            url, method, headers=headers, json=json, body=body, timeout=timeout, max_bytes=max_bytes
-        ) as answer:
+        message = (headers, json, body)
+        async with self._answered(url, method, message, timeout, max_bytes, whole=True) as answer:
             content = await answer.read()
         return Response(answer.status, answer.url, answer.headers, content)
 
@@ -122,13 +129,43 @@ class ScopedFetch:
         max_bytes: int | None = None,
     ) -> AsyncGenerator[Streamed]:
         """Send a request, follow its redirects, and read the answer as it comes, under the same limits."""
+        message = (headers, json, body)
+        async with self._answered(url, method, message, timeout, max_bytes, whole=False) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _answered(
+        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any, *, whole: bool
+    ) -> AsyncGenerator[Streamed]:
+        """The answer without the secrets that this call has placed: servers send back what they are sent."""
+        placed = Redactor() if self._placeholders is None else self._placeholders.placed
+        try:
+            async with self._received(url, method, parts, timeout, max_bytes) as (reply, where, known, use, most):
+                shown = _clean_headers(placed, known) if placed else known
+                async with (
+                    aclosing(self._pieces(reply, known, use, most)) as pieces,
+                    aclosing(self._redacted(pieces, placed, known, use, most, whole=whole)) as clean,
+                ):
+                    answer = Streamed(reply.status, placed.text(where), shown, clean)
+                    yield answer
+                    answer.closed = True
+        except Refused as refusal:  # it may name where a redirect leads to
+            if not placed or (told := redacted_refusal(placed, refusal)) is refusal:
+                raise
+            raise told from None
+
+    @asynccontextmanager
+    async def _received(
+        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any
+    ) -> AsyncGenerator[tuple[Reply, str, Headers, Use, int]]:
+        """The answer as it was sent: its URL, its headers, the use it belongs to, and how many bytes it may have."""
         try:
             there = destination(method, url)
         except InvalidUse as wrong:
             self._holding.invalid("HOST_NOT_ALLOWED", wrong)
         use = there.use
         try:
-            message = outgoing(headers, json, body)
+            message = outgoing(*parts)
             waited, most = self._bounds(timeout, max_bytes)
         except BadRequest as wrong:
             self._holding.refuse("INPUT_INVALID", str(wrong), use)
@@ -144,10 +181,7 @@ class ScopedFetch:
                         reply = await self._open(stack, there, message, waited)
                         known = Headers(reply.headers)
                         if reply.status not in _REDIRECTS or "location" not in known:
-                            async with aclosing(self._pieces(reply, known, use, most)) as pieces:
-                                answer = Streamed(reply.status, there.url, known, pieces)
-                                yield answer
-                                answer.closed = True
+                            yield reply, there.url, known, use, most
                             return
                         await self._drain(reply)
                     there, message = self._follow(there, message, reply.status, known.all("location")[0])
@@ -255,6 +289,28 @@ class ScopedFetch:
         except Unconnected:
             return  # the redirect itself has arrived
 
+    async def _redacted(
+        self, pieces: AsyncIterator[bytes], placed: Redactor, headers: Headers, use: Use, most: int, *, whole: bool
+    ) -> AsyncGenerator[bytes]:
+        """The content without secrets that were placed; a whole answer that is JSON stays JSON."""
+        if whole:
+            content = b"".join([piece async for piece in pieces])
+            yield await in_turn(placed.work(content, as_json=_may_be_json(headers, content)))
+            return
+        stream, size = placed.stream(), 0
+        async for piece in pieces:
+            clean = await in_turn(stream.work(piece))
+            size += len(clean)
+            if size > 2 * most + _GROWN:  # a name may be longer than the secret that it stands for
+                self._too_large(use, most)
+            if clean:
+                yield clean
+        if clean := stream.finish():
+            yield clean
+
+    def _too_large(self, use: Use, most: int) -> NoReturn:
+        self._holding.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
+
     async def _pieces(self, reply: Reply, headers: Headers, use: Use, most: int) -> AsyncGenerator[bytes]:
         holding, decoder = self._holding, Decoder(headers.get("content-encoding", ""), most)
         try:
@@ -265,9 +321,20 @@ class ScopedFetch:
                     yield piece
             decoder.finish()
         except TooLarge:
-            holding.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
+            self._too_large(use, most)
         except (Corrupt, Unconnected) as broken:
             holding.refuse("CONNECT_FAILED", str(broken), use)
+
+
+def _clean_headers(placed: Redactor, headers: Headers) -> Headers:
+    whole = "\n".join(f"{name}: {value}" for name, value in headers.pairs)
+    if placed.text(whole) == whole:
+        return headers
+    return Headers((placed.text(name), placed.text(value)) for name, value in headers.pairs)
+
+
+def _may_be_json(headers: Headers, content: bytes) -> bool:
+    return "json" in headers.get("content-type", "").lower() or content[:64].lstrip()[:1] in (b"{", b"[")
 
 
 def _inside_json(value: str) -> str:

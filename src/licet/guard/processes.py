@@ -18,6 +18,7 @@ from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
+from licet.guard.redact import Redactor, in_turn
 from licet.guard.running import Ending, Running, Streams
 from licet.values import replace
 
@@ -39,6 +40,10 @@ _LIMITS: Mapping[Reason, str] = {
 
 class Placeholders(Protocol):
     """Puts secrets in the place of the texts that stand for them."""
+
+    @property
+    def placed(self) -> Redactor:
+        """Knows the secrets that were placed so far."""
 
     async def resolve(self, text: str) -> str:
         """The text with values instead of placeholders."""
@@ -92,7 +97,8 @@ class ScopedProcesses:
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
         self._record(use, Ending(finished.returncode, finished.limit))
-        return finished
+        placed = self._placeholders.placed if self._placeholders is not None else None
+        return await _redacted(finished, placed, self._output_bytes) if placed else finished
 
     def _within(self, timeout: object, use: Use) -> float:
         """How long a program may run: what the caller wants, and no longer than the call may take."""
@@ -247,6 +253,16 @@ class ScopedProcesses:
                 self._holding.programs = walls.layers
                 return walls
         self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+
+
+async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished:
+    """What a program wrote, without the secrets that this call has placed; names in their place may be longer."""
+    said = [
+        await in_turn(placed.work(written, cut=finished.truncated and len(written) >= most))
+        for written in (finished.stdout, finished.stderr)
+    ]
+    longer = any(len(clean) > most for clean in said)
+    return replace(finished, stdout=said[0][:most], stderr=said[1][:most], truncated=finished.truncated or longer)
 
 
 def _texts(values: Iterable[Any]) -> list[str]:

@@ -27,7 +27,9 @@ from licet.guard.secret_views import (
 BLOCK = 1 << 14  # bytes that are searched at once
 _STRETCH = 40  # bytes that one byte of a value may take: two levels of escapes, or a character of HTML with zeros
 _MORE = 512  # and what lines of a dump have around it
-_WHOLE = 8  # bytes of a spelling after which white space no longer sets a held end free
+_WHOLE, _FEW = 8, 3  # bytes of a spelling at the end of a piece for which it is held
+_MOST = 50_000  # secrets in one text; one with more is left out as a whole
+_TOO_MANY = b"[redacted: a secret stands here too often]"
 _HEAD = 8  # bytes by which the beginning of a spelling is looked for
 
 
@@ -99,9 +101,13 @@ class Redactor:
         """At most so many bytes from the beginning, without secrets and without the first part of one."""
         return _at_once(self.work_on_beginning(raw, most))
 
-    def work(self, raw: bytes, *, as_json: bool = False) -> Generator[None, None, bytes]:
-        """The same as `octets` or `json`, with a pause after each block."""
+    def work(self, raw: bytes, *, as_json: bool = False, cut: bool = False) -> Generator[None, None, bytes]:
+        """The same as `octets` or `json`, with a pause after each block. What was cut may end with half a secret."""
+        if cut and self._names:
+            raw = raw[: max(len(raw) - self.nearby, 0) + _held_from(raw[-self.nearby :], self.forms)]
         spans = yield from self._spans(raw)
+        if len(spans) > _MOST:  # each takes memory, and not much would be left of the text
+            return b'"%b"' % _TOO_MANY if as_json else _TOO_MANY
         if not spans:
             return raw
         if as_json:
@@ -120,8 +126,10 @@ class Redactor:
             if start:
                 yield
             low = max(start - self.reach, 0)  # a secret may have begun in the block before
-            inside = _found(raw[low : start + BLOCK], self.forms)
+            inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
             found += [Span(low + start, low + end, label) for start, end, label in inside]
+            if len(found) > 2 * _MOST:
+                break
         return merged(found)
 
     # Texts that come in pieces ---------------------------------------------------------------------------------------
@@ -163,9 +171,18 @@ class Stream:
 
     def feed(self, piece: bytes) -> bytes:
         """What can be said now that this piece has come."""
+        return _at_once(self.work(piece))
+
+    def work(self, piece: bytes) -> Generator[None, None, bytes]:
+        """The same as `feed`, with a pause after each block."""
         if not self._redactor:
             return piece
-        return b"".join([self._take(piece[at : at + BLOCK], last=False) for at in range(0, len(piece), BLOCK)])
+        said = []
+        for start in range(0, len(piece), BLOCK):
+            if start:
+                yield
+            said.append(self._take(piece[start : start + BLOCK], last=False))
+        return b"".join(said)
 
     def finish(self, *, cut: bool = False) -> bytes:
         """The rest, now that nothing more comes. After a cut, what was held may be the first part of a secret."""
@@ -204,9 +221,11 @@ def _held_from(text: bytes, forms: Forms) -> int:
     for known in (whole,) if mail == whole else (whole, mail):
         for view, spellings in _looks(known, forms):
             at = _begun(view.raw, spellings)
-            # White space after it ends a line, and whoever reads lines waits for this one: only so much of a secret is
-            # not there by chance.
-            if at < len(view.raw) and (view.end(len(view.raw) - 1) == len(known) or len(view.raw) - at >= _WHOLE):
+            begun = len(view.raw) - at
+            # Text that somebody waits for is not held by chance: not for one or two characters of an encoding, and if
+            # white space follows, which ends a line, not for a few. What follows them is redacted all the same.
+            few = 1 if spellings in (forms.exact, forms.lower, forms.wide) else _FEW
+            if begun >= _WHOLE or (begun >= few and view.end(len(view.raw) - 1) == len(known)):
                 held = min(held, view.begin(at))
     return held
 

@@ -49,7 +49,8 @@ def add_forms(forms: Forms, name: str, value: str) -> None:
             continue
         _put(forms.lower, [raw.lower()], label, own)
         _put(forms.lower, (form.lower() for form in _quoted(raw, text)), label)
-        _put(forms.wide, _wide(text), label)
+        for form, wide_label in _wide(text, label):
+            _put(forms.wide, [form], wide_label)
         _put(forms.packed, _base64_forms(raw, text), label)
         _put(forms.squeezed, _squeezed(raw), label)
         _put(forms.hexed, [raw.hex().encode()], label)
@@ -110,11 +111,14 @@ def _quoted(raw: bytes, text: str) -> Iterator[bytes]:
     yield _bytes(re.sub(r"([^\w@%+=:,./-])", r"\\\1", text))
 
 
-def _wide(text: str) -> Iterator[bytes]:
+def _wide(text: str, label: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The value in wide characters, with a label that is just as wide: the text around it stays readable."""
     for codec in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
         with suppress(UnicodeEncodeError):
-            # The zeros around it are the same whichever end comes first.
-            yield text.encode(codec).strip(b"\0").lower()
+            form, said = text.encode(codec), label.decode().encode(codec)
+            if text.isascii():  # then the zeros around it are the same whichever end comes first
+                form, said = form.strip(b"\0"), said.strip(b"\0")
+            yield form.lower(), said
 
 
 def _base64_forms(raw: bytes, text: str) -> Iterator[bytes]:

@@ -1,16 +1,20 @@
 """`ctx.secrets`: values by reference, and placeholders that become values only where they are sent.
 
-Every value that is handed out or placed is remembered by the call, and redacted from whatever leaves it.
+Every value that is handed out or placed is remembered by the call, and redacted from whatever leaves it. Values that
+were placed are also redacted from what servers and programs send back: the tool that placed them was not to see them.
 """
 
 import re
 import secrets
 from collections.abc import Callable
 
+from licet.core.decision import Deny, Ground
 from licet.core.use import InvalidUse, Use
+from licet.errors import Refused
 from licet.guard.holding import Holding
 from licet.guard.ports import Secrets, SecretsFunction, Unavailable
 from licet.guard.redact import Redactor
+from licet.values import replace
 
 _PLACEHOLDER = re.compile(r"licet-ref-[0-9a-f]{32}")
 _MARK = "licet-ref-"
@@ -19,13 +23,14 @@ _MARK = "licet-ref-"
 class ScopedSecrets:
     """The secrets that a call holds. A placeholder means nothing to another call, and nothing outside of requests."""
 
-    __slots__ = ("_backend", "_holding", "_placed", "_redactor")
+    __slots__ = ("_backend", "_holding", "_placed", "_redactor", "placed")
 
     def __init__(self, holding: Holding, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
         self._holding = holding
         self._backend = getter(backend)
         self._redactor = redactor
         self._placed: dict[str, Use] = {}
+        self.placed = Redactor()  # knows the values that took the place of a placeholder
 
     async def get(self, reference: str) -> str:
         """The value of a secret; the tool that asks for it can see it, so prefer `ref` where that will do."""
@@ -50,7 +55,7 @@ class ScopedSecrets:
         """
         if not self._placed or _MARK not in text:
             return text
-        values = {found: escape(await self._value(self._placed[found])) for found in self._used(text)}
+        values = {found: escape(await self._place(self._placed[found])) for found in self._used(text)}
         # Replaced in one pass, so that a value which looks like a placeholder is left alone.
         return _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), text)
 
@@ -73,6 +78,11 @@ class ScopedSecrets:
         except InvalidUse as wrong:
             self._holding.invalid("SECRET_NOT_DECLARED", wrong)
 
+    async def _place(self, use: Use) -> str:
+        value = await self._value(use)
+        self.placed.add(use.target, value)
+        return value
+
     async def _value(self, use: Use) -> str:
         holding = self._holding
         holding.check(use)
@@ -87,6 +97,19 @@ class ScopedSecrets:
             holding.refuse("BACKEND_MISSING", text, use, fix)
         self._redactor.add(use.target, value)
         return value
+
+
+def redacted_refusal(redactor: Redactor, refusal: Refused) -> Refused:
+    """The same refusal without secrets: a path or a host may have been made of one. Itself if there is none."""
+    decision = refusal.decision
+    use, rules = decision.use, decision.rules
+    told = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
+    line = redactor.text(str(refusal))
+    if told == rules and line == str(refusal) and (use is None or redactor.text(str(use)) == str(use)):
+        return refusal
+    if use is not None:  # the line was made of it, and it cannot be kept
+        told = (Ground(refusal.code, line.removeprefix(f"{refusal.code}: ")), *told)
+    return Refused(Deny(decision.request, told, None))
 
 
 def getter(backend: Secrets | SecretsFunction | None) -> SecretsFunction:

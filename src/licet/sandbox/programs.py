@@ -14,6 +14,7 @@ from typing import Any
 
 from licet.guard.bind import BoundContext
 from licet.guard.running import Running, Streams
+from licet.sandbox.redacted_copy import redacted_copy
 
 MOST_RUNNING = 16  # of one call at once
 # Whoever stops a program stops what waits for it inside the walls, and not the program.
@@ -27,6 +28,7 @@ class Programs:
         self._context = context
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._running: dict[int, Running] = {}
+        self._copying: set[asyncio.Task[None]] = set()  # what programs have said and nobody has read yet
 
     async def start(
         self, number: int, name: str, args: list[Any], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
@@ -52,7 +54,7 @@ class Programs:
                 if started.cancelled():
                     return
                 told, telling = os.pipe()
-                started.set_result((*running.handed(), told))
+                started.set_result((*self._relayed(running, asked[2]), told))
                 self._running[number] = running
                 try:
                     code = await running.ended()
@@ -69,6 +71,23 @@ class Programs:
                     os.write(telling, said.encode())
                 os.close(telling)
 
+    def _relayed(self, running: Running, streams: Streams) -> tuple[int, ...]:
+        """The near ends of the streams. What a program says may hold secrets that were placed: it is redacted here."""
+        files = running.handed()
+        if not any(rule.domain == "secret" for rule in self._context._holding.reach.grant.allow):
+            return files
+        given = []
+        for index, file in enumerate(files):
+            if streams.stdin and not index:
+                given.append(file)
+                continue
+            near, far = os.pipe()
+            task = asyncio.ensure_future(redacted_copy(file, far, self._context.secrets.placed))
+            self._copying.add(task)
+            task.add_done_callback(self._copying.discard)
+            given.append(near)
+        return tuple(given)
+
     def signal(self, number: int, which: int) -> None:
         """Send a signal to a program of this call, and to nothing else."""
         if which not in _SENT:
@@ -80,7 +99,7 @@ class Programs:
 
     async def finish(self) -> None:
         """End them all."""
-        tasks = tuple(self._tasks.values())
+        tasks = (*self._tasks.values(), *self._copying)
         for task in tasks:
             task.cancel()
         if tasks:
