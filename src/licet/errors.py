@@ -54,6 +54,8 @@ class RegistrationRefused(LicetError):
 class Refused(LicetError):
     """A call or a use is not permitted. Its text is one line, safe for the model; `explain()` is for the operator."""
 
+    _explained = ""  # what it said where it was made, of one that came from another process
+
     def __init__(self, decision: Deny | Ask) -> None:
         self.decision = decision
         self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
@@ -63,7 +65,7 @@ class Refused(LicetError):
 
     def explain(self) -> str:
         """Why, in full: what was asked, what decided and where it is written, what would allow it."""
-        return explain(self.decision)
+        return self._explained or explain(self.decision)
 
     def repeating(self, sent: str) -> "Refused":
         """The same refusal, whose line repeats the use as the caller wrote it."""
@@ -77,7 +79,7 @@ class Refused(LicetError):
         decision = self.decision
         # It travels with its grounds; the manifest that can tell them stays where it is.
         carried = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
-        return Refused, (carried,), {"args": self.args}
+        return Refused, (carried,), {"args": self.args, "_explained": self.explain()}
 
 
 # Their grounds are written where they are raised, for the model to read; those of a policy are for the operator.

@@ -14,6 +14,11 @@ from typing import Any
 
 from licet.backends.native_steps import stepped
 from licet.core.effects import Level
+from licet.declare import Tool
+from licet.declare.json_data import PLAIN, data_again
+from licet.errors import Refused
+from licet.guard.close import result_text
+from licet.guard.endings import Raised, Stopped, raised
 from licet.guard.kv import ScopedKv
 from licet.guard.ports import SandboxUnavailable, ToolCall, Walls
 
@@ -41,8 +46,7 @@ class InProcess:
         if tool.is_async:
             if tool.context_parameter is not None:
                 arguments = {**arguments, tool.context_parameter: context}
-            coroutine: Coroutine[Any, Any, Any] = tool.fn(**arguments)
-            return stepped(coroutine) if tool.suspends else coroutine
+            return _in_this_task(tool, arguments)
         waiting: Waiting = set()
         if tool.context_parameter is not None:
             outside = Blocking(context, asyncio.get_running_loop(), waiting)
@@ -56,6 +60,14 @@ def _unavailable(level: Level) -> SandboxUnavailable:
         "if it is trusted code of yours, say `native` where its level is stated (on the tool, else in its "
         "bundle or entry) and name it under `native`"
     )
+
+
+async def _in_this_task(tool: Tool, arguments: dict[str, Any]) -> Any:
+    try:
+        coroutine: Coroutine[Any, Any, Any] = tool.fn(**arguments)
+        return await (stepped(coroutine) if tool.suspends else coroutine)
+    except (Stopped, Raised, SandboxUnavailable) as error:  # what engines say of a tool, a tool cannot say of itself
+        raise raised(error) from None
 
 
 Waiting = set[concurrent.futures.Future[Any]]  # what a thread waits for; it ends with the call
@@ -109,10 +121,11 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
         answer, wrong = None, None
         try:
             answer = context.run(work)
+            if answer is not None and type(answer) not in PLAIN:
+                # Here, where the deadline still counts: code of the tool's own may take any time to say what it is.
+                answer = data_again(result_text(answer))
         except BaseException as error:
-            wrong = error
-        if isinstance(wrong, StopIteration):  # a coroutine cannot raise it
-            wrong = RuntimeError("the tool raised StopIteration")
+            wrong = error if type(error) is Refused else raised(error)
         try:
             loop.call_soon_threadsafe(tell, answer, wrong)
         except RuntimeError:

@@ -15,7 +15,7 @@ from typing import Any
 
 from licet.core.canonical import canonical_json
 from licet.declare.context import Context, SyncContext
-from licet.declare.json_data import PLAIN, is_finite, json_core
+from licet.declare.json_data import PLAIN, TooLarge, check_bounded, is_finite, json_core
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
@@ -115,7 +115,14 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         if type(given) is not dict and not isinstance(given, Mapping):
             raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
         try:
-            text = encode(given if type(given) is dict else dict(given), inf_nan_mode="constants")
+            plain = given if type(given) is dict else dict(given)
+            check_bounded(plain, MOST_ARGUMENTS)
+        except TooLarge:
+            raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
+        except ValueError as error:
+            raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
+        try:
+            text = encode(plain, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise InvalidArguments("expected arguments that JSON can carry") from error
         if len(text) > MOST_ARGUMENTS:

@@ -4,12 +4,27 @@ pydantic's core is the fastest reader and writer of it. It takes longer to load 
 program, and so a few words are written and read without it.
 """
 
+import dataclasses
+import enum
 import json
+import sys
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 PLAIN = frozenset((str, int, bool, type(None)))  # what everybody spells alike, but for large numbers
 _SMALL = 1 << 63
+MOST_DIGITS = 4300  # of an integer: what Python and pydantic read; writing more takes time that grows with the square
+MOST_DEPTH = 250  # lists in lists; pydantic stops a little later
+MOST_SIZE = 16 << 20  # bytes of JSON at least: what is held twice counts twice, as it is written twice
+MOST_HELD = 250_000  # lists and objects: each takes about a microsecond to look into
+_PER_VALUE = 2  # bytes: no value is shorter, with the comma behind it
+_BITS_PER_DIGIT = 3.3219280949
 _core: Any = None  # once it is loaded
+
+
+class TooLarge(ValueError):
+    """Data whose JSON is longer than it may be."""
 
 
 def plain_json(value: object) -> bytes:
@@ -18,6 +33,59 @@ def plain_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     text: bytes = json_core().to_json(value, inf_nan_mode="strings")
     return text
+
+
+def check_bounded(value: object, most: int = MOST_SIZE) -> None:
+    """Refuse, with `ValueError`, what takes too long to write as JSON: it could not be interrupted then.
+
+    That is an integer of very many digits, lists that hold each other over and over, and an iterator, which may never
+    end. Nothing of the value's own code runs, but for the attributes of a dataclass or model.
+    """
+    digits = getattr(sys, "get_int_max_str_digits", int)() or MOST_DIGITS
+    bits, left = int(min(digits, MOST_DIGITS) * _BITS_PER_DIGIT), most
+    levels: list[Iterator[Any]] = [iter((value,))]
+    held = 0
+    while levels:
+        for one in levels[-1]:
+            kind = type(one)
+            left -= _PER_VALUE
+            if issubclass(kind, str):
+                left -= str.__len__(one)
+            elif issubclass(kind, bytes | bytearray):
+                left -= memoryview(one).nbytes
+            elif issubclass(kind, int):
+                if int.bit_length(one) > bits:
+                    raise ValueError(f"an integer of more than {min(digits, MOST_DIGITS)} digits")
+            elif kind is not float and one is not None:
+                levels.append(_held(one, kind))
+                held += 1
+                break
+            if left < 0:
+                raise TooLarge(f"more than {most} bytes")
+        else:
+            levels.pop()
+        if held > MOST_HELD:
+            raise ValueError(f"more than {MOST_HELD} lists and objects")
+        if len(levels) > MOST_DEPTH:
+            raise ValueError(f"data in more than {MOST_DEPTH} levels")
+
+
+def _held(value: Any, kind: type) -> Iterator[Any]:
+    """What a value holds, by what it is and not by what it says."""
+    if issubclass(kind, dict):
+        return (part for pair in dict.items(value) for part in pair)
+    for known in (list, tuple, set, frozenset, deque):
+        if issubclass(kind, known):
+            return known.__iter__(value)
+    if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
+        raise ValueError("an iterator or a generator: make a list of it")
+    if issubclass(kind, enum.Enum):
+        return iter((value.value,))
+    if dataclasses.is_dataclass(kind):
+        return iter([getattr(value, field.name) for field in dataclasses.fields(kind)])
+    if hasattr(kind, "__pydantic_fields__"):
+        return iter([*vars(value).values(), *(getattr(value, "__pydantic_extra__", None) or {}).values()])
+    return iter(())
 
 
 def plain_data(text: bytes) -> Any:

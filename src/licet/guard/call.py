@@ -5,25 +5,26 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 """
 
 import asyncio
-from collections.abc import Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from licet.core.argument_scopes import tied, use_of
-from licet.core.canonical import canonical_json, data_digest, text_digest
+from licet.core.canonical import data_digest, text_digest
 from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
-from licet.core.use import InvalidUse, Use
+from licet.core.use import Use
 from licet.declare.arguments import Given, InvalidArguments
 from licet.declare.json_data import data_again, plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
+from licet.guard.argument_check import check_rules
 from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
-from licet.guard.close import close, failed, refused, succeeded
+from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import Deadline
 from licet.guard.endings import Stopped
 from licet.guard.holding import MOST_OF_A_GROUND, Holding
+from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
 from licet.guard.ports import (
     Budgets,
@@ -36,8 +37,9 @@ from licet.guard.ports import (
     Unavailable,
 )
 from licet.guard.redact import Redactor
-from licet.guard.registration import Policy, Registered, Rules
+from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result, interrupted
+from licet.guard.store_deadline import CURRENT, STORE_SECONDS, StoreDeadline, in_time, was_cancelled
 from licet.values import replace
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class Call:
 
     __slots__ = (
         *("approvals", "arguments", "clock", "context", "deadline", "digest", "holding", "notes", "policy", "ports"),
-        *("receipt", "registered", "request", "reservation", "running", "session", "started", "time", "tool", "usage"),
+        *("receipt", "registered", "request", "reservation", "running", "session", "started", "stores", "time", "tool"),
+        "usage",
     )
 
     arguments: dict[str, Any]  # once they are validated
@@ -78,6 +81,7 @@ class Call:
         self.reservation: Reservation | None = None
         self.context: BoundContext | None = None
         self.deadline: Deadline | None = None
+        self.stores = StoreDeadline(STORE_SECONDS)  # until the tool is known, and with it the time of its call
         self.running = False
         self.notes: Any = None  # the ledger's own: what it wrote about the decision, and will write again
 
@@ -106,6 +110,7 @@ class Call:
         finally:
             if self.deadline is not None:
                 self.deadline.resume()
+                self.stores.set_by(self.deadline.when)
 
     def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
         """Refuse this call, or one use inside it, for a reason that is in no rule."""
@@ -119,9 +124,19 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
     if not session.known:
         await session.look()
     call = Call(session, tool)
+    outer = CURRENT.get()  # of a call whose tool makes this one
+    CURRENT.set(call.stores)
+    try:
+        return await _run_call(call, arguments)
+    finally:
+        CURRENT.set(outer)
+
+
+async def _run_call(call: Call, arguments: object) -> Result:
     try:
         standing(call)
         registered = call.registered = declare(call)
+        call.stores.until = monotonic() + registered.seconds
         call.arguments = validate(call, registered, arguments)
         if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
             call.digest = _digest(call.arguments)
@@ -138,25 +153,24 @@ async def run_call(session: "Session", tool: str, arguments: object) -> Result:
             await look_around(call, registered, holding)
         context = bind(call, registered, holding)  # the fail-closed guard
         result = await succeeded(call, await run(call, registered, holding, context))
-    except Refused as refusal:
-        result = refused(call, refusal)
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():  # otherwise the tool raised it by itself
+        if was_cancelled():  # otherwise the tool raised it by itself
             await close(call, interrupted(call.request, call.running))
             raise
-        result = failed(call, error)
+        result = outcome(call, error)
     except GeneratorExit as error:
         if call.deadline is None or not call.deadline.runs_now:  # nobody waits for this call any more
             if call.holding is not None:
                 call.holding.end()
             raise  # and nothing can be awaited
-        result = failed(call, error)
-    except KeyboardInterrupt:
-        await close(call, interrupted(call.request, call.running))
-        raise
-    except BaseException as error:  # whatever else a tool raises ends its call alone
-        result = failed(call, error)
+        result = outcome(call, error)
+    except KeyboardInterrupt as error:
+        if is_from_operator(error):  # otherwise the tool raised it by itself
+            await close(call, interrupted(call.request, call.running))
+            raise
+        result = outcome(call, error)
+    except BaseException as error:  # a refusal, or whatever else a tool raises: it ends its call alone
+        result = outcome(call, error)
     return await close(call, result)
 
 
@@ -197,10 +211,10 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
     if registered.rules:
         sent = data_again(plain_json(arguments))
         for one in registered.rules:
-            _check_rules(call, registered, one, {**one.defaults, **sent})
+            check_rules(call, registered, one, {**one.defaults, **sent})
             # Type hints trim, convert and fill in: a tool acts on what it gets, not on what was sent.
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
-            _check_rules(call, registered, one, got)
+            check_rules(call, registered, one, got)
     return given
 
 
@@ -217,35 +231,6 @@ def _digest(arguments: dict[str, Any]) -> str:
         return data_digest(exact(arguments))
     # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
     return text_digest(plain_json(arguments if sorted_already else dict(sorted(arguments.items()))))
-
-
-def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str, Any]) -> None:
-    """Hold data to the manifest's rules on arguments."""
-    reach, workdir = registered.reach, call.session.gate.workdir
-    assert reach is not None  # noqa: S101
-    if unknown := [name for name in one.rules if name not in data]:
-        call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
-    wrong = one.check(data) if one.check is not None else "nothing here can check the rules on its arguments"
-    if wrong:
-        told = Ground("ARGUMENT_NOT_ALLOWED", wrong[:MOST_OF_A_GROUND])
-        raise Refused(Deny(call.request, (told, *_broken(call, one, data))))
-    for value in tied(one.rules, data):
-        try:
-            use = use_of(value, reach.grant, workdir)
-        except InvalidUse as invalid:
-            call.refuse("ARGUMENT_NOT_ALLOWED", f"`{value.argument}`: {invalid}")
-        if not reach.grant.has(use):
-            ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{value.argument}` names what this call does not hold")
-            raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
-
-
-def _broken(call: Call, one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
-    """The rules that were broken, for the operator; the model is told the first ground alone, which has none."""
-    for name, rule in one.rules.items():
-        if one.check is not None and one.check({name: data[name]}):
-            text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
-            fix = f"change `args.{name}` of `{call.tool}`" + (f" in {one.origin.file}" if one.origin else "")
-            yield Ground("ARGUMENT_NOT_ALLOWED", text[:MOST_OF_A_GROUND], one.origin, fix)
 
 
 async def weigh(call: Call, registered: Registered) -> None:
@@ -286,7 +271,9 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     """Ask a person where the decision says so, and refuse a call that is denied."""
     if isinstance(decision, Deny):
         holding.deny(decision)
+    asked = monotonic()
     await settled(call, decision)
+    call.stores.until += monotonic() - asked  # the clock stands still while a person thinks
     standing(call)  # the world may have changed while a person thought
     if call.session.gate.policy is not call.policy:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
@@ -299,7 +286,8 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
     try:
-        call.reservation = await budgets.reserve(call.session.claim(registered, call.policy.manifest.budget, call.time))
+        claim = call.session.claim(registered, call.policy.manifest.budget, call.time)
+        call.reservation = await in_time(call.stores, budgets.reserve(claim), "the store of budgets")
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
     if call.reservation is None:
@@ -313,7 +301,7 @@ async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
 async def _spent(call: Call, budgets: Budgets) -> Usage:
     agent, session = call.session.account
     try:
-        return await budgets.usage(agent, session, _day(call))
+        return await in_time(call.stores, budgets.usage(agent, session, _day(call)), "the store of budgets")
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
 
@@ -324,9 +312,9 @@ async def record(call: Call, registered: Registered) -> None:
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
-        await ledger.record(call.entry("decision", registered))
+        await in_time(call.stores, ledger.record(call.entry("decision", registered)), "the ledger")
     except Exception as error:
-        fix = str(error) if isinstance(error, LedgerUnavailable) else ""
+        fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
 
 
@@ -372,6 +360,7 @@ async def run(call: Call, registered: Registered, holding: Holding, context: Bou
     holding.note(registered.usual.entered)
     deadline = call.deadline = Deadline(registered.seconds)
     deadline.start()
+    call.stores.set_by(deadline.when)
     call.running = True
     try:
         return await sandbox.run(reach.level, work_of(call, registered), context)

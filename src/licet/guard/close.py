@@ -1,35 +1,37 @@
 """The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
 
 import asyncio
-import os
-import traceback
+from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from licet.core.canonical import money_text
-from licet.core.decision import Ask, Deny, Ground, Reason
+from licet.core.decision import Ask, Deny, Ground, Reason, Request
 from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
-from licet.declare.json_data import data_again, plain_json
+from licet.core.use import Use
+from licet.declare.json_data import check_bounded, data_again, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
-from licet.guard.endings import LIMIT_KEYS, Raised, limit_name
-from licet.guard.ports import LedgerUnavailable, Reservation
+from licet.guard.endings import LIMIT_KEYS, Raised, class_name, limit_name, raised
+from licet.guard.ports import LedgerUnavailable, Reservation, Unavailable
 from licet.guard.redact import in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.guard.secrets import redacted_refusal
+from licet.guard.store_deadline import in_time, was_cancelled
 from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
 
 MOST_OF_AN_ERROR = 1000  # characters
+CLOSING_SECONDS = 2.0  # that the stores have after a tool has ended, even if the time of its call is up
+_REASONS = frozenset(get_args(Reason))
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 async def succeeded(call: "Call", value: Any) -> ResultParts:
@@ -53,12 +55,17 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
 
 def result_text(value: Any) -> bytes:
     """What a tool returned, as JSON; `TypeError` if that cannot be. The same wherever the tool ran."""
-    if hasattr(value, "__next__") or hasattr(value, "__anext__"):
+    kind = type(value)
+    if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
         raise TypeError("it returned a generator: return a list")
+    try:
+        check_bounded(value)
+    except ValueError as error:
+        raise TypeError(f"it returned what JSON cannot carry: {error}") from None
     try:
         return plain_json(value)
     except ValueError as error:  # its text may show the value
-        raise TypeError(f"it returned what JSON cannot carry: {type(value).__name__}") from error
+        raise TypeError(f"it returned what JSON cannot carry: {class_name(kind)}") from error
 
 
 def refused(call: "Call", refusal: Refused) -> ResultParts:
@@ -104,35 +111,47 @@ def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
 def failed(call: "Call", error: BaseException) -> ResultParts:
     """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
-    said = error.kind if isinstance(error, Raised) else type(error).__name__
-    if call.running and (text := _text(error)):
+    told = error if type(error) is Raised else raised(error)
+    said = told.kind
+    if call.running and (text := str(told)):
         said = f"{said}: {text}"
     said = said.strip()
     if call.redactor is not None:  # with the lines after the first: a secret may have several
         raw = said.encode(errors="surrogatepass")
         said = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
     said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
-    at = _raised_behind_walls(call, error) if isinstance(error, Raised) else _raised_at(error)
-    fix = _USE_HANDLES if isinstance(error, Raised) and error.forbidden else ""
+    at = told.origin or _raised_behind_walls(call, told)
+    fix = _USE_HANDLES if told.forbidden else ""
     refusal = Refused(Deny(call.request, (Ground(reason, said, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # it is the tool's own class: what it does here is as good as silence
-        return ""
+def outcome(call: "Call", error: BaseException) -> ResultParts:
+    """The result of a call that ended with an error, whatever that is: a tool can raise anything, our classes too."""
+    with suppress(Exception):
+        if type(error) is Refused and _is_whole(error):
+            return refused(call, error)
+    with suppress(Exception):
+        return failed(call, error)
+    ground = Ground("TOOL_FAILED" if call.running else "DECISION_FAILED", class_name(type(error)))
+    refusal = Refused(Deny(call.request, (ground,)))
+    return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
-def _raised_at(error: BaseException) -> Origin | None:
-    """The line of the tool, or of what it called, that an error came from; our own lines help nobody."""
-    lines = [
-        Origin(frame.filename, frame.lineno or 1, 1)
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_OURS)
-    ]
-    return lines[-1] if lines else None
+def _is_whole(refusal: Refused) -> bool:
+    """Whether a refusal holds what ours hold: one that a tool has made by hand may hold anything, or nothing."""
+    decision = refusal.decision
+    if type(decision) is not Deny and type(decision) is not Ask:
+        return False
+    asked, rules = decision.request, decision.rules
+    told = [type(rule) is Ground and _is_told(rule) for rule in rules]
+    known = isinstance(asked, Request) and type(asked.tool) is str and type(decision.use) in (Use, type(None))
+    return known and bool(told) and all(told) and refusal.code in _REASONS
+
+
+def _is_told(ground: Ground) -> bool:
+    origin = ground.origin is None or type(ground.origin) is Origin
+    return origin and ground.reason in _REASONS and type(ground.text) is str and type(ground.fix) is str
 
 
 def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
@@ -144,6 +163,7 @@ def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
     holding, ledger = call.holding, call.ports.ledger
+    call.stores.at_least(CLOSING_SECONDS)
     if holding is not None:
         holding.end()  # before anything is added up or waited for: from here on its handles refuse
     if call.running and call.registered is not None:
@@ -158,7 +178,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         except Refused as refusal:  # an observer has failed
             parts.refuse("execution_failed" if call.running else "denied", refusal)
         except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
-            cancelled = error
+            cancelled = error if was_cancelled() else None
     if holding is not None:
         parts.programs = holding.programs
     else:
@@ -170,20 +190,28 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
         try:
-            await ledger.record(call.entry("receipt", parts))
+            await in_time(call.stores, ledger.record(call.entry("receipt", parts)), "the ledger")
+        except asyncio.CancelledError as error:
+            if was_cancelled():
+                raise
+            _unrecorded(call, parts, error)  # a ledger of the operator's own has raised it
         except Exception as error:
-            known = isinstance(error, LedgerUnavailable)
-            text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
-            fix = str(error) if known else ""
-            if call.running:
-                text = f"{call.tool} ran, and {text}: what it did is done"
-            else:  # then not even the decision was kept, and nobody would find anything under that name
-                parts.receipt = ""
-            unkept = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=fix),)))
-            parts.refuse("execution_failed" if call.running else "not_available", unkept)
+            _unrecorded(call, parts, error)
     if cancelled is not None:
         raise cancelled
     return parts.sealed(holding)
+
+
+def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:
+    """Make a result say that its receipt could not be kept, and whether the tool has run all the same."""
+    known = isinstance(error, LedgerUnavailable | Unavailable)
+    text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
+    if call.running:
+        text = f"{call.tool} ran, and {text}: what it did is done"
+    else:  # then not even the decision was kept, and nobody would find anything under that name
+        parts.receipt = ""
+    unkept = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=str(error) if known else ""),)))
+    parts.refuse("execution_failed" if call.running else "not_available", unkept)
 
 
 def _cost(call: "Call", registered: Registered) -> Decimal:
@@ -198,9 +226,9 @@ async def _settle(call: "Call", reservation: Reservation, cost: Decimal) -> Happ
     assert budgets is not None and registered is not None  # noqa: PT018, S101 - they have made the reservation
     try:
         if not call.running:
-            await budgets.refund(reservation)
+            await in_time(call.stores, budgets.refund(reservation), "the store of budgets")
             return BudgetRefunded(*about)
-        await budgets.settle(reservation, cost)
+        await in_time(call.stores, budgets.settle(reservation, cost), "the store of budgets")
     except Exception as error:
         # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
         return BudgetUnsettled(*about, rule=type(error).__name__)

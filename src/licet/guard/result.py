@@ -1,7 +1,7 @@
 """What a call gives back: a value or a refusal, with everything a caller, a model and an operator want to know."""
 
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from licet.core.canonical import money_text
 from licet.core.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Ground, Reason, Request
@@ -40,8 +40,8 @@ class ResultParts:
     """The fields of a result while a call ends, which fills in the rest; taking the class `Result` seals it."""
 
     __slots__ = (
-        *("_holding", "_refusal", "approvals", "code", "cost_usd", "duration_ms", "error", "layers", "ok", "programs"),
-        *("reason", "receipt", "tool", "truncated", "value"),
+        *("_carried", "_holding", "_refusal", "approvals", "code", "cost_usd", "duration_ms", "error", "layers", "ok"),
+        *("programs", "reason", "receipt", "tool", "truncated", "value"),
     )
 
     ok: bool
@@ -59,6 +59,7 @@ class ResultParts:
     programs: Layers | None  # around the programs that it started; None if there were none
     _holding: Holding | None
     _refusal: Deny | Ask | None
+    _carried: "_Carried | None"  # of a result that came from another process
 
     def __init__(self, tool: str, value: Any = None) -> None:
         self.ok = True
@@ -70,6 +71,7 @@ class ResultParts:
         self.truncated = False
         self.approvals = ()
         self._refusal = None
+        self._carried = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Make it the result of a refusal."""
@@ -98,6 +100,8 @@ class Result(Sealed, ResultParts):
     @property
     def events(self) -> tuple[Event, ...]:
         """What happened in the call, in order: every check with the rules that decided it, and what else there was."""
+        if self._carried is not None:
+            return self._carried.events
         if self._holding is not None:
             return self._holding.events
         return all_events(self._refusal) if self._refusal is not None else ()
@@ -106,10 +110,14 @@ class Result(Sealed, ResultParts):
         """The value, or raise `Refused`."""
         if self.ok:
             return self.value
+        if self._carried is not None and self._carried.refusal is not None:
+            raise self._carried.refusal
         raise Refused(self._decision)
 
     def explain(self) -> str:
         """Why, for the operator: what was asked, what decided and where it is written, how to allow it, the receipt."""
+        if self._carried is not None:
+            return self._carried.explained
         if self.ok:
             lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
             lines += [_line(event) for event in self.events if isinstance(event, CapabilityGranted | CapabilityDenied)]
@@ -158,9 +166,12 @@ class Result(Sealed, ResultParts):
         return f"Result({self.tool!r}, {outcome})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A result travels as what it says; the rules behind it stay where they were decided.
+        # A result travels as what it says; the manifest behind it stays where it was decided.
         plain = {name: getattr(self, name) for name in ResultParts.__slots__ if name[0] != "_"}
-        return _restored, (plain,)
+        refusal = None if self.ok else Refused(self._decision)
+        if self._carried is not None:
+            refusal = self._carried.refusal
+        return _restored, (plain, _Carried(self.explain(), self.events, refusal))
 
     @property
     def _decision(self) -> Deny | Ask:
@@ -174,8 +185,18 @@ def _line(event: CapabilityGranted | CapabilityDenied) -> str:
     return f"  {word:<14}{visible(event.capability)}  {visible(event.rule)}".rstrip()
 
 
-def _restored(plain: dict[str, Any]) -> Result:
+class _Carried(NamedTuple):
+    """What a result said in the process that it came from."""
+
+    explained: str
+    events: tuple[Event, ...]
+    refusal: Refused | None
+
+
+def _restored(plain: dict[str, Any], carried: _Carried) -> Result:
     parts = ResultParts(plain["tool"])
     for name, value in plain.items():
         setattr(parts, name, value)
+    parts._carried = carried
+    parts._refusal = carried.refusal.decision if carried.refusal is not None else None
     return parts.sealed(None)

@@ -1,0 +1,44 @@
+"""Holds the arguments of a call to the manifest's rules on them, and says which rule was broken."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from licet.core.argument_scopes import tied, use_of
+from licet.core.canonical import canonical_json
+from licet.core.decision import Deny, Ground
+from licet.core.use import InvalidUse
+from licet.errors import Refused
+from licet.guard.holding import MOST_OF_A_GROUND
+from licet.guard.registration import Registered, Rules
+
+if TYPE_CHECKING:
+    from licet.guard.call import Call
+
+
+def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
+    """Hold data to the manifest's rules on arguments."""
+    reach, workdir = registered.reach, call.session.gate.workdir
+    assert reach is not None  # noqa: S101
+    if unknown := [name for name in one.rules if name not in data]:
+        call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
+    wrong = one.check(data) if one.check is not None else "nothing here can check the rules on its arguments"
+    if wrong:
+        told = Ground("ARGUMENT_NOT_ALLOWED", wrong[:MOST_OF_A_GROUND])
+        raise Refused(Deny(call.request, (told, *_broken(call, one, data))))
+    for value in tied(one.rules, data):
+        try:
+            use = use_of(value, reach.grant, workdir)
+        except InvalidUse as invalid:
+            call.refuse("ARGUMENT_NOT_ALLOWED", f"`{value.argument}`: {invalid}")
+        if not reach.grant.has(use):
+            ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{value.argument}` names what this call does not hold")
+            raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
+
+
+def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
+    """The rules that were broken, for the operator; the model is told the first ground alone, which has none."""
+    for name, rule in one.rules.items():
+        if one.check is not None and one.check({name: data[name]}):
+            text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
+            fix = f"change `args.{name}` of `{call.tool}`" + (f" in {one.origin.file}" if one.origin else "")
+            yield Ground("ARGUMENT_NOT_ALLOWED", text[:MOST_OF_A_GROUND], one.origin, fix)

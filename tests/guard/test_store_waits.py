@@ -1,0 +1,227 @@
+"""Stores that others keep busy: a call waits until its deadline, says what it waited for, and always has a result."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guard.gates import gate
+from licet import Backends, Context, Gate, Result, tool
+from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.budgets_sqlite import SqliteBudgets
+from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.memory_records import MemoryBudgets, MemoryLedger
+from licet.guard.ports import Claim, Entry, Reservation
+
+STORES = {"ledger": SqliteLedger, "budgets": SqliteBudgets, "kv": SqliteKv, "approver": SqliteApprovals}
+HELD: dict[str, sqlite3.Connection] = {}
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep the right to write a file, as another process would."""
+    other = HELD[path.name] = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        other.close()
+
+
+@tool(needs=["storage:write:session"], effect="read_only", sandbox="native", cost_usd="0.5")
+async def keep(ctx: Context) -> None:
+    """Keep something."""
+    await ctx.kv.set("a", 1)
+
+
+@tool(needs=["fs:write:/srv"], effect="write_limited", sandbox="native", cost_usd="0.5")
+async def write(ctx: Context, hold: str = "") -> str:
+    """Write a file, and then keep a store busy."""
+    await ctx.fs.write("/srv/a", "done")
+    if hold:
+        HELD[hold] = sqlite3.connect(hold, isolation_level=None)
+        HELD[hold].execute("BEGIN IMMEDIATE")
+    return "written"
+
+
+def opened(folder: Path, approvals: str = "manifest") -> Gate:
+    backends = Backends.memory(
+        files={"/srv/b": b""},
+        **{name: make(folder / "state" / f"{name}.sqlite") for name, make in STORES.items()},  # type: ignore[operator]
+    )
+    return gate(
+        folder,
+        keep,
+        write,
+        backends=backends,
+        fs_reach={"write": ["/srv"]},
+        budget={"max_cost_usd": 50},
+        limits={"wall_seconds": 1},
+        approvals={"write": approvals},
+    )
+
+
+def ask(at: Gate, name: str, **arguments: Any) -> Result:
+    async def once() -> Result:
+        async with at.session("s") as session:
+            return await session.call(name, arguments)
+
+    return asyncio.run(once())
+
+
+BUSY = {
+    "ledger": ("keep", "not_available", "LEDGER_UNAVAILABLE"),
+    "budgets": ("keep", "not_available", "BACKEND_MISSING"),
+    "kv": ("keep", "execution_failed", "BACKEND_MISSING"),
+    "approver": ("write", "not_available", "BACKEND_MISSING"),
+}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_busy_store_is_waited_for_until_the_deadline_and_named(tmp_path: Path, store: str) -> None:
+    name, code, reason = BUSY[store]
+    at = opened(tmp_path, "session")
+    ask(at, "keep")
+    ask(at, "write")
+    path = tmp_path / "state" / f"{store}.sqlite"
+    with held(path):
+        result = ask(at, name)
+    assert (result.ok, result.code, result.reason) == (False, code, reason)
+    said = " ".join(result.explain().split())
+    assert f"{path} was busy: waited " in said
+    assert " seconds for the other processes and threads that use it" in said
+
+
+def test_what_a_tool_did_is_told_though_its_receipt_could_not_be_written(tmp_path: Path) -> None:
+    at = opened(tmp_path)
+    path = tmp_path / "state" / "ledger.sqlite"
+    try:
+        result = ask(at, "write", hold=str(path))
+    finally:
+        HELD.pop(str(path)).close()
+    assert (result.ok, result.code, result.reason) == (False, "execution_failed", "LEDGER_UNAVAILABLE")
+    assert "write ran, and the ledger could not keep the receipt: what it did is done" in result.error
+    assert "was busy: waited" in result.explain()
+    assert result.cost_usd == Decimal("0.5")
+    with LedgerReader(path) as reader:
+        assert [row.kind for row in reader.show(result.receipt)] == ["decision"]
+    assert ask(at, "write").ok  # and the next call finds everything in order
+
+
+def test_a_settlement_that_could_not_be_written_is_told(tmp_path: Path) -> None:
+    at = opened(tmp_path)
+    path = tmp_path / "state" / "budgets.sqlite"
+    try:
+        result = ask(at, "write", hold=str(path))
+    finally:
+        HELD.pop(str(path)).close()
+    assert (result.ok, result.value) == (True, "written")
+    assert "BudgetUnsettled" in [type(event).__name__ for event in result.events]
+
+
+class StuckLedger(MemoryLedger):
+    """Never answers, for entries of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    async def record(self, entry: Entry) -> None:
+        if entry.kind == self._kind:
+            await asyncio.Event().wait()
+        await super().record(entry)
+
+
+class CancellingLedger(MemoryLedger):
+    """Raises what asyncio raises in a task that was cancelled."""
+
+    async def record(self, entry: Entry) -> None:
+        if entry.kind == "receipt":
+            raise asyncio.CancelledError
+
+
+class StuckBudgets(MemoryBudgets):
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        await asyncio.Event().wait()
+        return None
+
+
+STUCK: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a ledger, before the call": ({"ledger": StuckLedger("decision")}, "not_available", "LEDGER_UNAVAILABLE"),
+    "a ledger, after the call": ({"ledger": StuckLedger("receipt")}, "execution_failed", "LEDGER_UNAVAILABLE"),
+    "a ledger that cancels": ({"ledger": CancellingLedger()}, "execution_failed", "LEDGER_UNAVAILABLE"),
+    "budgets": ({"budgets": StuckBudgets()}, "not_available", "BACKEND_MISSING"),
+}
+
+
+@pytest.mark.parametrize(("stores", "code", "reason"), STUCK.values(), ids=STUCK)
+def test_a_store_that_never_answers_does_not_hold_up_a_call(
+    tmp_path: Path, stores: dict[str, Any], code: str, reason: str
+) -> None:
+    backends = Backends.memory(files={"/srv/b": b""}, **stores)
+    allowed = {"fs_reach": {"write": ["/srv"]}, "budget": {"max_cost_usd": 50}, "limits": {"wall_seconds": 1}}
+    result = ask(gate(tmp_path, write, backends=backends, **allowed), "write")
+    assert (result.ok, result.code, result.reason) == (False, code, reason)
+
+
+MANY = """
+import asyncio, json, os, sys
+from pathlib import Path
+from licet import Backends, Gate, load_manifest, tool
+from licet.backends.budgets_sqlite import SqliteBudgets
+from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.ledger_sqlite import SqliteLedger
+from licet import Context
+
+@tool(needs=["storage:write:session"], effect="read_only", sandbox="native", cost_usd="0.001")
+async def keep(ctx: Context, number: int) -> int:
+    await ctx.kv.set(f"n{number}", number)
+    return number
+
+folder, many, calls = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+(folder / "a.json").write_text(json.dumps({"agent": "a", "capabilities": {"tools": ["keep"], "native": ["keep"],
+    "budget": {"max_cost_usd": 500}, "limits": {"wall_seconds": 120}}}))
+
+manifest = load_manifest(folder / "a.json")
+Gate(manifest, [keep], Backends.memory())  # what takes long is loaded once
+
+def work():
+    state = folder / "state"
+    backends = Backends.memory(kv=SqliteKv(state / "kv"), budgets=SqliteBudgets(state / "budgets"),
+        ledger=SqliteLedger(state / "ledger.sqlite"))
+    gate = Gate(manifest, [keep], backends)
+    async def run():
+        async with gate.session(f"s{os.getpid()}") as session:
+            return [(await session.call("keep", {"number": number})).explain().splitlines()[0][:5]
+                for number in range(calls)]
+    return asyncio.run(run())
+
+ends = []
+for _ in range(many):
+    reading, writing = os.pipe()
+    if not os.fork():
+        try:
+            os.write(writing, json.dumps(work()).encode())
+        except BaseException as wrong:
+            os.write(writing, json.dumps([f"{wrong!r}"]).encode())
+        os._exit(0)
+    os.close(writing)
+    ends.append(reading)
+print(json.dumps([json.loads(open(end).read() or "[]") for end in ends]))
+"""
+
+
+def test_64_processes_on_one_store_lose_no_call(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, str(tmp_path), "64", "3"]
+    said = json.loads(subprocess.run(command, capture_output=True, timeout=500, check=True).stdout)
+    assert said == [["done:"] * 3] * 64
