@@ -48,7 +48,8 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "what a person must agree to": ("change", {}, "APPROVAL_REQUIRED"),
 }
 COPIES: dict[str, Callable[[Any], Any]] = {
-    **{f"protocol {number}": lambda one, n=number: pickle.loads(pickle.dumps(one, n)) for number in range(2, 6)},
+    "pickled": lambda one: pickle.loads(pickle.dumps(one)),
+    "pickled as before": lambda one: pickle.loads(pickle.dumps(one, 2)),
     "twice": lambda one: pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(one)))),
     "a copy": copy.deepcopy,
 }

@@ -57,7 +57,7 @@ async def write(ctx: Context, hold: str = "") -> str:
 def opened(folder: Path, approvals: str = "manifest") -> Gate:
     backends = Backends.memory(
         files={"/srv/b": b""},
-        **{name: make(folder / "state" / f"{name}.sqlite") for name, make in STORES.items()},  # type: ignore[operator]
+        **{name: make(folder / "state" / f"{name}.sqlite") for name, make in STORES.items()},
     )
     return gate(
         folder,

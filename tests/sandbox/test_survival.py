@@ -7,14 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attacks.programs import alive
-from licet import Backends, Gate, Result, Session, tool
+from licet import Backends, Gate, Result, tool
 from licet.sandbox import broker, workers
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
@@ -202,34 +201,6 @@ def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
 
     assert asyncio.run(calls()) == list(range(2, 202))
     assert turns >= 5
-
-
-def test_quick_calls_at_once_work_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "MOMENT", 5.0)
-    at, steps = gate(tmp_path, "restricted", wild.count_on), list[int]()
-
-    def noted(name: str, step: int) -> None:
-        act = getattr(workers, name)
-
-        def noting(*given: object) -> object:
-            steps.append(step)
-            return act(*given)
-
-        monkeypatch.setattr(workers, name, noting)
-
-    async def calls(session: Session) -> None:
-        for _ in range(100):
-            assert (await session.call("count_on")).ok
-
-    async def two() -> None:
-        async with at.session("s") as session:
-            await asyncio.gather(calls(session), calls(session))
-
-    noted("begun", 1)
-    noted("a_moment", -1)
-    asyncio.run(two())
-    at_work = list(accumulate(steps))
-    assert at_work.count(2) > 50  # until the loop had its first turn, there was no other
 
 
 def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
