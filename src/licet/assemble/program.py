@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from licet.assemble.running import Backends, Gate
+from licet.backends.attached import AttachedStreams
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
 from licet.backends.supervisors import Supervisor
@@ -41,18 +42,20 @@ def program_gate(
     ended: list[Finished],
     *,
     name: str | None = None,
+    attached: AttachedStreams,
     workdir: Path | None = None,
     ready: Supervisor | None = None,
     held: set[str] | None = None,
 ) -> Gate:
     """A gate whose one tool starts a `command`, with all that the manifest allows, or with what the tool `name` holds.
 
-    How programs ended is put into `ended`; the first has the supervisor that is `ready`, if one is. `held` collects the
-    directories across which programs cannot move files. `UnknownTool` if the manifest has no tool of that name.
+    It has the streams that are `attached`. How programs ended is put into `ended`; the first has the supervisor that is
+    `ready`, if one is. `held` collects the directories across which programs cannot move files. `UnknownTool` if the
+    manifest has no tool of that name.
     """
     http = HttpClient()
-    sandbox = _Here(ProgramWalls(http, held=held))
-    backends = Backends.local(state, http=http, processes=_Attached(ended, ready), sandbox=sandbox)
+    sandbox, processes = _Here(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
+    backends = Backends.local(state, http=http, processes=processes, sandbox=sandbox)
     if name is None:
         policy = admit_commands(policy, _NAME)
         spec = tool(needs=COMMAND_NEEDS, name=_NAME, effect=policy.max_effect, sandbox="isolated")(_program).spec
@@ -99,13 +102,13 @@ def _arguments(given: object) -> dict[str, Any]:
 class _Attached(LocalProcesses):
     """Programs with the input and output of this process."""
 
-    def __init__(self, ended: list[Finished], ready: Supervisor | None) -> None:
+    def __init__(self, ended: list[Finished], attached: AttachedStreams, ready: Supervisor | None) -> None:
         super().__init__(ready=ready)
-        self._ended = ended
+        self._ended, self._attached = ended, attached
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a program, and remember how it ended."""
-        finished = await self.run_attached(command, walls)
+        finished = await self.run_attached(command, walls, self._attached)
         self._ended.append(finished)
         return finished
 

@@ -24,6 +24,11 @@ class Pipes:
         self._open.discard(fd)
         os.close(fd)
 
+    def keep(self, fd: int) -> int:
+        """Close an open file of another kind together with the pipes."""
+        self._open.add(fd)
+        return fd
+
     def give(self, fd: int) -> int:
         """One end, which then is the caller's to close."""
         self._open.remove(fd)

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from subprocess import Popen
 from typing import Literal
 
+from licet.backends.attached import AttachedStreams
 from licet.backends.pipes import Pipes, Receiver, Sender
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import Reason
@@ -54,11 +55,14 @@ class LocalProcesses:
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         """Run a program behind walls until it ends or its time is up; `OSError` if it cannot be started."""
-        return await self._watched(command, walls, attached=False)
+        return await self._watched(command, walls, None)
 
-    async def run_attached(self, command: Command, walls: Walls) -> Finished:
-        """The same with the input and output of this process instead of pipes: nothing is read, capped or kept."""
-        return await self._watched(command, walls, attached=True)
+    async def run_attached(self, command: Command, walls: Walls, attached: AttachedStreams) -> Finished:
+        """The same with the input and output of this process: nothing is capped or kept.
+
+        What the program wrote last may still be on its way when this returns: see `AttachedStreams.finish`.
+        """
+        return await self._watched(command, walls, attached)
 
     @asynccontextmanager
     async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
@@ -84,7 +88,7 @@ class LocalProcesses:
         launcher = command.watch.launcher if command.watch is not None else None
         return ready if ready is not None and ready.launcher == launcher else None
 
-    async def _watched(self, command: Command, walls: Walls, *, attached: bool) -> Finished:
+    async def _watched(self, command: Command, walls: Walls, attached: AttachedStreams | None) -> Finished:
         inside, trouble = _inside(command, walls), None
         try:
             async with _supervised(inside, self._fitting(inside), attached=attached) as talk:
@@ -113,25 +117,28 @@ class _Talk(Pipes):
         try:
             self.stdin, self.stdout, self.stderr = self.pipe(), self.pipe(), self.pipe()
             self.status = self.pipe()
+            self._far = {self.stdin[0], self.stdout[1], self.stderr[1], self.status[1]}
         except BaseException:
             self.close()
             raise
 
-    def streams(self, *, attached: bool, joined: bool) -> tuple[int, int, int]:
-        """What the program gets: the streams of this process, or these pipes."""
-        if attached:
-            return 0, 1, 2
+    def streams(self, attached: AttachedStreams | None, *, joined: bool) -> tuple[int, int, int]:
+        """What the program gets: these pipes, or what stands for the streams of this process."""
+        if attached is not None:
+            given = attached.connect(self)
+            self._far.update(given)
+            return given
         return self.stdin[0], self.stdout[1], self.stdout[1] if joined else self.stderr[1]
 
     def close_far_ends(self) -> None:
         """Close what belongs to the child alone."""
-        for far in (self.stdin[0], self.stdout[1], self.stderr[1], self.status[1]):
-            self.shut(far)
+        while self._far:
+            self.shut(self._far.pop())
 
 
 @asynccontextmanager
 async def _supervised(
-    command: Command, ready: Supervisor | None, *, attached: bool = False, joined: bool = False
+    command: Command, ready: Supervisor | None, *, attached: AttachedStreams | None = None, joined: bool = False
 ) -> AsyncIterator[_Talk]:
     """A supervisor that was told its command; once this is left it is gone, and its program before it."""
     files = command.watch.files if command.watch is not None else ()
@@ -139,7 +146,7 @@ async def _supervised(
     supervisor = ready
     try:
         talk = _Talk(command)
-        streams = talk.streams(attached=attached, joined=joined)
+        streams = talk.streams(attached, joined=joined)
         if supervisor is None:
             supervisor = Supervisor(command.watch.launcher if command.watch is not None else None)
         talk.message = supervisor.send(talk.message, (*streams, talk.status[1], *files))

@@ -138,6 +138,8 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     hardening.die_with(0)  # a parent in another namespace has no id here
     if select.select([alive], [], [], 0)[0]:  # it ended before the kernel was asked
         os._exit(FAILED)
+    for stream in (0, 1, 2):
+        namespaces.guard_terminal(stream)
     mounts = orders["mounts"]
     namespaces.private_root(
         mounts["read"],

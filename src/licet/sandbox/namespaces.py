@@ -85,6 +85,25 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP | _IFF_RUNNING))
 
 
+def guard_terminal(stream: int) -> None:
+    """Open a terminal again, on a read-only mount: it can be used, and its mode, owner and times stay; needs `enter`.
+
+    One that belongs to another user is left as it is: in a user namespace without that user, only its owner can change
+    it. What is no terminal is left too.
+    """
+    if not os.isatty(stream) or os.fstat(stream).st_uid != os.getuid():
+        return
+    tree = _copied(os.ttyname(stream), _READ_ONLY | _NO_SUID | _NO_EXEC)
+    access = fcntl.fcntl(stream, fcntl.F_GETFL) & os.O_ACCMODE
+    fd = os.open(f"/proc/self/fd/{tree.fd}", access | os.O_NOCTTY | os.O_CLOEXEC)
+    same = os.fstat(fd).st_rdev == os.fstat(stream).st_rdev
+    os.dup2(fd, stream)
+    os.close(fd)
+    os.close(tree.fd)
+    if not same:
+        raise OSError(errno.ESTALE, "a terminal has become another", os.ttyname(stream))
+
+
 class _Tree(NamedTuple):
     """A copy of a part of the host's files, to be put at the same path in the new root."""
 

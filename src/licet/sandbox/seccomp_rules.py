@@ -89,9 +89,10 @@ _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 # F_SETLEASE and F_NOTIFY, which hold up or watch whoever else opens a file.
 _FCNTL: Final = (*range(8), 9, 11, 16, 36, 37, 38, 1025, 1027, 1028, *range(1030, 1039))
 # Terminals' settings and sizes, what can be read, blocking, close on exec, cloning of what is open. Not TIOCSTI and
-# TIOCLINUX, which type into the terminal of whoever started licet, nor what sets flags of files.
+# TIOCLINUX, which type into the terminal of whoever started licet, TIOCSWINSZ, which resizes it, nor what sets flags of
+# files.
 _IOCTL: Final = (
-    0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x5414, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
+    0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
 # Names of threads, what is set, timer slack, no_new_privs, huge pages, names of memory.

@@ -7,6 +7,7 @@ import click
 
 from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.running import run, state_directory, state_option
+from licet.backends.attached import AttachedStreams
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import CapabilityDenied
 from licet.core.scope import Malformed, visible
@@ -21,6 +22,7 @@ from licet.surfaces.cli.show import show
 
 REFUSED = 125
 MOST_TOLD = 10  # refusals that are told when a program has ended
+UNWRITTEN = 1  # where the command itself has ended well
 LATE = 124  # as `timeout` says it
 
 
@@ -39,7 +41,10 @@ def run_program(
         ended: list[Finished] = []
         held: set[str] = set()
         state = state_directory(manifest.parent)
-        gate = program_gate(policy, state, ended, name=name, workdir=setting.workdir, ready=ready, held=held)
+        attached = AttachedStreams()
+        gate = program_gate(
+            policy, state, ended, name=name, attached=attached, workdir=setting.workdir, ready=ready, held=held
+        )
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # what is wrong with the files has been shown
@@ -48,21 +53,30 @@ def run_program(
         show(str(wrong), err=True, colour="red")
         return REFUSED
     tool = gate.tools[0].name
-    result = run(gate, tool, {"command": words})
-    code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), as_json)
+    in_time = False
+    try:
+        result = run(gate, tool, {"command": words})
+        in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
+    finally:
+        attached.finish(wait=in_time)
+    code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         _tell_held(held)
     return code
 
 
-def _tell(result: Result, ended: list[Finished], seconds: float, state: str, as_json: bool) -> int:
-    """Say on stderr what has to be said, and find the exit code; stdout is the program's."""
+def _tell(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:
+    """Say on stderr what has to be said, and find the exit code; stdout is the program's.
+
+    `lost` says which of its output could not be passed on.
+    """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
+    code = code or (UNWRITTEN if lost else 0)
     limit = ended[-1].limit if ended else ""
     if as_json:
         sys.stdout.flush()
-        told = {"exit_code": code, "timed_out": late, "limit": limit or None}
+        told = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
         click.echo(json_text({**result_document(result), **told}), err=True)
     elif late:
         text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
@@ -72,6 +86,8 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, as_
     elif limit:
         text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
         show(text, err=True, colour="red")
+    if lost and not as_json:
+        show(f"licet: {lost}", err=True, colour="red")
     if result.ok and not as_json:
         _tell_refusals(result, state)
     return code

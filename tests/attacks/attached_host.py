@@ -1,0 +1,24 @@
+"""Runs some Python in a program with the streams of this process, as `licet run` does: `attached_host.py KIND CODE`."""
+
+import sys
+
+from attacks.walled_programs import PYTHON, Programs
+from licet.assemble.program import _Attached
+from licet.backends.attached import AttachedStreams
+from licet.guard.ports import Finished
+
+
+def main(kind: str, code: str) -> int:
+    """Run it with nothing granted, and return its code."""
+    ended: list[Finished] = []
+    programs, attached = Programs(kind, effect="read_only"), AttachedStreams()
+    programs.handle._processes = _Attached(ended, attached, None)
+    try:
+        programs.run(PYTHON, "-I", "-S", "-c", code)
+    finally:
+        attached.finish(wait=True)
+    return ended[0].returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
