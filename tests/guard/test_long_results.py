@@ -70,7 +70,7 @@ def test_very_many_short_texts_are_redacted_at_once_and_not_one_by_one(tmp_path:
     at = many_gate(tmp_path)
     assert call(at, "many", {"number": 10}).value == ["[redacted token]"] + ["ab"] * 10
     few, lots = (work(lambda number=number: call(at, "many", {"number": number})) for number in (10, 100_000))  # type: ignore[misc]
-    assert lots - few < 100_000 / 4
+    assert lots - few < 2 * 100_000  # a look at each value is fine, a search in each is not
 
 
 def test_other_tasks_run_while_a_long_result_is_redacted(tmp_path: Path) -> None:

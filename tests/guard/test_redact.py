@@ -211,6 +211,17 @@ def test_texts(name: str, values: tuple[str, ...], text: str, expected: str) -> 
     assert redactor(*values).text(text) == expected
 
 
+def test_several_texts_are_searched_at_once_and_stay_apart() -> None:
+    made = redactor("hunter2!")
+    assert made.texts(["a hunter2!", "", "hunter", "2!", "b"]) == ["a [redacted KEY0]", "", "hunter", "2!", "b"]
+    assert made.texts(["a\x1ehunter2!", "b"]) == ["a\x1e[redacted KEY0]", "b"]
+    assert made.texts([]) == []
+    assert redactor().texts(["a"]) == ["a"]
+    many = [f"fs:read:/data/{number}" for number in range(2000)]
+    made.texts(many)  # so that what is made once is not counted
+    assert work(lambda: made.texts(many)) < 3000
+
+
 def test_a_variable_that_is_not_text_is_found_as_bytes() -> None:
     value = b"\xff\xfesecret\x80".decode("utf-8", "surrogateescape")
     assert redactor(value).text(f"{value} fffe736563726574").startswith("[redacted KEY0]")

@@ -122,6 +122,8 @@ ROWS = [
     Row("escapes of C and of shells (`\\124`, `\\x54`, `$'…'`)", each("\\{:03o}")),
     Row("HTML by names", html.escape),
     Row("HTML by numbers, decimal or hex", each("&#{:d};")),
+    Row("HTML by numbers without semicolons", each("&#{:d}")),
+    Row("CSV and SQL, quotes doubled", lambda text: text.replace('"', '""')),
     Row("quoted-printable with soft breaks", quoted_printable),
     Row("shell, in single quotes (`'\\''`, `'\"'\"'`)", shlex.quote),
     Row("shell, in double quotes", lambda text: '"' + text.replace('"', '\\"').replace("$", "\\$") + '"'),

@@ -138,7 +138,7 @@ class Holding:
         return self._room
 
     def _tell(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
-        event = self._event(use, refusal)
+        (event,) = self._redacted_events([self._event(use, refusal)])
         for observer in self._observers:
             try:
                 observer(event)
@@ -157,7 +157,7 @@ class Holding:
     def events(self) -> tuple[Event, ...]:
         """What happened so far, in order, checks with the rules that decided; at the end, how many more there were."""
         checks: Any = iter(self._checks)
-        told = [self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)]
+        told = self._redacted_events([self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)])
         tool, room = self.request.tool, self._room
         if room is not None and room.more_granted:
             text = f"{room.more_granted} more checks were granted, which are not listed"
@@ -172,17 +172,25 @@ class Holding:
 
     def _event(self, use: Check, refusal: Deny | Asked | None) -> Event:
         if isinstance(use, Happened):
-            if self.redactor is None:
-                return use
-            told = (use.tool_name, use.reason, self.redacted(use.rule))
-            return type(use)(self.redacted(use.capability), *told)
+            return use
         assert use is None or isinstance(use, Use)  # noqa: S101 - of each pair, the second is the refusal
-        asked = self.redacted(self._name(use))
+        asked = self._name(use)
         if refusal is None:
             rules = self.reach.grounds_of(use) if use is not None else ()
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
-        return CapabilityDenied(asked, self.request.tool, reason, self.redacted("; ".join(map(str, refusal.rules))))
+        return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))
+
+    def _redacted_events(self, events: list[Event]) -> list[Event]:
+        """Events without the secrets that the call has seen. All at once, because there may be thousands."""
+        if not self.redactor:
+            return events
+        said = [text for event in events for text in (event.capability, event.rule)]
+        clean = self.redactor.texts(said)
+        if clean == said:
+            return events
+        pairs = zip(events, clean[::2], clean[1::2], strict=True)
+        return [type(event)(asked, event.tool_name, event.reason, rule) for event, asked, rule in pairs]
 
     def _name(self, use: Use | None) -> str:
         return str(use) if use is not None else f"tool:call:{self.request.tool}"

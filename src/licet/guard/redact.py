@@ -30,6 +30,7 @@ _MORE = 512  # and what lines of a dump have around it
 _WHOLE, _FEW = 8, 3  # bytes of a spelling at the end of a piece for which it is held
 _MOST = 50_000  # secrets in one text; one with more is left out as a whole
 _TOO_MANY = b"[redacted: a secret stands here too often]"
+_BETWEEN = "\x1e"  # stands between two texts: in no form of a secret it is left out
 _HEAD = 8  # bytes by which the beginning of a spelling is looked for
 
 
@@ -88,6 +89,11 @@ class Redactor:
             return clean.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # a value that is not UTF-8 was part of a character
             return clean.decode("utf-8", "replace")
+
+    def texts(self, texts: list[str]) -> list[str]:
+        """Several texts; one search over all of them takes a fraction of one for each."""
+        clean = self.text(_BETWEEN.join(texts)).split(_BETWEEN) if self._names else texts
+        return clean if len(clean) == len(texts) else [self.text(text) for text in texts]
 
     def octets(self, raw: bytes) -> bytes:
         """The bytes, with every secret replaced by its name; the same object if there is none."""

@@ -105,7 +105,9 @@ def _quoted(raw: bytes, text: str) -> Iterator[bytes]:
         yield _bytes(form.replace("/", "\\/"))
     yield _bytes(html.escape(text))
     yield encodestring(raw, quotetabs=True).replace(b"=\n", b"")
+    yield _bytes(text.replace('"', '""'))  # as in CSV
     if "'" in text:
+        yield _bytes(text.replace("'", "''"))  # as in SQL
         yield _bytes(text.replace("'", "'\\''"))
         yield _bytes(shlex.quote(text)[1:-1])
     yield _bytes(re.sub(r"([^\w@%+=:,./-])", r"\\\1", text))

@@ -190,7 +190,7 @@ _ESCAPE = re.compile(
     rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
     rb"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
     rb"|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\[abefnrtv]|\\\r?\n|\\[^0-9A-Za-z]"
-    rb"|&(?:#0{0,16}+[1-9][0-9]{0,6}|#[xX]0{0,16}+[1-9A-Fa-f][0-9A-Fa-f]{0,5}|amp|lt|gt|quot|apos);)"
+    rb"|&(?:(?:#0{0,16}+[1-9][0-9]{0,6}|#[xX]0{0,16}+[1-9A-Fa-f][0-9A-Fa-f]{0,5});?|(?:amp|lt|gt|quot|apos);))"
 )
 _QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
 # What may be the beginning of an escape, at the end of a piece of text.
@@ -207,7 +207,7 @@ _NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
 def _meaning(escape: bytes) -> bytes:
     first, kind = escape[:1], escape[1:2]
     if first == b"&":
-        return _html(escape[1:-1])
+        return _html(escape[1:].rstrip(b";"))
     if first == b"%":
         return _character(escape[2:]) if kind == b"u" else bytes.fromhex(escape[1:].decode())
     if len(escape) == 12:  # a pair of surrogates
