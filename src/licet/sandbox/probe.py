@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from licet.guard.own_interpreter import libraries, own_interpreter, scratch_places
+from licet.sandbox.causes import Machine, causes
 from licet.values import dataclass
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ class Support:
         if not reasons and not self.wall_holds(wall):
             yield f"{wall}: nothing was tried that only this wall stops"
 
+    def without_namespaces(self, machine: Machine | None = None) -> tuple[str, ...]:
+        """Why programs get no namespaces here: what came of trying, the causes, and what helps; nothing if they do."""
+        if self.namespaces:
+            return ()
+        faults = tuple(line for wall in NAMESPACES if not self.wall_holds(wall) for line in self.faults(wall))
+        if sys.platform != "linux":
+            return (*faults, help_with("namespaces"))
+        return (*faults, *causes(Machine.here() if machine is None else machine, faults))
+
     def advice(self, level: "Level") -> tuple[str, ...]:
         """What would help to keep a level, one line each."""
         if self.trouble and sys.platform == "linux":  # what was not tried may well be there
@@ -119,26 +129,7 @@ def help_with(wall: str) -> str:
         return "seccomp needs a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64"
     if wall == "hardening":
         return "see which attempt failed: limits and capabilities are part of every kernel"
-    for setting, closed, remedy in _SETTINGS:
-        if _setting(setting) == closed:
-            return f"run `sysctl {setting}={remedy}`, or give licet's interpreter a profile that allows user namespaces"
     return "in a container, allow unshare, mount and pivot_root in its seccomp profile, and do not mask /proc"
-
-
-# What distributions switch off user namespaces with: the setting, its value then, and the one that helps.
-_SETTINGS = (
-    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
-    ("kernel.unprivileged_userns_clone", "0", "1"),
-    ("user.max_user_namespaces", "0", "15000"),
-)
-
-
-def _setting(name: str) -> str:
-    try:
-        with open(os.path.join("/proc/sys", *name.split(".")), encoding="ascii") as file:
-            return file.read().strip()
-    except (OSError, ValueError):
-        return ""
 
 
 _lock = threading.Lock()

@@ -83,9 +83,8 @@ class ProgramWalls:
         if support.namespaces:
             return _Around(holding, self._http if network else None, Layers((*in_force, *way_out)), self._held)
         if not reach.manifest.allow_degraded:
-            faults = [line for wall in probe.NAMESPACES for line in support.faults(wall)]
-            advice = (probe.help_with("namespaces"), _DO_WITHOUT)
-            raise SandboxUnavailable("; ".join(("no program can be put behind all its walls here", *faults, *advice)))
+            reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
+            raise SandboxUnavailable("; ".join(reasons))
         # The kernel does not hold root to a number of processes, and who counts them does so in a namespace. For others
         # it counts all that they have, which another sandbox may not tell.
         counted = os.getuid() and hardening.tasks_of_user() is not None

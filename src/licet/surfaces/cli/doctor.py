@@ -12,7 +12,7 @@ from rich.text import Text
 
 from licet.core.effects import LEVELS, Level
 from licet.core.scope import visible
-from licet.sandbox.probe import NAMESPACES, WALLS, Support, help_with, look
+from licet.sandbox.probe import WALLS, Support, look
 from licet.surfaces.cli.options import json_option
 from licet.surfaces.cli.show import coloured, show_json
 
@@ -83,13 +83,11 @@ def _about_programs(found: Support) -> tuple[str, ...]:
     """What programs lack without namespaces, and what that takes."""
     if found.namespaces or not found.keeps("isolated"):
         return () if found.namespaces else (*found.missing("isolated"), *found.advice("isolated"))
-    faults = tuple(line for wall in NAMESPACES if not found.wall_holds(wall) for line in found.faults(wall))
     return (
         "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing",
         "behind Landlock and seccomp alone: no network, and names of foreign files can be seen",
         *(("no limit on the number of processes: this is root",) if hasattr(os, "getuid") and not os.getuid() else ()),
-        *faults,
-        help_with("namespaces"),
+        *found.without_namespaces(),
     )
 
 
