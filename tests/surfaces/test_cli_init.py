@@ -25,6 +25,7 @@ from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.writing import write_file
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+POLICY = ".licet/licet.yaml"
 HEAD = "from licet import Context, tool\n\n"
 WEATHER = """
 @tool(
@@ -135,6 +136,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "weather agent!"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return folder
 
 
@@ -161,7 +163,7 @@ def written(*parts: str) -> Written:
     write("tools.py", *parts)
     result = run("init", "tools.py")
     assert result.exit_code == 0, result.stderr
-    text = Path("licet.yaml").read_text(encoding="utf-8")
+    text = Path(POLICY).read_text(encoding="utf-8")
     return Written(text, yaml.safe_load(text), read_tools("tools.py").specs)
 
 
@@ -171,7 +173,7 @@ def written(*parts: str) -> Written:
 @pytest.mark.parametrize("parts", SOURCES.values(), ids=SOURCES.keys())
 def test_what_is_written_is_fine(parts: list[str]) -> None:
     written(*parts)
-    result = run("check", "licet.yaml")
+    result = run("check")
     # Which addresses a name of the own network has, no tool declares.
     told = [line for line in result.stdout.splitlines() if "has no public address" not in line]
     assert (result.exit_code, told) == (0, [])
@@ -180,7 +182,7 @@ def test_what_is_written_is_fine(parts: list[str]) -> None:
 @pytest.mark.parametrize("parts", SOURCES.values(), ids=SOURCES.keys())
 def test_every_tool_gets_all_it_needs_and_the_file_allows_nothing_that_none_needs(parts: list[str], here: Path) -> None:
     specs = written(*parts).specs
-    manifest = review("licet.yaml").manifest
+    manifest = review(POLICY).manifest
     assert manifest is not None
     assert set(manifest.seats) == {spec.name for spec in specs}
 
@@ -209,14 +211,14 @@ def test_the_schema_beside_it_accepts_it(parts: list[str]) -> None:
     made = written(*parts)
     first, _, _ = made.text.partition("\n")
     _, _, schema = first.partition("# yaml-language-server: $schema=")
-    assert jsonschema_rs.validator_for(json.loads(Path(schema).read_text())).is_valid(made.data)
+    assert jsonschema_rs.validator_for(json.loads(Path(".licet", schema).read_text())).is_valid(made.data)
 
 
 @pytest.mark.parametrize("parts", SOURCES.values(), ids=SOURCES.keys())
 def test_a_second_run_writes_the_same(parts: list[str]) -> None:
     first = written(*parts).text
     assert run("init", "tools.py", "--force").exit_code == 0
-    assert Path("licet.yaml").read_text(encoding="utf-8") == first
+    assert Path(POLICY).read_text(encoding="utf-8") == first
 
 
 @pytest.mark.parametrize(("parts", "count"), [([WEATHER, RULES], 18), ([WRITER], 4)])
@@ -225,8 +227,8 @@ def test_without_any_one_line_it_no_longer_fits(parts: list[str], count: int) ->
     needed = [number for number, line in enumerate(lines) if line.strip().startswith("- ") and "  # " in line]
     assert len(needed) == count
     for number in needed:
-        Path("licet.yaml").write_text("\n".join(line for at, line in enumerate(lines) if at != number))
-        assert run("check", "licet.yaml").exit_code == 1, lines[number]
+        Path(POLICY).write_text("\n".join(line for at, line in enumerate(lines) if at != number))
+        assert run("check").exit_code == 1, lines[number]
 
 
 # What the file says --------------------------------------------------------------------------------------------------
@@ -326,9 +328,9 @@ def test_comments_teach(part: str, lesson: str) -> None:
 
 def test_filling_a_list_as_its_comment_says_opens_it() -> None:
     text = written(DEFERRING).text
-    assert run("explain", "licet.yaml", "anything", "https://api.example.com").exit_code == 1
-    Path("licet.yaml").write_text(text.replace("allow: []", 'allow:\n    - "api.example.com"'))
-    assert run("explain", "licet.yaml", "anything", "https://api.example.com").exit_code == 0
+    assert run("explain", "anything", "https://api.example.com").exit_code == 1
+    Path(POLICY).write_text(text.replace("allow: []", 'allow:\n    - "api.example.com"'))
+    assert run("explain", "anything", "https://api.example.com").exit_code == 0
 
 
 # Where it goes -------------------------------------------------------------------------------------------------------
@@ -337,12 +339,13 @@ def test_filling_a_list_as_its_comment_says_opens_it() -> None:
 @pytest.mark.parametrize(
     ("files", "words", "target", "sources"),
     [
-        (["a.py"], ["a.py"], "licet.yaml", ["a:fetch_weather"]),
-        (["pkg/a.py"], ["pkg/a.py"], "pkg/licet.yaml", ["a:fetch_weather"]),
+        (["a.py"], ["a.py"], POLICY, ["a:fetch_weather"]),
+        (["pkg/a.py"], ["pkg/a.py"], f"pkg/{POLICY}", ["a:fetch_weather"]),
+        (["pkg/a.py"], ["pkg/a.py", "-o", POLICY], POLICY, ["pkg.a:fetch_weather"]),
         (["pkg/a.py"], ["pkg/a.py", "-o", "licet.yaml"], "licet.yaml", ["pkg.a:fetch_weather"]),
         (["pkg/__init__.py"], ["pkg/__init__.py", "-o", "x.yaml"], "x.yaml", ["pkg:fetch_weather"]),
         (["src/pkg/a.py"], ["src/pkg/a.py", "-o", "x.yaml"], "x.yaml", ["pkg.a:fetch_weather"]),
-        (["a.py", "b.py"], ["a.py", "b.py", "a.py"], "licet.yaml", ["a:fetch_weather", "b:note"]),
+        (["a.py", "b.py"], ["a.py", "b.py", "a.py"], POLICY, ["a:fetch_weather", "b:note"]),
     ],
 )
 def test_tools_are_named_as_an_import_would(
@@ -364,7 +367,7 @@ def test_printing_writes_nothing(here: Path) -> None:
     assert result.exit_code == 0
     assert os.listdir(here) == ["tools.py"]
     run("init", "tools.py")
-    assert Path("licet.yaml").read_text() == result.stdout
+    assert Path(POLICY).read_text() == result.stdout
 
 
 @pytest.mark.parametrize(
@@ -381,20 +384,20 @@ def test_printing_writes_nothing(here: Path) -> None:
 def test_the_agent_is_called_like_the_directory_unless_told(folder: str, words: list[str], agent: str) -> None:
     write(f"{folder}/tools.py", WEATHER)
     assert run("init", f"{folder}/tools.py", *words).exit_code == 0
-    assert yaml.safe_load(Path(f"{folder}/licet.yaml").read_text())["agent"] == agent
+    assert yaml.safe_load(Path(f"{folder}/{POLICY}").read_text())["agent"] == agent
 
 
 def test_json_has_the_file_and_its_text() -> None:
     write("tools.py", WEATHER)
     said = json.loads(run("init", "tools.py", "--json").stdout)
-    assert said.pop("manifest") == Path("licet.yaml").read_text()
-    assert said == {"file": "licet.yaml", "tools": ["fetch_weather"], "problems": []}
+    assert said.pop("manifest") == Path(POLICY).read_text()
+    assert said == {"file": POLICY, "tools": ["fetch_weather"], "problems": []}
 
 
 def test_nothing_of_the_source_is_run(here: Path) -> None:
     write("tools.py", "open('ran', 'w')\n", WEATHER)
     assert run("init", "tools.py").exit_code == 0
-    assert run("check", "licet.yaml").exit_code == 0
+    assert run("check").exit_code == 0
     assert not (here / "ran").exists()
 
 
@@ -443,7 +446,9 @@ FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
         ({"p/__init__.py": [WEATHER]}, ["p/__init__.py"], ["p/__init__.py:1:1: error: found the package itself"]),
         ({"a.py": [WEATHER], "p/x": []}, ["a.py", "-o", "p/l.yaml"], ["a.py:1:1: error: found a file outside p"]),
         ({"a.py": [WEATHER]}, ["a.py", "-o", "p/l.yaml"], ["a.py:1:1: ", "p/l.yaml:1:1: error: found no directory p"]),
-        (BESIDE, ["a.py"], ["licet.yaml:1:1: error: found a file that is there already"]),
+        (BESIDE, ["a.py"], ["licet.yaml:1:1: error: found a file that is there already, expected none, since"]),
+        (BESIDE, ["a.py", "--force"], ["licet.yaml:1:1: error: found a file that is there already, expected none"]),
+        (BESIDE, ["a.py", "-o", "licet.yaml"], ["licet.yaml:1:1: error: found a file that is there already"]),
         (BESIDE, ["a.py", "-o", "b.yaml"], ["b.yaml:1:1: error: found a licet.yaml beside it"]),
         ({"a.py": [WEATHER], "a/__init__.py": []}, ["a.py"], ["a.py:4:1: error: found `a` in two places"]),
         (FOREIGN, ["a.py"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
@@ -470,11 +475,14 @@ def test_what_is_wrong_is_all_said_and_nothing_is_written(
 
 def test_force_replaces_and_nothing_else_does(here: Path) -> None:
     write("tools.py", WEATHER)
-    Path("licet.yaml").write_text("agent: mine\n")
-    assert run("init", "tools.py").exit_code == 1
-    assert Path("licet.yaml").read_text() == "agent: mine\n"
-    assert run("init", "tools.py", "--force").exit_code == 0
-    assert yaml.safe_load(Path("licet.yaml").read_text())["agent"] == "weather-agent"
+    for words in ([], ["-o", "licet.yaml"]):
+        path = Path(words[-1] if words else POLICY)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("agent: mine\n")
+        assert run("init", "tools.py", *words).exit_code == 1
+        assert path.read_text() == "agent: mine\n"
+        assert run("init", "tools.py", *words, "--force").exit_code == 0
+        assert yaml.safe_load(path.read_text())["agent"] == "weather-agent"
     assert sorted(os.listdir(here)) == [".licet", "licet.yaml", "tools.py"]
 
 
@@ -514,7 +522,7 @@ def test_only_a_schema_that_licet_wrote_is_replaced(there: str, replaced: bool) 
     Path(SCHEMA).write_text(there)
     result = run("init", "tools.py")
     assert result.exit_code == (0 if replaced else 1)
-    assert Path("licet.yaml").exists() == replaced
+    assert Path(POLICY).exists() == replaced
     assert (Path(SCHEMA).read_text() == run("schema", "manifest").stdout) == replaced
     assert (Path(SCHEMA).read_text() == there) != replaced
 
@@ -539,12 +547,12 @@ def test_a_warning_is_shown_and_the_file_is_written() -> None:
     result = run("init", "tools.py")
     assert result.exit_code == 0
     assert "tools.py:4:1: warning: found `*.github.io`" in result.stderr
-    assert Path("licet.yaml").exists()
+    assert Path(POLICY).exists()
 
 
 def test_the_real_command_does_the_same_under_any_umask(here: Path) -> None:
     write("tools.py", WEATHER)
     program = "import os, sys; os.umask(0o022); os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", program, SCRIPT, "init", "tools.py"], check=True, capture_output=True)
-    assert done.stdout == b"wrote licet.yaml for 1 tool\nnext: licet surface licet.yaml\n"
-    assert (here / "licet.yaml").stat().st_mode & 0o777 == 0o644
+    assert done.stdout == b"wrote .licet/licet.yaml for 1 tool\nnext: licet surface\n"
+    assert (here / POLICY).stat().st_mode & 0o777 == 0o644

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from licet.backends.policy_paths import policy_root
 from licet.backends.source import find_tool, shown_file
 from licet.backends.tool_files import code_directories
 from licet.core.manifest import Manifest
@@ -26,7 +27,7 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
 
     `ManifestError` for one that declares another thing than its source says: nobody has reviewed that.
     """
-    roots = list(dict.fromkeys(Path(file).parent for file in manifest.files))
+    roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
     return [
         _placed(_imported(name, reference, roots, origin), roots)
         for name, (reference, origin) in manifest.sources.items()

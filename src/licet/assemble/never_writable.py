@@ -18,7 +18,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 
-from licet.assemble.review import home_directory
+from licet.backends.user_state import data_root, home_directory, state_root
 from licet.core.domain import DOMAINS
 from licet.core.manifest import CODE, SECOND_CODE, Manifest
 from licet.declare import Tool
@@ -79,23 +79,6 @@ def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
         ProtectedPath(deny.capability.key or "/", deny.key, deny.capability.key not in unreadable) for deny in denies
     ]
     return outermost((*by_loader, *never_writable((), workdir)))
-
-
-def state_root() -> str:
-    """The directory of this user's state, of every workspace; empty if this user has no home."""
-    return _user_directory("XDG_STATE_HOME", ".local", "state")
-
-
-def data_root() -> str:
-    """The directory of what licet has installed or built for this user; empty if this user has no home."""
-    return _user_directory("XDG_DATA_HOME", ".local", "share")
-
-
-def _user_directory(variable: str, *below_home: str) -> str:
-    stated, home = os.environ.get(variable, ""), home_directory()
-    if stated.startswith("/"):
-        return os.path.join(stated, "licet")
-    return os.path.join(home, *below_home, "licet") if home else ""
 
 
 def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:

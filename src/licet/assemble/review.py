@@ -7,14 +7,18 @@ from pathlib import Path
 from licet.backends.manifest_reader import read_manifest
 from licet.backends.manifest_shapes import SHAPES
 from licet.backends.manifest_yaml import Policy, read_policy
+from licet.backends.policy_paths import policy_root
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.shapes import check
+from licet.backends.user_state import home_directory
 from licet.backends.yaml_nodes import read_nodes
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
 from licet.values import dataclass
+
+__all__ = ["Places", "draft", "review", "straight"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,6 @@ def straight(path: Path) -> Path:
         return Path(*parts)
     ups = len(parts) - parts[::-1].index("..")  # what follows the last `..` stays as it was named, links too
     return Path(os.path.realpath(Path(*parts[:ups])), *parts[ups:])
-
-
-def home_directory() -> str:
-    """The home of this user, or the empty text."""
-    try:
-        home = str(Path.home())
-    except RuntimeError:  # nothing is said, and no list of users has this one
-        return ""
-    return home if home.startswith("/") and os.environ.get("HOME") != "" else ""
 
 
 def review(
@@ -84,13 +79,13 @@ def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:
 
 
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
-    """The manifest with every `from:` resolved below the directories of its files."""
+    """The manifest with every `from:` resolved below the directories that its files speak for."""
     if not manifest.sources:  # what reads source is loaded only where there is some
         return manifest.declare(()), []
     from licet.backends.source import find_tool
 
     # Not made absolute: what is found there is then named the way the manifest was.
-    roots = list(dict.fromkeys(Path(file).parent for file in manifest.files))
+    roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
     specs: list[ToolSpec] = []
     problems: list[Problem] = []
     for name, (reference, origin) in manifest.sources.items():

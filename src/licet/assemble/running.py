@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.assemble.never_writable import protect_in, state_root
+from licet.assemble.never_writable import protect_in
 from licet.assemble.review import Places, straight
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
@@ -19,10 +19,11 @@ from licet.backends.http import HttpClient
 from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClock
+from licet.backends.policy_paths import workspace_root
 from licet.backends.processes import LocalProcesses
+from licet.backends.user_state import NoHome, state_root
 from licet.core.manifest import Manifest
 from licet.declare import Tool
-from licet.errors import LicetError
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
@@ -184,19 +185,16 @@ def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
 
 
-class NoHome(LicetError):
-    """Where state would be kept, nobody can say."""
-
-    def __init__(self) -> None:
-        super().__init__("this user has no home directory to keep state in: say where, or set XDG_STATE_HOME")
-
-
 def state_directory(workspace: Path) -> Path:
-    """Where the embedded backends keep what they must remember about a workspace."""
+    """Where the embedded backends keep what they must remember about a workspace.
+
+    A `.licet` directory belongs to its parent: policy that moves there keeps its ledger, budgets and approvals.
+    """
     root = state_root()
     if not root:
         raise NoHome
-    return Path(root) / hashlib.sha256(str(straight(workspace)).encode()).hexdigest()[:16]
+    place = workspace_root(straight(workspace))
+    return Path(root) / hashlib.sha256(str(place).encode()).hexdigest()[:16]
 
 
 def stored_approvals(state: Path) -> SqliteApprovals:

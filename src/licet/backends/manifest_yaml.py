@@ -17,6 +17,7 @@ from licet.backends.regular_files import open_regular, read_most
 from licet.backends.shape_parts import number_of
 from licet.backends.shapes import Located, check
 from licet.backends.tool_files import tool_files
+from licet.backends.trust_list import trusted_paths
 from licet.backends.workspace_reader import declarations
 from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
@@ -212,7 +213,7 @@ def _protected(manifest: Manifest, files: list[_File], problems: list[Problem]) 
             except Malformed as wrong:
                 found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
                 problems.append(Problem(Origin(str(file.path), 1, 1), found, expected))
-    closed = dict.fromkeys(policy_paths([file.path for file in files]), POLICY)
+    closed = dict.fromkeys(policy_paths([file.path for file in files], trusted_paths()), POLICY)
     # Whoever writes the code of a tool does what no manifest says.
     sources = [reference for reference, _ in manifest.sources.values()]
     spelled = [path for file in files for path in (os.path.abspath(file.path), os.path.realpath(file.path))]

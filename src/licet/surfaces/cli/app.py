@@ -35,18 +35,19 @@ class Entry(NamedTuple):
 
 FIRST = (
     Entry("init", "write the manifest that fits the tools in a file exactly", "licet init tools.py"),
-    Entry("check", "find everything that is wrong in policy files", "licet check licet.yaml"),
-    Entry("surface", "show everything that an agent can reach", "licet surface licet.yaml"),
+    Entry("check", "find everything that is wrong in policy files", "licet check"),
+    Entry("surface", "show everything that an agent can reach", "licet surface"),
     Entry(
         "explain",
         "say why a use is allowed or refused, and what would allow it",
-        "licet explain licet.yaml fetch_weather https://api.weather.gov",
+        "licet explain fetch_weather https://api.weather.gov",
     ),
-    Entry("diff", "show what grew and what shrank between two versions", "licet diff old/licet.yaml licet.yaml"),
+    Entry("diff", "show what grew and what shrank between two versions", "licet diff ../before/.licet/licet.yaml"),
 )
 FURTHER = (
-    Entry("call", "call one tool under a manifest", "licet call licet.yaml fetch_weather city=oslo"),
-    Entry("run", "run any command under a manifest", "licet run licet.yaml -- git status"),
+    Entry("trust", "accept the policy of this directory, as it is now", "licet trust"),
+    Entry("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
+    Entry("run", "run any command under a manifest", "licet run -- git status"),
     Entry("approvals", "answer calls that wait for a person", "licet approvals list"),
     Entry("receipts", "list, show, verify and export what happened", "licet receipts list --since 1d"),
     Entry("doctor", "try which levels this machine can keep", "licet doctor"),

@@ -12,6 +12,7 @@ import click
 
 from licet.assemble.running import Backends, Gate, run, state_directory, state_option, terminal_approver
 from licet.assemble.secrets import unfit
+from licet.backends.policy_paths import policy_root
 from licet.backends.secrets_environment import variables_of
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
@@ -19,7 +20,7 @@ from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
-from licet.surfaces.cli.explain import complete_tool
+from licet.surfaces.cli.found import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setting_options
 from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
 from licet.surfaces.cli.show import show, show_json
@@ -28,9 +29,9 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
 
 @click.command(name="call")
-@click.argument("manifest", type=FILE)
-@click.argument("tool", shell_complete=complete_tool)
-@click.argument("arguments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.argument(
+    "words", metavar="[MANIFEST] TOOL [KEY=VALUE]...", nargs=-1, required=True, shell_complete=complete_words
+)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
 @click.option("--session", metavar="ID", default="main", help="The session that the call belongs to.  [default: main]")
 @click.option(
@@ -51,9 +52,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 @click.pass_context
 def command(
     ctx: click.Context,
-    manifest: Path,
-    tool: str,
-    arguments: tuple[str, ...],
+    words: tuple[str, ...],
     file: str | None,
     session: str,
     secrets: Path | None,
@@ -65,9 +64,11 @@ def command(
     """Call one tool under a manifest, with everything that guards a call.
 
     The tools that the manifest names with `from:` are imported, so their code runs. What the call touches is checked
-    as in any program; a refusal is explained on stderr.
+    as in any program; a refusal is explained on stderr. MANIFEST is the policy in this directory if left out:
+    .licet/licet.yaml, or licet.yaml, once you have accepted it with `licet trust`.
 
     \b
+      licet call fetch_weather city=oslo
       licet call desk.yaml read_file path=notes/oslo.md
       licet call desk.yaml search_files pattern=rain ignore_case=true max_matches=5
       licet call desk.yaml http_post url=https://example.com json:='{"a": 1}'
@@ -88,10 +89,17 @@ def command(
       1  refused, or the tool failed; or the files are wrong
       2  a command line that makes no sense
     """
-    policy = sound_manifest(manifest, setting, as_json)
+    manifest, words = named_first(words)
+    if not words or "=" in words[0]:
+        raise click.UsageError("Missing argument 'TOOL'.", ctx)
+    tool, *arguments = words
+    named = named_or_found(manifest, "MANIFEST")
+    check_setting(named, setting)
+    policy = sound_manifest(named.path, setting, as_json)
+    require_trust(named, policy, as_json)
     if secrets is not None:
         _check_secrets(secrets, as_json)
-    kept = state or state_directory(manifest.parent)
+    kept = state or state_directory(policy_root(named.path))
     parts = {"approver": terminal_approver(kept)} if ask else {}
     gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})

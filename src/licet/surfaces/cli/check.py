@@ -9,6 +9,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.origin import Problem
+from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.policy import (
     argument_name_problems,
@@ -22,7 +23,7 @@ from licet.surfaces.cli.show import counted, problem_document, show, show_json, 
 
 
 @click.command(name="check")
-@click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
+@click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @setting_options
 @json_option
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, for code review and editors.")
@@ -36,9 +37,10 @@ def command(
 ) -> None:
     """Find everything that is wrong in policy files, in one run.
 
-    FILE is a manifest, a workspace or a personality, in YAML or JSON. Each problem is one line: where it is, what was
-    found, what was expected, and often the way out. Tools are read from their source, never imported; one that asks
-    for more than its agent is allowed is a problem too.
+    FILE is a manifest, a workspace or a personality, in YAML or JSON; if left out, the policy in this directory:
+    .licet/licet.yaml, or licet.yaml. Each problem is one line: where it is, what was found, what was expected, and
+    often the way out. Tools are read from their source, never imported; one that asks for more than its agent is
+    allowed is a problem too.
 
     \b
     Exit codes:
@@ -48,6 +50,7 @@ def command(
     """
     if as_json and sarif:
         raise click.UsageError("--json and --sarif exclude each other")
+    files = files or (named_or_found(None, "FILE...").path,)
     problems = sorted({problem for file in files for problem in _problems(file, setting)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors

@@ -8,6 +8,7 @@ import click
 from licet.core.change import Change, Changes
 from licet.core.diff import diff
 from licet.core.origin import Origin
+from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
 from licet.surfaces.cli.show import shortened, show, show_json
 
@@ -16,7 +17,7 @@ SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "ye
 
 @click.command(name="diff")
 @click.argument("old", type=FILE)
-@click.argument("new", type=FILE)
+@click.argument("new", type=FILE, required=False)
 @click.option(
     "--fail-on",
     type=click.Choice(("grown", "changed", "none")),
@@ -34,7 +35,7 @@ SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "ye
 def command(
     ctx: click.Context,
     old: Path,
-    new: Path,
+    new: Path | None,
     fail_on: str,
     old_workspace: Path | None,
     new_workspace: Path | None,
@@ -47,7 +48,8 @@ def command(
 
     Compared is what tools and any command of `licet run` can reach, and everything that decides about it (classes,
     levels, approvals, budgets, limits, argument rules), not how it is written: moving a rule to another file or
-    spelling it differently is no difference. Each version is read with the `licet.yaml` beside it.
+    spelling it differently is no difference. Each version is read with the `licet.yaml` beside it. NEW is the policy in
+    this directory if left out.
 
     \b
       +  grew: there is more that a call can do, or less that stops it
@@ -60,19 +62,23 @@ def command(
       1  something grew, or the files are wrong
       2  a command line that makes no sense
     """
+    new = named_or_found(new, "NEW").path
     before = read_sound(old, Setting(old_workspace or workspace, personality, workdir), as_json)
-    after = read_sound(new, Setting(new_workspace or workspace, personality, workdir), as_json)
+    after = read_sound(
+        named_or_found(new, "NEW").path, Setting(new_workspace or workspace, personality, workdir), as_json
+    )
     changes = diff(before, after)
     if as_json:
         digests = {"old": before.digest, "new": after.digest}
         show_json({**digests, **changes.document()})
     else:
-        _show(changes, shortened(workdir))
+        show_changes(changes, shortened(workdir))
     failed = {"grown": bool(changes.grown), "changed": bool(changes), "none": False}[fail_on]
     ctx.exit(1 if failed else 0)
 
 
-def _show(changes: Changes, short: Callable[[str], str]) -> None:
+def show_changes(changes: Changes, short: Callable[[str], str]) -> None:
+    """Print what grew, shrank and changed, one line each; `short` shortens the paths in them."""
     sides = (("grown", changes.grown), ("shrunk", changes.shrunk), ("changed", changes.changed))
     for side, found in sides:
         sign, colour = SIGNS[side]

@@ -18,26 +18,19 @@ from licet.core.reach import reach_of
 from licet.core.use import InvalidUse
 from licet.errors import Refused
 from licet.surfaces.cli.asked import one_use
+from licet.surfaces.cli.found import complete_words, named_first, named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.surfaces.cli.policy import misfits, read
+from licet.surfaces.cli.policy import misfits
 from licet.surfaces.cli.show import place_document, show, show_json
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
-def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The tools of the manifest that was typed before; nothing if it cannot be read."""
-    manifest = ctx.params.get("manifest")
-    policy = read(manifest, Setting(ctx.params.get("workspace"), ctx.params.get("personality"))) if manifest else None
-    admitted = policy.manifest.seats if policy and policy.manifest else {}
-    return sorted(name for name in admitted if name.startswith(incomplete))
-
-
 @click.command(name="explain")
-@click.argument("manifest", metavar="MANIFEST|RECEIPT", type=FILE)
-@click.argument("tool", shell_complete=complete_tool, required=False)
-@click.argument("use", nargs=-1)
+@click.argument(
+    "words", metavar="[MANIFEST] TOOL [USE]|RECEIPT", nargs=-1, required=True, shell_complete=complete_words
+)
 @click.option(
     "--state",
     metavar="DIR",
@@ -49,9 +42,7 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
 @click.pass_context
 def command(
     ctx: click.Context,
-    manifest: Path,
-    tool: str | None,
-    use: tuple[str, ...],
+    words: tuple[str, ...],
     state: Path | None,
     setting: Setting,
     as_json: bool,
@@ -60,6 +51,7 @@ def command(
 
     Shown are the rules that decided, each with file and line, and the one-line change that would turn a refusal
     around. Without USE: whether the tool can be called at all. With a RECEIPT alone: why that call ended as it did.
+    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
 
     \b
     USE is one concrete act; one that holds spaces is quoted:
@@ -77,14 +69,20 @@ def command(
       1  denied; or allowed only once a person agrees; or the files are wrong
       2  not a concrete use, or a command line that makes no sense
     """
-    if tool is None:
-        _explain_receipt(ctx, str(manifest), state, as_json)
+    if len(words) == 1 and _RECEIPT.fullmatch(words[0]):
+        _explain_receipt(ctx, words[0], state, as_json)
+    manifest, words = named_first(words)
+    if not words:
+        raise click.UsageError("Missing argument 'TOOL'.", ctx)
+    tool, *rest = words
+    use = tuple(rest)
     places = Places.here(setting.workdir)
     try:
         uses = (one_use(use, places),) if use else ()
     except InvalidUse as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="USE") from None
-    policy = closed_to_grants(read_sound(manifest, setting, as_json), places.workdir)
+    named = named_or_found(manifest, "MANIFEST")
+    policy = closed_to_grants(read_sound(named.path, setting, as_json), places.workdir)
     decision = foreseen(decide(Request(tool, uses), policy), policy)
     if as_json:
         show_json(_document(decision))
@@ -98,8 +96,6 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_js
     from licet.surfaces.cli.receipt_text import explanation
     from licet.surfaces.cli.receipts import call_of
 
-    if not _RECEIPT.fullmatch(receipt):
-        raise click.UsageError("Missing argument 'TOOL'.", ctx)
     decision, ended = call_of(receipt, state, as_json)
     entry = ended or decision
     assert entry is not None  # noqa: S101 - `call_of` has ended the command otherwise

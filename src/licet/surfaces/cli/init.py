@@ -1,17 +1,22 @@
 """`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported."""
 
+import os
 import re
 from pathlib import Path
 
 import click
 
 from licet.assemble import draft
-from licet.backends.policy_paths import WORKSPACE_FILE
+from licet.assemble.acceptance import PolicyMoved, accept_policy
+from licet.backends.manifest_yaml import load_manifest
+from licet.backends.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.backends.source import find_tool, read_tools
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed
 from licet.core.scope import name as checked_name
 from licet.core.tool import ToolSpec
+from licet.errors import LicetError
+from licet.surfaces.cli.found import PLACES
 from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
@@ -29,7 +34,7 @@ from licet.values import replace
     "--output",
     metavar="FILE",
     type=FILE,
-    help="Where to write; `-` only prints it.  [default: licet.yaml beside the first FILE.py]",
+    help="Where to write; `-` only prints it.  [default: .licet/licet.yaml beside the first FILE.py]",
 )
 @click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
@@ -40,9 +45,11 @@ def command(
 ) -> None:
     """Write the manifest that fits the tools in some files exactly.
 
-    The files are read, never imported: what counts is what stands in each `@tool(...)`. The result is one licet.yaml
-    that says where the tools are and allows the hosts, paths, secrets and binaries they declare, and no others; its
-    comments explain each part. Beside it, .licet/manifest.schema.json lets your editor complete and check the file.
+    The files are read, never imported: what counts is what stands in each `@tool(...)`. The result is
+    .licet/licet.yaml, which says where the tools are and allows the hosts, paths, secrets and binaries they declare,
+    and no others; its comments explain each part. Beside it, manifest.schema.json lets your editor complete and check
+    the file. Commit the directory with your project: no grant can ever write to it. What was written is accepted, as
+    `licet trust` would.
 
     \b
     Exit codes:
@@ -51,13 +58,15 @@ def command(
       2  a command line that makes no sense
     """
     printing = output is not None and is_output(output)
-    target = files[0].parent / WORKSPACE_FILE if output is None or printing else output
+    target = files[0].parent / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
     if agent is not None:
         _check_agent(agent, ctx)
-    tools, problems = _read(files, target.parent)
+    tools, problems = _read(files, policy_root(target))
     if not printing:
         problems += _obstacles(target, force) or _schema_obstacles(_schema_folder(target))
-    text = manifest_text(tools, agent or agent_name(target.parent), [file.name for file in files])
+    text = manifest_text(
+        tools, agent or agent_name(policy_root(target)), [file.name for file in files], _schema(target)
+    )
     if not _errors(problems):
         problems += _unfit(tools, text, target)
     if _errors(problems):
@@ -65,6 +74,7 @@ def command(
     if not printing:
         write_schema("manifest", _schema_folder(target))
         write_file(target, text, replace=force)
+        problems += _accept(target, text)
     if as_json:
         names = [tool.spec.name for tool in tools]
         warnings = [problem_document(problem) for problem in problems]
@@ -75,7 +85,7 @@ def command(
         click.echo(text, nl=False)
     else:
         show(f"wrote {target} for {counted(len(tools), 'tool')}")
-        show(f"next: licet surface {target}")
+        show(f"next: licet surface{'' if target in PLACES else f' {target}'}")
 
 
 def _check_agent(agent: str, ctx: click.Context) -> None:
@@ -127,12 +137,18 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
     """What stands in the way of writing the file."""
     origin = Origin(str(target), 1, 1)
     beside = target.parent / WORKSPACE_FILE
-    if not target.parent.is_dir():
+    inside = target.parent.name == POLICY_DIRECTORY  # made if it is not there
+    if not (policy_root(target) if inside else target.parent).is_dir():
         return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
     if is_special(target):  # with a schema beside it, this would also leave something in /dev
         return [Problem(origin, "something that is no file", "a new file", "-o - only prints")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
+    above = policy_root(target) / WORKSPACE_FILE
+    if inside and target.name == WORKSPACE_FILE and os.path.lexists(above):
+        expected = f"none, since commands would find {target} instead"
+        hint = f"move it there, or replace it with -o {above} --force; -o - only prints"
+        return [Problem(Origin(str(above), 1, 1), "a file that is there already", expected, hint)]
     if target.name != WORKSPACE_FILE and beside.exists():
         hint = f"write to {beside}, or into another directory"
         return [Problem(origin, f"a {WORKSPACE_FILE} beside it, which would be its workspace", "none", hint)]
@@ -140,7 +156,34 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
 
 
 def _schema_folder(target: Path) -> Path:
-    return target.parent / ".licet"
+    return policy_root(target) / POLICY_DIRECTORY
+
+
+def _schema(target: Path) -> str:
+    """Where the schema is, from a policy file."""
+    name = "manifest.schema.json"
+    return name if target.parent.name == POLICY_DIRECTORY else f"{POLICY_DIRECTORY}/{name}"
+
+
+def _accept(target: Path, text: str) -> list[Problem]:
+    """Accept what was just written, for whoever wrote it has seen it; a warning if that cannot be remembered."""
+    try:
+        manifest = load_manifest(target)
+        if target.read_text(encoding="utf-8") != text:
+            raise PolicyMoved("it was changed at once")
+        accept_policy(target, manifest)
+    except (LicetError, OSError) as wrong:
+        hint = "commands use it where it is named, or once `licet trust` has accepted it"
+        return [
+            Problem(
+                Origin(str(target), 1, 1),
+                f"a policy that could not be accepted ({wrong})",
+                "one that is",
+                hint,
+                "warning",
+            )
+        ]
+    return []
 
 
 def _schema_obstacles(folder: Path) -> list[Problem]:
@@ -163,7 +206,7 @@ def _unfit(tools: list[Sourced], text: str, target: Path) -> list[Problem]:
     if not problems or len(tools) == 1:
         origin = specs[0].origin
         return [Problem(origin, one.found, one.expected, one.hint, one.severity) for one in problems if origin]
-    return [problem for tool in tools for problem in _unfit([tool], manifest_text([tool], "any", []), target)]
+    return [problem for tool in tools for problem in _unfit([tool], manifest_text([tool], "any", [], ""), target)]
 
 
 def _errors(problems: list[Problem] | tuple[Problem, ...]) -> bool:

@@ -13,7 +13,7 @@ from licet.core.scope import visible
 from licet.core.tool import ToolSpec
 from licet.surfaces.cli.exact_fit import Fit, exact_fit, may_write, strongest_class
 
-SCHEMA_LINE = "# yaml-language-server: $schema=.licet/manifest.schema.json"
+SCHEMA_LINE = "# yaml-language-server: $schema={}"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
@@ -57,18 +57,18 @@ _SECTIONS = (
 )
 
 
-def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str]) -> str:
-    """A file that declares these tools and allows exactly what they need."""
+def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], schema: str) -> str:
+    """A file that declares these tools and allows exactly what they need; `schema` is where editors find its schema."""
     specs = [tool.spec for tool in tools]
     fit = exact_fit(specs)
     lines = [
-        SCHEMA_LINE,
+        SCHEMA_LINE.format(schema),
         "#",
         f"# Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
         "# From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
-        "#   licet check FILE             is it sound, and does every tool fit?",
-        "#   licet surface FILE           what can the agent reach?",
-        "#   licet explain FILE TOOL USE  why is something allowed or refused?",
+        "#   licet check             is it sound, and does every tool fit?",
+        "#   licet surface           what can the agent reach?",
+        "#   licet explain TOOL USE  why is something allowed or refused?",
         "",
         f"licet: {FORMAT}  # the format of this file",
         f"agent: {_word(agent)}",

@@ -8,6 +8,7 @@ import click
 from licet.assemble.program import UnknownTool, program_gate
 from licet.assemble.running import run, state_directory, state_option
 from licet.backends.attached import AttachedStreams
+from licet.backends.policy_paths import policy_root
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import CapabilityDenied
 from licet.core.scope import Malformed, visible
@@ -15,10 +16,11 @@ from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.endings import limit_name
 from licet.guard.ports import Finished
 from licet.guard.result import Result
+from licet.surfaces.cli.found import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.json_text import json_text
 from licet.surfaces.cli.options import Setting
 from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
-from licet.surfaces.cli.show import show
+from licet.surfaces.cli.show import fail, show
 
 REFUSED = 125
 MOST_TOLD = 10  # refusals that are told when a program has ended
@@ -28,7 +30,7 @@ LATE = 124  # as `timeout` says it
 
 def run_program(
     ctx: click.Context,
-    manifest: Path,
+    manifest: Path | None,
     name: str | None,
     setting: Setting,
     words: list[str],
@@ -37,10 +39,13 @@ def run_program(
 ) -> int:
     """Run a program with what the manifest allows, or with what a tool of it holds: the exit code of the command."""
     try:
-        policy = sound_manifest(manifest, setting, as_json)
+        named = _named(manifest, as_json)
+        check_setting(named, setting)
+        policy = sound_manifest(named.path, setting, as_json)
+        require_trust(named, policy, as_json)
         ended: list[Finished] = []
         held: set[str] = set()
-        state = state_directory(manifest.parent)
+        state = state_directory(policy_root(named.path))
         attached = AttachedStreams()
         gate = program_gate(
             policy, state, ended, name=name, attached=attached, workdir=setting.workdir, ready=ready, held=held
@@ -63,6 +68,16 @@ def run_program(
     if code and result.ok and not as_json:
         _tell_held(held)
     return code
+
+
+def _named(manifest: Path | None, as_json: bool) -> Named:
+    """The manifest, or the policy of this directory; the command ends if there is neither: CMD is not run."""
+    if manifest is not None:
+        return Named(manifest)
+    found = find_policy()
+    if found is None:
+        fail(f"licet: {NOTHING_HERE}", as_json)
+    return Named(found, by_hand=False)
 
 
 def _tell(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:

@@ -8,7 +8,7 @@ import click
 
 from licet.assemble import Places, review
 from licet.backends.manifest_yaml import Policy
-from licet.backends.policy_paths import WORKSPACE_FILE
+from licet.backends.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
@@ -100,9 +100,10 @@ def _directory(path: Path) -> Problem:
     """What to say to a directory where a file was expected: the files in it that may be meant."""
     try:
         inside = [one for one in path.iterdir() if one.suffix in _SUFFIXES and one.name[0] != "." and one.is_file()]
+        inside += [one for one in (path / POLICY_DIRECTORY / WORKSPACE_FILE,) if one.is_file()]
     except OSError:
         inside = []
-    inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name))
+    inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name, -len(one.parts)))
     hint = f"perhaps {_listed(list(map(str, inside)))}" if inside else "there is none in it"
     return Problem(Origin(str(path), 1, 1), "a directory", "a policy file", hint)
 

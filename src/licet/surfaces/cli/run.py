@@ -23,14 +23,14 @@ class _Split(click.Command):
 
 
 @click.command(name="run", cls=_Split)
-@click.argument("manifest", type=FILE, default=Path("licet.yaml"))
+@click.argument("manifest", type=FILE, required=False)
 @click.option("--tool", "name", metavar="NAME", help="Hold only what this tool of the manifest holds.")
 @setting_options
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
-    manifest: Path,
+    manifest: Path | None,
     name: str | None,
     setting: Setting,
     as_json: bool,
@@ -39,11 +39,13 @@ def command(
 
     Whatever it starts is behind the same walls. The manifest must allow the program itself, under
     `process.allowed_binaries`. Requests go through a proxy that checks each one; nothing else leads to the network.
+    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml, once you have accepted it
+    with `licet trust`.
 
     \b
       licet run agent.yaml -- git status
       licet run agent.yaml --tool fetch_weather -- curl -sS http://api.weather.gov
-      licet run -- make test                      (with the `licet.yaml` that is here)
+      licet run -- make test                      (with the policy of this directory)
 
     \b
     Exit codes:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble.running import state_directory
+from licet.backends.policy_paths import policy_root
 from licet.surfaces.cli.options import FILE, Command
 
 MANIFEST = "licet.manifest"  # what `--manifest` named, among the notes of a command
@@ -27,7 +28,7 @@ def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> P
         return state
     if state is not None:
         raise click.UsageError("give --manifest or --state, not both", ctx)
-    return state_directory(manifest if os.path.isdir(manifest) else manifest.parent)
+    return state_directory(manifest if os.path.isdir(manifest) else policy_root(manifest))
 
 
 def wrong_state(state: Path, new: bool) -> str:

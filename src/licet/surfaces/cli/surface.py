@@ -9,23 +9,26 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths
 from licet.core.scope import visible
 from licet.core.surface import surface
+from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.show import shortened, show, show_json
 from licet.surfaces.cli.writing import is_output, is_special, write_file
 
 
 @click.command(name="surface")
-@click.argument("manifest", type=FILE)
+@click.argument("manifest", type=FILE, required=False)
 @setting_options
 @json_option
 @click.option("--svg", metavar="FILE", type=FILE, help="Draw a map instead, into a file; `-` is standard output.")
 def command(
-    manifest: Path,
+    manifest: Path | None,
     setting: Setting,
     as_json: bool,
     svg: Path | None,
 ) -> None:
     """Show everything that an agent can reach, tool by tool.
+
+    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
 
     Exact, and from the files alone: a tool reaches what it needs and every ceiling allows. A tool that no file
     declares is shown with the most that any declaration could give it; one that cannot be called reaches nothing.
@@ -43,7 +46,7 @@ def command(
         raise click.UsageError("--json and --svg exclude each other")
     if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
-    policy = read_sound(manifest, setting, as_json)
+    policy = read_sound(named_or_found(manifest, "MANIFEST").path, setting, as_json)
     shown = surface(policy)
     places = Places.here(setting.workdir)  # a path says where it is only together with these
     if as_json:

@@ -1,0 +1,39 @@
+"""The directories of this user: the home, and where licet keeps its state and what it has installed."""
+
+import os
+from pathlib import Path
+
+from licet.errors import LicetError
+
+
+class NoHome(LicetError):
+    """This user has no directory to keep state in."""
+
+    def __init__(self) -> None:
+        super().__init__("this user has no home directory to keep state in: say where, or set XDG_STATE_HOME")
+
+
+def home_directory() -> str:
+    """The home of this user, or the empty text."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # nothing is said, and no list of users has this one
+        return ""
+    return home if home.startswith("/") and os.environ.get("HOME") != "" else ""
+
+
+def state_root() -> str:
+    """The directory of this user's state, of every workspace; empty if this user has no home."""
+    return _user_directory("XDG_STATE_HOME", ".local", "state")
+
+
+def data_root() -> str:
+    """The directory of what licet has installed or built for this user; empty if this user has no home."""
+    return _user_directory("XDG_DATA_HOME", ".local", "share")
+
+
+def _user_directory(variable: str, *below_home: str) -> str:
+    stated, home = os.environ.get(variable, ""), home_directory()
+    if stated.startswith("/"):
+        return os.path.join(stated, "licet")
+    return os.path.join(home, *below_home, "licet") if home else ""

@@ -1,0 +1,134 @@
+"""`licet trust`: accept the policy of this directory, so that `licet run` and `licet call` use it without its name."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from licet.assemble import Places
+from licet.assemble.acceptance import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
+from licet.backends.trust_list import TrustListError, accepted, forget
+from licet.backends.user_state import NoHome
+from licet.core.diff import diff
+from licet.core.manifest import OWN_STORAGE, Manifest
+from licet.core.set import CapabilitySet
+from licet.core.surface import surface
+from licet.surfaces.cli.diff import show_changes
+from licet.surfaces.cli.found import named_or_found
+from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
+from licet.surfaces.cli.show import fail, shortened, show, show_json
+
+
+@click.command(name="trust")
+@click.argument("file", type=FILE, required=False)
+@click.option("--yes", is_flag=True, help="Do not ask. Needed without a terminal and with --json.")
+@click.option("--list", "listing", is_flag=True, help="List what was accepted.")
+@click.option("--remove", is_flag=True, help="Take the policy off the list.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, remove: bool, as_json: bool) -> None:
+    """Accept a policy, so that commands use it where it is found and not named.
+
+    FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. Shown is everything that it
+    allows, or what changed since you accepted it last. It is accepted as it is now: after any change of what it means,
+    and in any other directory, you are asked again. The code of its tools is not part of it.
+
+    \b
+      licet trust
+      licet trust --list
+      licet trust --remove
+
+    \b
+    Exit codes:
+      0  accepted, listed or removed
+      1  not accepted, or not on the list; or the files are wrong
+      2  a command line that makes no sense
+    """
+    if (listing and (remove or yes or file is not None)) or (remove and yes):
+        raise click.UsageError("--list takes nothing else, and --remove no --yes", ctx)
+    try:
+        if listing:
+            _list(as_json)
+        elif remove:
+            _remove(ctx, file, as_json)
+        else:
+            _accept(ctx, file, yes, as_json)
+    except (TrustListError, PolicyMoved, NoHome) as wrong:
+        fail(str(wrong), as_json)
+
+
+def _list(as_json: bool) -> None:
+    entries = sorted(accepted().values())
+    if as_json:
+        show_json({"accepted": [entry._asdict() for entry in entries]})
+        return
+    for entry in entries:
+        show(f"{entry.path}  {entry.digest}  {entry.when}")
+    if not entries:
+        show("no policy has been accepted", err=True)
+
+
+def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+    path = named_or_found(file, "FILE").path
+    found = forget(path)
+    if as_json:
+        show_json({"file": os.path.realpath(path), "removed": found})
+    else:
+        show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
+    ctx.exit(0 if found else 1)
+
+
+def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> None:
+    asks = not yes and not as_json and sys.stdin.isatty()
+    if not yes and not asks:  # a script that only wants to look must not accept anything
+        raise click.UsageError("nobody can be asked here: say `--yes`; `licet surface` only shows it", ctx)
+    path = named_or_found(file, "FILE").path
+    manifest = read_sound(path, Setting(), as_json)
+    entry = accepted().get(os.path.realpath(path))
+    if entry is not None and entry.digest == manifest.digest:
+        _tell(path, manifest, as_json, f"{path} is accepted already, as it is now")
+        return
+    before = accepted_before(path, manifest, Places.here())
+    changes = diff(before.manifest, manifest) if before is not None else None
+    further = further_changes(before.manifest, manifest) if before is not None else []
+    if not as_json:
+        short = shortened(None)
+        if before is None or changes is None:
+            _show_all(manifest, short)
+        else:
+            show(f"{path}, since it was accepted:")
+            show_changes(changes, lambda text: short(text.replace(before.prefix, "before: ")))
+            for line in further:
+                show(short(line))
+    if asks and not click.confirm("accept it?", err=True):
+        show("nothing was accepted", err=True)
+        ctx.exit(1)
+    accept_policy(path, manifest)
+    document = None if changes is None else {**changes.document(), "further": further}
+    _tell(path, manifest, as_json, f"accepted {path}", {"changes": document})
+
+
+def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
+    """Everything that a policy allows: to its tools as they are, and to whatever they may become."""
+    from licet.surfaces.cli.table import print_surface
+
+    print_surface(surface(manifest), short)
+    ceiling = ceiling_of(manifest)
+    own = CapabilitySet(OWN_STORAGE)
+    show("")
+    show("allowed in all, whatever its tools will declare:")
+    for rule in ceiling.allow:
+        if rule.domain not in ("tool", "connector") and not own.has(rule):
+            show(f"  {short(str(rule))}")
+    for rule in ceiling.deny:
+        show(f"  except {short(str(rule))}")
+
+
+def _tell(path: Path, manifest: Manifest, as_json: bool, text: str, more: dict[str, Any] | None = None) -> None:
+    if as_json:
+        show_json({"file": os.path.realpath(path), "digest": manifest.digest, "accepted": True, **(more or {})})
+    else:
+        show(text)

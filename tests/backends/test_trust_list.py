@@ -1,0 +1,182 @@
+"""The list of policies that this user has accepted: what is on it, and when it is not used at all."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from licet import load_manifest
+from licet.backends.trust_list import (
+    TrustListError,
+    accept,
+    accepted,
+    accepted_files,
+    forget,
+    is_trusted,
+    trusted_paths,
+)
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "licet"
+
+
+def put(path: Path, digest: str = ONE) -> None:
+    accept(path, digest, {path.name: "agent: a\n"}, NOW)
+
+
+def test_a_policy_is_trusted_by_its_real_path_and_its_digest(tmp_path: Path) -> None:
+    policy = tmp_path / "real" / "licet.yaml"
+    policy.parent.mkdir()
+    (tmp_path / "linked").symlink_to("real")
+    assert not is_trusted(policy, ONE)
+    put(policy)
+    assert is_trusted(policy, ONE)
+    assert is_trusted(tmp_path / "linked" / "licet.yaml", ONE)
+    assert not is_trusted(policy, TWO)
+    assert not is_trusted(tmp_path / "licet.yaml", ONE)
+    assert trusted_paths() == (str(policy),)
+
+
+def test_an_acceptance_replaces_the_one_before_and_leaves_others(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        put(tmp_path / name)
+    put(tmp_path / "a", TWO)
+    assert (is_trusted(tmp_path / "a", ONE), is_trusted(tmp_path / "a", TWO)) == (False, True)
+    assert is_trusted(tmp_path / "b", ONE)
+    assert forget(tmp_path / "a")
+    assert not forget(tmp_path / "a")
+    assert list(accepted()) == [str(tmp_path / "b")]
+
+
+def test_a_copy_of_what_was_accepted_is_kept(tmp_path: Path) -> None:
+    policy = tmp_path / "licet.yaml"
+    assert accepted_files(policy) == {}
+    accept(policy, ONE, {"licet.yaml": "agent: ä\n"}, NOW)
+    assert accepted_files(policy) == {"licet.yaml": "agent: ä\n"}
+    forget(policy)
+    assert accepted_files(policy) == {}
+
+
+def test_what_is_written_is_canonical_and_for_this_user_alone(tmp_path: Path, state: Path) -> None:
+    os.umask(0o000)
+    try:
+        put(tmp_path / "b")
+        put(tmp_path / "a")
+    finally:
+        os.umask(0o022)
+    entry = {"digest": ONE, "when": "2026-01-31T12:00:00+00:00"}
+    content = {"accepted": {str(tmp_path / name): entry for name in "ab"}, "format": 1}
+    assert (state / "trust").read_text() == json.dumps(content, separators=(",", ":"))
+    for path in (state, *state.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert not [path for path in state.rglob("*") if path.suffix not in (".json", ".lock", "")]  # no drafts
+
+
+DAMAGED = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no UTF-8": b'{"format": 1, "accepted": {"\xff": 1}}',
+    "a list": b"[]",
+    "no format": b'{"accepted": {}}',
+    "another format": b'{"format": 2, "accepted": {}}',
+    "no entries": b'{"format": 1}',
+    "an entry that is none": b'{"format": 1, "accepted": {"/a": "sha256:1"}}',
+    "an entry without a digest": b'{"format": 1, "accepted": {"/a": {"when": "now"}}}',
+    "a digest that is no text": b'{"format": 1, "accepted": {"/a": {"digest": 1, "when": ""}}}',
+    "a relative path": b'{"format": 1, "accepted": {"a": {"digest": "sha256:1", "when": ""}}}',
+    "very deep": b"[" * 100_000,
+    "very long": b" " * (17 << 20) + b"{}",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_list_trusts_nothing_and_says_so(content: bytes, tmp_path: Path, state: Path) -> None:
+    put(tmp_path / "a")
+    (state / "trust").write_bytes(content)
+    for ask in (accepted, lambda: is_trusted(tmp_path / "a", ONE), lambda: put(tmp_path / "b")):
+        with pytest.raises(TrustListError, match=r"trust"):
+            ask()
+    assert trusted_paths() == ()
+    assert (state / "trust").read_bytes() == content  # nobody writes over what they cannot read
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_list_that_others_can_write_is_not_used(mode: int, tmp_path: Path, state: Path) -> None:
+    put(tmp_path / "a")
+    (state / "trust").chmod(mode)
+    with pytest.raises(TrustListError, match="can be changed by others: run `chmod 600"):
+        is_trusted(tmp_path / "a", ONE)
+
+
+def test_nor_is_one_in_a_directory_in_which_anybody_can_replace_it(tmp_path: Path, state: Path) -> None:
+    put(tmp_path / "a")
+    state.chmod(0o777)
+    with pytest.raises(TrustListError, match="can be changed by others: run `chmod 700"):
+        is_trusted(tmp_path / "a", ONE)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_nor_is_one_of_another_user(tmp_path: Path, state: Path) -> None:
+    put(tmp_path / "a")
+    os.chown(state / "trust", 12345, -1)
+    with pytest.raises(TrustListError, match="can be changed by others"):
+        is_trusted(tmp_path / "a", ONE)
+
+
+def test_nor_is_a_link_or_a_pipe(tmp_path: Path, state: Path) -> None:
+    put(tmp_path / "a")
+    (state / "trust").rename(state / "elsewhere")
+    (state / "trust").symlink_to("elsewhere")
+    with pytest.raises(TrustListError, match="link"):
+        is_trusted(tmp_path / "a", ONE)
+    (state / "trust").unlink()
+    os.mkfifo(state / "trust")
+    with pytest.raises(TrustListError, match="pipe"):
+        is_trusted(tmp_path / "a", ONE)
+
+
+def test_a_copy_that_was_exchanged_is_not_used(tmp_path: Path, state: Path) -> None:
+    policy = tmp_path / "licet.yaml"
+    put(policy)
+    (copy,) = (state / "trusted").iterdir()
+    copy.write_text(json.dumps({**json.loads(copy.read_text()), "digest": TWO}))
+    assert accepted_files(policy) == {}
+
+
+def test_nobody_loses_an_acceptance_to_another_process(tmp_path: Path) -> None:
+    program = (
+        "import sys; from datetime import UTC, datetime; from licet.backends.trust_list import accept\n"
+        "for n in range(10): accept(f'{sys.argv[1]}/{n}', 'sha256:1', {}, datetime.now(UTC))"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / name)]) for name in "abcd"]
+    assert [process.wait() for process in started] == [0] * 4
+    assert len(accepted()) == 40
+
+
+def test_without_a_home_there_is_no_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", "")
+    assert accepted() == {}
+    assert not is_trusted(tmp_path, ONE)
+
+
+def test_no_grant_of_any_manifest_writes_a_trusted_policy(tmp_path: Path) -> None:
+    other = tmp_path / "other" / ".licet" / "licet.yaml"
+    put(other)
+    manifest = tmp_path / "one" / "m.yaml"
+    manifest.parent.mkdir()
+    manifest.write_text("agent: a\ncapabilities: {grants: ['fs:*:*'], max_side_effect_class: full}\n")
+    ceiling = load_manifest(manifest).ceiling
+    for path in (other, other.parent / "new.yaml", other.parent):
+        assert not ceiling.has(f"fs:write:{path}")
+    assert ceiling.has(f"fs:write:{other.parent.parent}/licet.yaml")
