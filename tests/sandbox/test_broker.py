@@ -11,7 +11,8 @@ import pytest
 
 from licet.core.decision import Deny, Ground, Request
 from licet.errors import Refused
-from licet.sandbox.broker import MOST_ASKED, MOST_REFUSALS, Broker, a_moment, begun
+from licet.guard.meter import Meter
+from licet.sandbox.broker import MOST_REFUSALS, Broker, a_moment, begun
 from licet.sandbox.wire import packed
 
 
@@ -88,7 +89,9 @@ class Stuck:
 
 def test_no_more_is_taken_than_may_wait_for_answers() -> None:
     """A child that asks with large bodies and gets no answer makes the host no larger than a few of them."""
-    body = bytes(MOST_ASKED // 4)
+    meter = Meter({"host_memory_mb": 32})
+    half = meter.host_memory // 2
+    body = bytes(half // 4)
 
     async def asking(far: socket.socket) -> None:
         for number in range(1, 33):
@@ -101,9 +104,9 @@ def test_no_more_is_taken_than_may_wait_for_answers() -> None:
             near.setblocking(False)
             far.setblocking(False)
             context: Any = Stuck()
-            at = Broker(near, context, 1, "a_tool", direct=False)
+            at = Broker(near, context, 1, "a_tool", direct=False, meter=meter)
             tasks = [asyncio.ensure_future(at.serve(b"x")), asyncio.ensure_future(asking(far))]
-            while sum(at._asked.values()) <= MOST_ASKED:
+            while sum(at._asked.values()) <= half:
                 await asyncio.sleep(0.01)
             for _ in range(50):  # in which as much again would come
                 await asyncio.sleep(0.01)
@@ -113,7 +116,7 @@ def test_no_more_is_taken_than_may_wait_for_answers() -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
             return held
 
-    assert asyncio.run(run()) <= MOST_ASKED + len(body)
+    assert asyncio.run(run()) <= half + 2 * len(body)
 
 
 def test_a_byte_that_is_no_data_does_not_start_a_call_again() -> None:

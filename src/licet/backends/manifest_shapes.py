@@ -82,6 +82,10 @@ LIMITS = Record(
         "processes": Field(Whole(1)),
         "file_mb": Field(Whole(1)),
         "scratch_mb": Field(Whole(1)),
+        "host_memory_mb": Field(Whole(1)),
+        "host_files": Field(Whole(16)),
+        "waiting_kb": Field(Whole(1)),
+        "request_headers": Field(Whole(1)),
     },
     description="the most a call may use before it is ended",
 )

@@ -48,6 +48,10 @@ Reason = Literal[
     "LIMIT_PROCESSES",
     "LIMIT_FILE_SIZE",
     "LIMIT_DISK",
+    "LIMIT_HOST_MEMORY",
+    "LIMIT_HOST_FILES",
+    "LIMIT_WAITING",
+    "LIMIT_HEADERS",
     "TOOL_FAILED",
     "TOOL_CRASHED",
     # always

@@ -248,7 +248,9 @@ def hold(call: Call, registered: Registered) -> Holding:
     """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
     assert registered.reach is not None  # noqa: S101
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
-    holding = call.holding = Holding(call.request, registered.reach, call.policy.digest, observers, ask)
+    holding = call.holding = Holding(
+        call.request, registered.reach, call.policy.digest, observers, ask, registered.limits
+    )
     if not call.session.told:
         holding.note_of(SessionOpened)
         call.session.told = True  # not before everybody was told

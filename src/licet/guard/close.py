@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from licet.core.canonical import money_text
 from licet.core.decision import Ask, Deny, Ground, Reason, Request
@@ -11,12 +11,12 @@ from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, 
 from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.core.use import Use
-from licet.declare.json_data import check_bounded, data_again, plain_json
+from licet.declare.json_data import check_bounded, data_again, is_heavy, json_core, plain_json
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
-from licet.guard.endings import LIMIT_KEYS, Raised, class_name, limit_name, raised
+from licet.guard.endings import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.ports import LedgerUnavailable, Reservation, Unavailable
-from licet.guard.redact import in_turn
+from licet.guard.redact import Redactor, in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.guard.secrets import redacted_refusal
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_OF_AN_ERROR = 1000  # characters
 CLOSING_SECONDS = 2.0  # that the stores have after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
+_BEHIND = 1 << 20  # bytes of a long text that are looked at behind twice its limit
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
@@ -38,19 +39,54 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
     """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
-    text = result_text(value)
+    text = value if type(value) is JsonText else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
-    if redactor is not None and len(text) <= limit:  # once over the whole text: it may hold very many strings
-        text, redactor = await in_turn(redactor.work(text, as_json=True)), None
-    data = data_again(text)
-    if len(text) <= limit:
-        return ResultParts(call.tool, data)
-    # A text is cut as a text; of anything else the beginning of its JSON is shown.
-    whole = data.encode(errors="surrogatepass") if type(data) is str else text
+    if len(text) > limit:  # compared before anything is parsed
+        return await _cut(call, text, limit, redactor)
+    text, data = _parsed(call, text)
+    if redactor is not None:  # once over the whole text: it may hold very many strings
+        clean = await in_turn(redactor.work(text, as_json=True))
+        text, data = clean, data_again(clean)
+    if len(text) > limit:
+        return await _cut(call, text, limit)
+    return ResultParts(call.tool, data)
+
+
+async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
+    """The result of a tool that returned too much: a text is cut as a text, and anything else as its JSON."""
+    whole = text
+    if text[:1] == b'"':  # no further than a secret could reach that begins within the limit
+        whole = _partly(call, text[: 2 * limit + _BEHIND]).encode(errors="surrogatepass")
     shown = whole[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(whole, limit))
     parts = ResultParts(call.tool, shown.decode(errors="ignore"))
     parts.truncated = True
     return parts
+
+
+def _partly(call: "Call", text: bytes) -> str:
+    try:
+        found: str = json_core().from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        _no_json(call)
+    return found
+
+
+def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
+    """The data that a result says, if that is told without delay for other calls, and its usual text."""
+    if is_heavy(text):
+        fix = "return fewer values, or one text"
+        call.refuse("LIMIT_OUTPUT", "the result holds more values than can be parsed without delay for others", fix)
+    try:
+        data = data_again(text)
+        if type(text) is not JsonText or (usual := plain_json(data)) == text:
+            return text, data
+        return usual, data_again(usual)  # another process may spell numbers that JSON has no word for
+    except (ValueError, RecursionError):
+        _no_json(call)
+
+
+def _no_json(call: "Call") -> NoReturn:
+    call.refuse("TOOL_CRASHED", "the tool's process gave back what is no JSON")
 
 
 def result_text(value: Any) -> bytes:

@@ -28,12 +28,22 @@ LIMIT_KEYS: Mapping[Reason, str] = {
     "LIMIT_FILE_SIZE": "file_mb",
     "LIMIT_DISK": "scratch_mb",
     "LIMIT_OUTPUT": "output_kb",
+    "LIMIT_HOST_MEMORY": "host_memory_mb",
+    "LIMIT_HOST_FILES": "host_files",
+    "LIMIT_WAITING": "waiting_kb",
+    "LIMIT_HEADERS": "request_headers",
 }
 
 
 def limit_name(reason: Reason) -> str:
     """The key of a limit, as a manifest spells it."""
     return f"`limits.{LIMIT_KEYS[reason]}`"
+
+
+class JsonText(bytes):
+    """What a tool returned, as JSON that another process wrote and nobody has parsed yet."""
+
+    __slots__ = ()
 
 
 class Stopped(Exception):

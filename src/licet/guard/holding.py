@@ -3,7 +3,8 @@
 A holding belongs to one call and ends with it; a handle that outlives its call is refused.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from licet.core.decision import (
@@ -22,6 +23,7 @@ from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
 from licet.guard.layers import Layers
+from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.redact import Redactor
 from licet.guard.room import Room
 
@@ -31,6 +33,7 @@ Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, 
 Check = Use | Happened | Deny | Asked | None
 CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
 MOST_OF_A_GROUND = 1000  # characters of one ground
+_MAKING = threading.Lock()
 
 
 class Holding:
@@ -38,11 +41,17 @@ class Holding:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
-        *("request", "_room"),
+        *("_limits", "_meter", "_room", "request"),
     )
 
     def __init__(
-        self, request: Request, reach: Reach, manifest_digest: str, observers: Sequence[Observer], ask: Ask
+        self,
+        request: Request,
+        reach: Reach,
+        manifest_digest: str,
+        observers: Sequence[Observer],
+        ask: Ask,
+        limits: Mapping[str, int] = DEFAULTS,
     ) -> None:
         self.request = request
         self.reach = reach
@@ -56,6 +65,8 @@ class Holding:
         # Use and refusal in turn, or what else happened and None: a flat list is one thing for the garbage collector,
         # not one for each check.
         self._checks: list[Check] = []
+        self._limits = limits
+        self._meter: Meter | None = None
         self._room: Room | None = None  # for more checks than that of the call itself
 
     def begin(self, begun: tuple[Check, ...] = CALL_GRANTED) -> None:
@@ -106,6 +117,18 @@ class Holding:
         if len(text) > MOST_OF_A_GROUND:  # it repeats what was sent, of any length
             text = f"{self._beginning(text)}…"
         self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
+
+    @property
+    def meter(self) -> Meter:
+        """What the host holds for this call, against its limits."""
+        with _MAKING:  # a tool may have threads: two meters would each count a part
+            if self._meter is None:
+                self._meter = Meter(self._limits)
+        return self._meter
+
+    def exceeded(self, over: Exceeded, use: Use | None = None) -> NoReturn:
+        """Refuse what would cost the host more than the limits of this call allow."""
+        self.refuse(over.reason, str(over), use, over.fix)
 
     def limited(self, reason: Reason, text: str, use: Use, fix: str) -> None:
         """Record that a limit ended something that had been granted; the call itself goes on."""

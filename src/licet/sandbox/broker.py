@@ -2,13 +2,17 @@
 
 Every question goes through the same handle as at `native`, so nothing is decided here. A child that floods, stalls,
 repeats itself or speaks nonsense ends its own call and nothing else: what it sends is data, files that it pushes are
-never received, and at most so many questions are open at once.
+never received, and at most so many questions are open at once. What the host holds for the call (questions, answers
+that wait, files on their way) is counted by the meter of the call before it is held.
 """
 
 import asyncio
+import fcntl
 import os
 import select
 import socket
+import sys
+import termios
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,24 +20,30 @@ from typing import Any, NamedTuple
 
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
+from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.operations import NOW, Answered, Mirrors, Operations, at
 from licet.sandbox.programs import Programs
 from licet.sandbox.wire import (
     FROM_A_CHILD,
+    RESULT_BYTES,
     SHORT_READ,
     BrokenWire,
     Closed,
     Frame,
+    Overrun,
+    TooMuch,
     Unpacker,
-    packed,
+    packed_head,
     value_in,
 )
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
-MOST_UNSENT = 32 << 20  # bytes of answers that a child has not taken
-MOST_ASKED = 32 << 20  # bytes of questions that wait for their answers; the one that passes it is the last for now
-_GROWN = 20  # bytes of memory that one of JSON may become
+_GROWN = 4  # bytes of memory that one of a head may become: heads hold few values, see `Sizes`
+_EACH = 1 << 10  # bytes that an answer takes besides its own
+_APART = 1 << 16  # bytes of a blob that is not copied behind its head
+_OF_A_MESSAGE = 768  # bytes that the kernel counts at least for a message that was sent and not read yet
+_PAUSE = 0.005  # seconds until another look whether a child has read what was sent
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
 # Seconds for which a quick answer is waited for, which takes less than to have the loop wait for it: from a worker that
 # has had calls before, and from one that runs everything for the first time.
@@ -51,21 +61,33 @@ class Outcome(NamedTuple):
 class Broker:
     """Serves one call over one socket, in the loop that runs it."""
 
-    def __init__(self, end: socket.socket, context: BoundContext, call: int, tool: str, *, direct: bool) -> None:
+    def __init__(
+        self,
+        end: socket.socket,
+        context: BoundContext,
+        call: int,
+        tool: str,
+        *,
+        direct: bool,
+        meter: Meter | None = None,
+    ) -> None:
+        self._meter = meter or Meter()
         self._end, self._fd = end, end.fileno()
         self._call = call
         self._tool = tool
         self._context, self._direct = context, direct
         self._loop = asyncio.get_running_loop()
-        self._unpacker = Unpacker(FROM_A_CHILD)
+        self._unpacker = Unpacker(FROM_A_CHILD, self._admit)
         self._done: asyncio.Future[Outcome] = self._loop.create_future()
         self._open: dict[int, asyncio.Task[None] | None] = {}
         self._last = 0
         self._refusals: dict[int, Refused] = {}
         self._refused = 0
-        self._unsent: deque[tuple[bytes, tuple[int, ...], int]] = deque()
+        self._unsent: deque[_Unsent] = deque()
         self._unsent_bytes = 0
+        self._drained: asyncio.Future[None] | None = None  # for answers that wait until others are sent
         self._asked: dict[int, int] = {}  # bytes of a question that has not been answered
+        self._admitted = 0  # bytes of the frame that is being read
         self._last_word = False  # whether something came after the end
         self._writing = self._reading = False
         self._mirrors: Mirrors | None = None
@@ -74,7 +96,7 @@ class Broker:
     @cached_property
     def _operations(self) -> Operations:
         self._mirrors, self._programs = Mirrors(), Programs(self._context)
-        return Operations(self._context, self._mirrors, self._programs, self.answer, direct=self._direct)
+        return Operations(self._context, self._mirrors, self._programs, self.reply, direct=self._direct)
 
     async def serve(self, start: bytes, come: bytes = b"") -> Outcome:
         """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not.
@@ -83,7 +105,7 @@ class Broker:
         """
         try:
             if start:
-                self._send(start, (), 0)
+                self._queue(_Unsent(memoryview(start), (), 0, 0))
             if come:
                 self._take(come)
             self._balance()
@@ -92,8 +114,8 @@ class Broker:
             self._read(False)
             if self._writing:
                 self._loop.remove_writer(self._fd)
-            for _, files, _ in self._unsent:
-                _close(files)
+            for unsent in self._unsent:
+                _close(unsent.files)
             if self._mirrors is not None:
                 self._mirrors.finish()
             tasks = [task for task in self._open.values() if task is not None]
@@ -144,8 +166,19 @@ class Broker:
             self._fail(wrong)
         self._balance()
 
+    def _admit(self, head: Mapping[str, Any], size: int, blob: int) -> None:
+        """Compare the size of a frame before the rest of it is read."""
+        if head.get("op") == "result" and blob > RESULT_BYTES:
+            raise TooMuch(f"a result of {blob} bytes, expected at most {RESULT_BYTES}")
+        try:
+            self._meter.take_memory(blob + _GROWN * size)
+        except Exceeded as over:
+            raise Overrun(over.reason, str(over)) from None
+        self._admitted = blob + _GROWN * size
+
     def _frame(self, frame: Frame) -> None:
         head = frame.head
+        admitted, self._admitted = self._admitted, 0
         if type(head.get("call")) is not int or head["call"] != self._call:
             raise BrokenWire("a frame of another call")
         op = head.get("op")
@@ -163,6 +196,7 @@ class Broker:
         if self._mirrors is not None:
             self._mirrors.update()
         if op in NOW:
+            self._meter.give_memory(admitted)
             self._open[number] = None
             try:
                 self.answer(number, NOW[op](operations, head))
@@ -170,18 +204,18 @@ class Broker:
                 self._wrong(number, error)
             return
         act = operations.find(op)
-        self._asked[number] = len(frame.blob) + _GROWN * frame.size
+        self._asked[number] = admitted
         self._open[number] = self._loop.create_task(self._act(act, number, head, frame.blob))
 
     async def _act(self, act: Any, number: int, head: Mapping[str, Any], blob: bytes) -> None:
         try:
             answered = await act(number, head, blob)
             if answered is not None:
-                self.answer(number, answered)
+                await self.reply(number, answered)
         except Exception as error:
             self._wrong(*at(number, error))
         finally:
-            self._asked.pop(number, None)
+            self._answered(number)
             self._open.pop(number, None)  # if it has not been answered, nobody waits for it
             self._balance()
 
@@ -195,13 +229,59 @@ class Broker:
 
     # What goes out -------------------------------------------------------------------------------------------------
 
+    async def reply(self, number: int, answered: Answered) -> None:
+        """Answer one question, once the child has taken enough of the answers before."""
+        size, count = len(answered.blob), len(answered.files)
+        try:
+            self._meter.take_memory(size)
+        except Exceeded as over:  # the child is told, and may ask for less
+            _close(answered.files)
+            self._context._holding.exceeded(over)
+        try:
+            self._meter.take_files(count)
+        except Exceeded as over:
+            _close(answered.files)
+            self._fail(Overrun(over.reason, str(over)))
+            return
+        try:
+            while self._waiting > self._meter.waiting and len(self._unsent) <= MOST_OPEN and not self._done.done():
+                if self._drained is None:
+                    self._drained = self._loop.create_future()
+                await asyncio.shield(self._drained)
+        except BaseException:
+            _close(answered.files)
+            raise
+        finally:
+            self._meter.give_memory(size)
+            self._meter.give_files(count)
+        self.answer(number, answered)
+
     def answer(self, number: int, answered: Answered) -> None:
         """Answer one question; files are closed here once they are on their way."""
-        self._asked.pop(number, None)
-        head = {**answered.head, "id": number}
-        if answered.files:
-            head["files"] = len(answered.files)
-        self._send(packed(head, answered.blob), answered.files, number)
+        self._answered(number)
+        head, blob, files = {**answered.head, "id": number}, answered.blob, answered.files
+        if files:
+            head["files"] = len(files)
+        first = packed_head(head, len(blob))
+        size = len(first) + len(blob) + _EACH
+        try:
+            if self._waiting > self._meter.waiting and len(self._unsent) > MOST_OPEN:
+                raise Exceeded("LIMIT_WAITING", "waiting_kb", _unread_text(self._meter))  # noqa: TRY301
+            self._meter.take_memory(size)
+            self._meter.take_files(len(files))
+        except Exceeded as over:
+            _close(files)
+            self._fail(Overrun(over.reason, str(over)))
+            return
+        if len(blob) > _APART:
+            self._queue(_Unsent(memoryview(first), files, -1, 0), _Unsent(memoryview(blob), (), number, size))
+        else:
+            self._queue(_Unsent(memoryview(first + blob), files, number, size))
+
+    def _answered(self, number: int) -> None:
+        """What a question held is held no longer."""
+        if asked := self._asked.pop(number, 0):
+            self._meter.give_memory(asked)
 
     def _wrong(self, number: int, error: Exception) -> None:
         if isinstance(error, BrokenWire):
@@ -225,48 +305,97 @@ class Broker:
         self._refusals.pop(number - MOST_REFUSALS, None)
         return number
 
-    def _send(self, data: bytes, files: tuple[int, ...], number: int) -> None:
+    @property
+    def _waiting(self) -> int:
+        """Bytes of answers that wait behind the one that is being sent."""
+        return self._unsent_bytes - len(self._unsent[0].data) if self._unsent else 0
+
+    def _queue(self, *pieces: "_Unsent") -> None:
         if self._done.done():  # nobody listens any more
-            _close(files)
+            for piece in pieces:
+                _close(piece.files)
             return
-        self._unsent.append((data, files, number))
-        self._unsent_bytes += len(data)
+        self._unsent += pieces
+        self._unsent_bytes += sum(len(piece.data) for piece in pieces)
         if not self._writing:
             self._writable()
 
     def _writable(self) -> None:
         while self._unsent:
-            data, files, number = self._unsent.popleft()
+            data, files, number, held = self._unsent.popleft()
             try:
+                if files and _unread(self._end) >= self._meter.host_files * _OF_A_MESSAGE:
+                    self._unsent.appendleft(_Unsent(data, files, number, held))
+                    self._pause()
+                    return
                 sent = _sent(self._end, data, files)
             except (BlockingIOError, InterruptedError):
                 sent = -1
             except OSError as gone:
                 _close(files)
+                self._meter.give_files(len(files))
                 self._fail(Closed(str(gone)))
                 return
             if sent >= 0:
                 _close(files)
+                self._meter.give_files(len(files))
                 files, self._unsent_bytes = (), self._unsent_bytes - sent
             if sent < len(data):
-                self._unsent.appendleft((data[max(sent, 0) :], files, number))
+                self._unsent.appendleft(_Unsent(data[max(sent, 0) :], files, number, held))
                 break
+            self._meter.give_memory(held)
             if number in self._open and self._open[number] is None:
                 del self._open[number]
-        waiting = bool(self._unsent)
+        self._watch_writing(bool(self._unsent))
+
+    def _pause(self) -> None:
+        """Send no more files than the child reads: those on their way count for the whole user."""
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        self._writing = True  # until then, nothing is sent
+        self._loop.call_later(_PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        self._writing = False
+        if not self._done.done():
+            self._writable()
+
+    def _watch_writing(self, waiting: bool) -> None:
         if waiting != self._writing:
             self._writing = waiting
             if waiting:
                 self._loop.add_writer(self._fd, self._writable)
             else:
                 self._loop.remove_writer(self._fd)
+        if self._drained is not None and self._waiting <= self._meter.waiting:
+            drained, self._drained = self._drained, None
+            drained.set_result(None)
         self._balance()
 
     def _balance(self) -> None:
         """Take no more questions than can be answered: whoever floods waits in line."""
-        full = len(self._open) >= MOST_OPEN or self._unsent_bytes > MOST_UNSENT
-        held = self._asked and sum(self._asked.values()) > MOST_ASKED  # a tool must not make this process large either
+        full = len(self._open) >= MOST_OPEN
+        # Questions and answers together take half of what the host may hold: the other half is for what they bring.
+        held = sum(self._asked.values()) + self._unsent_bytes > self._meter.host_memory // 2
         self._read(not full and not held and not self._done.done())
+
+
+class _Unsent(NamedTuple):
+    """A piece of an answer that waits, with the files that go along, and what is given back once it is sent."""
+
+    data: memoryview
+    files: tuple[int, ...]
+    number: int  # of the question that is answered with it
+    held: int  # bytes that the meter counts for it
+
+
+def _unread_text(meter: Meter) -> str:
+    return f"more than {meter.waiting_kb} kB of answers wait, which the tool's process does not read"
+
+
+def _unread(end: socket.socket) -> int:
+    """How much of what was sent the other side has not read, as the kernel counts it."""
+    return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
 
 def begun(end: socket.socket, start: bytes) -> bytes:
@@ -296,7 +425,7 @@ def a_moment(end: socket.socket, call: int, seconds: float) -> tuple[Outcome | N
     return (None, come) if value is None else (Outcome({}, value), b"")
 
 
-def _sent(end: socket.socket, data: bytes, files: Sequence[int]) -> int:
+def _sent(end: socket.socket, data: memoryview, files: Sequence[int]) -> int:
     if files:
         return socket.send_fds(end, [data], list(files), socket.MSG_DONTWAIT)
     return end.send(data, socket.MSG_DONTWAIT)

@@ -7,13 +7,12 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from licet.declare.json_data import plain_data
-from licet.guard.endings import Raised, Stopped
+from licet.guard.endings import JsonText, Raised, Stopped
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox.broker import Outcome
 from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.children import Child, Zygote
-from licet.sandbox.wire import BrokenWire, TooMuch
+from licet.sandbox.wire import BrokenWire, Overrun, TooMuch
 
 _MOST_LINES = 10_000_000  # of a file of Python: a number beyond is no line
 _LAST_WORDS = 10.0  # seconds to hear how a worker ended: at once, unless the machine is very busy
@@ -25,10 +24,7 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
         raise outcome.refusal
     kind, text = outcome.head.get("error"), outcome.head.get("text")
     if kind is None:
-        try:
-            return plain_data(outcome.blob)
-        except ValueError:
-            raise Stopped("TOOL_CRASHED", "the tool's process gave back what is no JSON") from None
+        return JsonText(outcome.blob)  # how long it may be is known where the call ends, and parsed only after that
     kind, text = str(kind), str(text)
     number = outcome.head.get("errno")
     if kind == "MemoryError":
@@ -51,6 +47,8 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
 
     `Stopped`; or `SandboxUnavailable` where nothing of the tool ran.
     """
+    if isinstance(wrong, Overrun):
+        return Stopped(wrong.reason, str(wrong))
     if isinstance(wrong, TooMuch):
         return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
     if isinstance(wrong, BrokenWire):

@@ -21,6 +21,7 @@ from licet.sandbox.wire import BrokenWire
 
 _UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
 Head = Mapping[str, Any]
+MOST_PIECES = 32  # of one stream that are asked for and have not come; a child of ours waits for each
 
 
 class Answered(NamedTuple):
@@ -88,7 +89,7 @@ class Operations:
         context: BoundContext,
         mirrors: Mirrors,
         programs: Programs,
-        answer: Callable[[int, Answered], None],
+        answer: Callable[[int, Answered], Awaitable[None]],
         *,
         direct: bool,
     ) -> None:
@@ -171,12 +172,12 @@ class Operations:
             async with self.context.fetch.stream(*_where(head), **_options(head, blob)) as answer:
                 self._streams[number] = wanted
                 told = {"stream": number, "status": answer.status, "url": answer.url, "headers": answer.headers.pairs}
-                self._answer(number, Answered(told))
+                await self._answer(number, Answered(told))
                 pieces = aiter(answer)
                 while (following := await wanted.get()) is not None:
                     asked = following
                     piece = await anext(pieces, None)
-                    self._answer(asked, Answered({"done": piece is None}, piece or b""))
+                    await self._answer(asked, Answered({"done": piece is None}, piece or b""))
         except Exception as error:
             raise _At(asked, error) from error
         finally:
@@ -185,7 +186,10 @@ class Operations:
 
     async def stream_next(self, number: int, head: Head, blob: bytes) -> Answered | None:
         """The next piece; the task of the stream answers."""
-        self._stream(head).put_nowait(number)
+        wanted = self._stream(head)
+        if wanted.qsize() >= MOST_PIECES:
+            raise BrokenWire("more pieces of a stream than anybody waits for")
+        wanted.put_nowait(number)
         return None
 
     async def stream_close(self, _: int, head: Head, blob: bytes) -> Answered:

@@ -24,7 +24,7 @@ from licet.sandbox import probe
 from licet.sandbox.children import Watched
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.tool_source import import_path, source_of
-from licet.sandbox.wire import framed, members
+from licet.sandbox.wire import RESULT_BYTES, framed, members
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -35,7 +35,6 @@ DEFAULTS: Mapping[str, int] = {
     "file_mb": 64,
     "scratch_mb": 256,
 }
-_RESULT_BYTES = 16 << 20
 _REACHED = frozenset(("fs", "network", "process"))  # what code at `isolated` uses of a grant without a handle
 _KNOWN = 512  # sessions whose words are kept
 
@@ -115,7 +114,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
         "programs": _variables(reach.grant) if level == "isolated" else None,
         "directory": context.workdir if level == "isolated" else "",
-        "result_bytes": _RESULT_BYTES,
+        "result_bytes": RESULT_BYTES,
         "limits": {
             # A worker that stays is ended after twice its time, and retired once it has used that of one call.
             "cpu_seconds": limits["cpu_seconds"] * (2 if tool.reuse else 1),

@@ -10,9 +10,13 @@ import json
 import os
 import socket
 import struct
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from licet.core.decision import Reason
+from licet.declare.json_data import is_heavy
 
 _LENGTHS = struct.Struct("<II")
 MOST_DEPTH = 100  # of JSON inside JSON
@@ -39,6 +43,14 @@ class TooMuch(BrokenWire):
     """A frame that is larger than was agreed on."""
 
 
+class Overrun(BrokenWire):
+    """The other side made this one hold more than a limit of the call allows."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        self.reason: Reason = reason
+        super().__init__(text)
+
+
 class Closed(Exception):
     """The other side has gone."""
 
@@ -56,15 +68,23 @@ class Sizes(NamedTuple):
 
     head: int
     blob: int
+    units: int = sys.maxsize  # of work to parse a head, see `is_heavy`
 
 
-FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20)  # the words of a command may be long
+FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20, units=50_000)  # the words of a command may be long
+RESULT_BYTES = 16 << 20  # of what a tool returns; what is longer than `limits.output_kb` is cut
 FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # an answer of `ctx.fetch` may be large
 
 
 def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:
     """A frame as bytes."""
     return framed(_written(head).encode(), blob)
+
+
+def packed_head(head: Mapping[str, Any], blob: int) -> bytes:
+    """The beginning of a frame, up to a blob of so many bytes that is sent after it."""
+    text = _written(head).encode()
+    return _LENGTHS.pack(len(text), blob) + text
 
 
 def framed(text: bytes, blob: bytes = b"") -> bytes:
@@ -92,13 +112,19 @@ def members(head: Mapping[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """Turns bytes as they come into frames; it keeps at most one frame that is not whole yet."""
+    """Turns bytes as they come into frames; it keeps at most one frame that is not whole yet.
 
-    __slots__ = ("_buffer", "_sizes", "_wanted")
+    `admit` is called with each head and the size of its blob before the blob is read, and may raise `BrokenWire`.
+    """
 
-    def __init__(self, sizes: Sizes) -> None:
+    __slots__ = ("_admit", "_buffer", "_head", "_size", "_sizes", "_wanted")
+
+    def __init__(self, sizes: Sizes, admit: Callable[[dict[str, Any], int, int], None] | None = None) -> None:
         self._sizes = sizes
+        self._admit = admit
         self._buffer = bytearray()
+        self._head: dict[str, Any] | None = None  # of the frame whose blob is being read
+        self._size = 0  # of that head as text
         self._wanted = _LENGTHS.size
 
     @property
@@ -111,29 +137,44 @@ class Unpacker:
     @property
     def between(self) -> bool:
         """Whether nothing has come of a frame that is not whole."""
-        return not self._buffer
+        return not self._buffer and self._head is None
 
     def feed(self, data: bytes) -> Iterable[Frame]:
         """The frames that are whole now, or `BrokenWire`."""
-        if not self._buffer and (text := whole(data, self._sizes)) is not None:  # as most often
-            return (Frame(parsed(text[0]), text[1], len(text[0])),)
+        if self.between and (text := whole(data, self._sizes)) is not None:  # as most often
+            head, blob = self._parsed(text[0], len(text[1])), text[1]
+            return (Frame(head, blob, len(text[0])),)
         return self._fed(data)
 
     def _fed(self, data: bytes) -> Iterator[Frame]:
         buffer = self._buffer
         buffer += data
         while len(buffer) >= self._wanted:
-            head, blob = _LENGTHS.unpack_from(buffer)
-            if head > self._sizes.head or blob > self._sizes.blob:
-                raise TooMuch(f"a frame of {head} + {blob} bytes, expected at most {self._sizes}")
-            start, middle = _LENGTHS.size, _LENGTHS.size + head
-            self._wanted = middle + blob
-            if len(buffer) < self._wanted:
-                return
-            frame = Frame(parsed(bytes(buffer[start:middle])), bytes(buffer[middle : self._wanted]), head)
-            del buffer[: self._wanted]
-            self._wanted = _LENGTHS.size
-            yield frame
+            if self._head is None:
+                head, blob = _LENGTHS.unpack_from(buffer)
+                if head > self._sizes.head or blob > self._sizes.blob:
+                    raise TooMuch(f"a frame of {head} + {blob} bytes, expected at most {self._sizes}")
+                self._wanted = _LENGTHS.size + head
+                if len(buffer) < self._wanted:
+                    return
+                text = self._cut(self._wanted)[_LENGTHS.size :]
+                self._head, self._size, self._wanted = self._parsed(text, blob), head, blob
+            else:
+                frame = Frame(self._head, self._cut(self._wanted), self._size)
+                self._head, self._wanted = None, _LENGTHS.size
+                yield frame
+
+    def _parsed(self, text: bytes, blob: int) -> dict[str, Any]:
+        head = parsed(text, self._sizes.units)
+        if self._admit is not None:
+            self._admit(head, len(text), blob)
+        return head
+
+    def _cut(self, size: int) -> bytes:
+        with memoryview(self._buffer) as view:
+            data = bytes(view[:size])
+        del self._buffer[:size]
+        return data
 
 
 def whole(data: bytes, sizes: Sizes) -> tuple[bytes, bytes] | None:
@@ -147,8 +188,10 @@ def whole(data: bytes, sizes: Sizes) -> tuple[bytes, bytes] | None:
     return data[_LENGTHS.size : middle], data[middle:]
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def parsed(text: bytes, units: int = sys.maxsize) -> dict[str, Any]:
     """The object that a text says: strict JSON, and not too deep for whoever walks through it later."""
+    if is_heavy(text, units):
+        raise BrokenWire("a frame whose head holds too many values")
     try:
         value, end = _scan(said := text.decode(), 0)
     except (ValueError, RecursionError, StopIteration) as wrong:

@@ -208,7 +208,8 @@ class Workers:
                 outcome, come = a_moment(child.end, child.calls, moment)
             clean = outcome is not None
             if outcome is None:
-                broker = Broker(child.end, context, child.calls, call.tool.name, direct=level == "isolated")
+                meter, isolated = context._holding.meter, level == "isolated"
+                broker = Broker(child.end, context, child.calls, call.tool.name, direct=isolated, meter=meter)
                 outcome = await broker.serve(start, come)
                 clean = broker.clean
             prepared.quick = perf_counter() - began < 2 * moment

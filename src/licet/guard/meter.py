@@ -1,0 +1,169 @@
+"""The meter of one call: what the host holds for it right now, against the call's own limits.
+
+Everything that works for a call shares one meter: the broker of its worker, its handles, and the proxy of its programs.
+Each reports what it is about to hold *before* it holds it, and gives it back afterwards. Time and what the tool uses up
+in its own process are limited elsewhere.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import IO, Any
+
+from licet.core.decision import Reason
+
+# Where the manifest states no limit.
+DEFAULTS: Mapping[str, int] = {"host_memory_mb": 64, "host_files": 64, "waiting_kb": 4096, "request_headers": 256}
+
+
+class Exceeded(Exception):
+    """A call would cost the host more than its limits say; `fix` tells the operator how to allow it."""
+
+    def __init__(self, reason: Reason, key: str, text: str) -> None:
+        self.reason: Reason = reason
+        self.fix = f"set a higher `limits.{key}` under `capabilities`, or hold less at once"
+        super().__init__(f"{text} (`limits.{key}`)")
+
+
+class Meter:
+    """Counts memory and open files of one call. Safe to use from several threads."""
+
+    __slots__ = (
+        *("_files", "_lock", "_memory", "_memory_mb", "_opened", "_turns", "host_files", "host_memory"),
+        *("request_headers", "waiting", "waiting_kb"),
+    )
+
+    def __init__(self, limits: Mapping[str, int] = DEFAULTS) -> None:
+        self._memory_mb = limits.get("host_memory_mb", DEFAULTS["host_memory_mb"])
+        self.host_memory = self._memory_mb << 20
+        self.host_files = limits.get("host_files", DEFAULTS["host_files"])
+        self.waiting_kb = limits.get("waiting_kb", DEFAULTS["waiting_kb"])
+        self.waiting = self.waiting_kb << 10
+        self.request_headers = limits.get("request_headers", DEFAULTS["request_headers"])
+        self._lock = threading.Lock()
+        self._memory = self._files = 0
+        self._opened: list[weakref.ref[Any]] = []  # files that the tool has open, or had
+        self._turns: list[asyncio.Future[None]] = []  # of those who wait for files
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are held for the call now."""
+        return self._memory
+
+    def take_memory(self, size: int) -> None:
+        """Count bytes that are about to be held; `Exceeded` if they do not fit."""
+        with self._lock:
+            if self._memory + size > self.host_memory:
+                raise Exceeded(
+                    "LIMIT_HOST_MEMORY",
+                    "host_memory_mb",
+                    f"this call would make the host hold more than {self._memory_mb} MB for it at once",
+                )
+            self._memory += size
+
+    def give_memory(self, size: int) -> None:
+        """Bytes that are held no longer."""
+        with self._lock:
+            self._memory -= size
+
+    def share(self) -> "Share":
+        """A part of the memory that grows step by step and is given back at once: `with meter.share() as share:`."""
+        return Share(self)
+
+    # Files -----------------------------------------------------------------------------------------------------------
+
+    def check_headers(self, count: int) -> None:
+        """Compare the number of header lines of a request; `Exceeded` if there are too many."""
+        if count > self.request_headers:
+            most = self.request_headers
+            raise Exceeded("LIMIT_HEADERS", "request_headers", f"a request has more than {most} header lines")
+
+    def take_files(self, count: int) -> None:
+        """Count files that are about to be open in this process; `Exceeded` if there are too many."""
+        with self._lock:
+            if self._files + count + self._held() > self.host_files:
+                raise self._too_many_files()
+            self._files += count
+
+    def give_files(self, count: int) -> None:
+        """Files that are closed, or somebody else's by now."""
+        with self._lock:
+            self._files -= count
+        self._wake()
+
+    def opened(self, file: IO[Any]) -> None:
+        """Count a file that is handed to a tool in this process, until it is closed or forgotten."""
+        with self._lock:
+            self._opened.append(weakref.ref(file))
+
+    @asynccontextmanager
+    async def files(self, count: int) -> AsyncIterator[None]:
+        """Hold files for work that ends by itself: where there are too many at once, it waits for its turn."""
+        count = min(count, self.host_files)
+        while True:
+            with self._lock:
+                held = self._held()
+                if held + count > self.host_files:  # by the tool itself: waiting would not help
+                    raise self._too_many_files()
+                if self._files + held + count <= self.host_files:
+                    self._files += count
+                    break
+                turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._turns.append(turn)
+            try:
+                await turn
+            except BaseException:
+                self._wake()  # it may have been its turn already: somebody else can have it
+                raise
+        try:
+            yield
+        finally:
+            self.give_files(count)
+
+    def _held(self) -> int:
+        """Files that the tool still has open; looked through only where they could be too many."""
+        if len(self._opened) + self._files < self.host_files // 2:
+            return len(self._opened)
+        kept = [each for each in self._opened if (file := each()) is not None and not file.closed]
+        self._opened[:] = kept
+        return len(kept)
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiting, self._turns = self._turns, []
+        for turn in waiting:
+            turn.get_loop().call_soon_threadsafe(_set, turn)
+
+    def _too_many_files(self) -> Exceeded:
+        text = f"this call would make the host hold more than {self.host_files} open files for it at once"
+        return Exceeded("LIMIT_HOST_FILES", "host_files", text)
+
+
+class Share:
+    """A growing part of a call's memory; leaving it gives all of it back."""
+
+    __slots__ = ("_meter", "_size")
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter, self._size = meter, 0
+
+    def take(self, size: int) -> None:
+        """Count more bytes; `Exceeded` if they do not fit."""
+        self._meter.take_memory(size)
+        self._size += size
+
+    def __enter__(self) -> "Share":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        size, self._size = self._size, 0
+        self._meter.give_memory(size)
+
+
+def _set(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)
