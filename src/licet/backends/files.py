@@ -11,16 +11,22 @@ import secrets
 import stat as kinds
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from heapq import merge
+from itertools import islice
 from typing import BinaryIO
 
 from licet.backends.files_resolver import DIRECTORY, PATH_ONLY, Paths, Resolver
-from licet.guard.ports import Escaped, Held, Stat
+from licet.guard.ports import Escaped, Held, Stat, TooLarge
 from licet.guard.turns import ANY_TIME, Turn
 
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 # Neither waits for the other end of a FIFO, nor takes a terminal: what is no file is found out after opening.
 _CALM = _CLOSED | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+MOST_NAMES = 50_000  # of one directory that are listed
+_SORTED_AT_ONCE = 4096
+_SURELY_SHORT = 3000  # characters of a directory, in which every name makes a path that can be opened
 
 _MODES = {
     "rb": (("read",), os.O_RDONLY),
@@ -88,11 +94,21 @@ class LocalFiles:
         """The names in a directory that are held too, sorted."""
         fd, written = self._resolver.open(path, "read", _CALM | getattr(os, "O_DIRECTORY", 0), held)
         try:
-            names = os.listdir(fd)
+            with os.scandir(fd) as entries:
+                names = [entry.name for entry in islice(entries, MOST_NAMES + 1)]
         finally:
             os.close(fd)
+        if len(names) > MOST_NAMES:
+            raise TooLarge(f"the directory holds more than {MOST_NAMES} names")
         above = written.rstrip("/")
-        return sorted(name for name in names if held.covers("read", f"{above}/{name}"))
+        # Where all below is held, only names that no rule can spell are left out.
+        whole = held.covers_tree("read", written) and len(above) < _SURELY_SHORT
+        kept = [name for name in names if (whole and name.isascii()) or held.covers("read", f"{above}/{name}")]
+        if len(kept) <= _SORTED_AT_ONCE:
+            return sorted(kept)
+        # Step by step: nothing else in this process runs while a list is being sorted.
+        parts = (sorted(kept[start : start + _SORTED_AT_ONCE]) for start in range(0, len(kept), _SORTED_AT_ONCE))
+        return list(merge(*parts))
 
     # Writing ---------------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,11 @@ import json
 from typing import Any
 
 from licet.core.seconds import whole_seconds
+from licet.declare.json_data import is_heavy
+from licet.guard.kv_limits import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
 from licet.guard.ports import TooLarge
 
 LARGEST_KEY = 512  # bytes
-LARGEST_VALUE = 1 << 20  # bytes of JSON
 LARGEST_SCOPE = 64 << 20  # bytes of keys, values and what keeping each of them takes
 PER_ENTRY = 64  # bytes: without them there would be no end to keys without a value
 
@@ -36,8 +37,16 @@ def value_json(value: Any) -> str:
     except (TypeError, ValueError) as wrong:
         raise type(wrong)(f"expected a value that JSON can carry: {wrong}") from None
     if len(text) > LARGEST_VALUE:
-        raise TooLarge(f"expected a value of at most {LARGEST_VALUE} bytes of JSON, found one of {len(text)}")
+        raise TooLarge(too_long(len(text)))
+    if is_heavy(text.encode(), MOST_UNITS):
+        raise TooLarge(TOO_HEAVY)
     return text
+
+
+def check_listed(keys: int) -> None:
+    """Refuse to list more keys than can be handled at once."""
+    if keys > MOST_KEYS:
+        raise TooLarge(too_many())
 
 
 def size_of(key: bytes, value: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from licet.backends.kv_entries import (
     LARGEST_SCOPE,
+    check_listed,
     check_room,
     expiry,
     key_bytes,
@@ -17,6 +18,7 @@ from licet.backends.kv_entries import (
     value_json,
 )
 from licet.backends.sqlite_file import Format, SqliteFile
+from licet.guard.kv_limits import MOST_KEYS
 
 _SCHEMA = """
 CREATE TABLE entries (
@@ -33,7 +35,7 @@ INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entri
 _FORMAT = Format(0x6C69636B, 2, _SCHEMA, {1: _SINCE_1})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _LIST = """SELECT key FROM entries
-WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key"""
+WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?"""
 _SET = "INSERT OR REPLACE INTO entries (scope, key, value, expires) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM entries WHERE scope = ? AND key = ?"
 _CLEAR = "DELETE FROM entries WHERE scope = ?"
@@ -97,7 +99,10 @@ class SqliteKv:
         start = prefix_bytes(prefix)
         # The first text that no longer begins with it; UTF-8 has no byte 255, so one more always fits.
         end = start[:-1] + bytes([start[-1] + 1]) if start else None
-        found = await self._file.read(lambda db: db.execute(_LIST, (scope, start, end, end, self._clock())).fetchall())
+        found = await self._file.read(
+            lambda db: db.execute(_LIST, (scope, start, end, end, self._clock(), MOST_KEYS + 1)).fetchall()
+        )
+        check_listed(len(found))
         return [row[0].decode() for row in found]
 
     async def clear(self, scope: str) -> None:

@@ -5,7 +5,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from licet.backends.kv_entries import LARGEST_SCOPE, check_room, expiry, key_bytes, prefix_bytes, size_of, value_json
+from licet.backends.kv_entries import (
+    LARGEST_SCOPE,
+    check_listed,
+    check_room,
+    expiry,
+    key_bytes,
+    prefix_bytes,
+    size_of,
+    value_json,
+)
 
 _Entry = tuple[str, float | None]  # JSON, and when it is forgotten
 
@@ -40,7 +49,9 @@ class MemoryKv:
     async def list(self, scope: str, prefix: str = "") -> list[str]:
         """The keys that begin with exactly this prefix, sorted."""
         start = prefix_bytes(prefix)
-        return [key.decode() for key in sorted(self._living(scope)) if key.startswith(start)]
+        found = [key for key in self._living(scope) if key.startswith(start)]
+        check_listed(len(found))
+        return [key.decode() for key in sorted(found)]
 
     async def clear(self, scope: str) -> None:
         """Forget a whole scope."""

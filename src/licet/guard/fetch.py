@@ -4,9 +4,11 @@ For each hop: the use must be held, the name is resolved once, every address mus
 connection goes to one of exactly these. What a redirect names starts again from the beginning.
 """
 
+import asyncio
 import json as json_text
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from io import BytesIO
 from typing import Any, NoReturn, Protocol
 
 from licet.core.seconds import seconds
@@ -17,6 +19,7 @@ from licet.guard.addresses import checked_addresses
 from licet.guard.deadline import Deadline
 from licet.guard.decoding import Corrupt, Decoder, TooLarge
 from licet.guard.holding import Holding
+from licet.guard.meter import Exceeded
 from licet.guard.outgoing import BadRequest, Outgoing, checked_value, outgoing
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.guard.redact import Redactor, in_turn
@@ -58,9 +61,12 @@ class Placeholders(Protocol):
 class Streamed:
     """An answer whose body is still coming: iterate over it, or `read` all of it."""
 
-    __slots__ = ("_pieces", "closed", "headers", "status", "url")
+    __slots__ = ("_holding", "_pieces", "_use", "closed", "headers", "status", "url")
 
-    def __init__(self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes]) -> None:
+    def __init__(
+        self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes], holding: Holding, use: Use
+    ) -> None:
+        self._holding, self._use = holding, use
         self.status = status
         self.url = url
         self.headers = headers
@@ -78,8 +84,27 @@ class Streamed:
         return self._pieces
 
     async def read(self) -> bytes:
-        """The rest of the body."""
-        return b"".join([piece async for piece in self])
+        """The rest of the body; what is read of all bodies at once counts as memory of the call."""
+        return await _gathered(self, self._holding, self._use)
+
+
+async def _gathered(pieces: AsyncIterable[bytes], holding: Holding, use: Use) -> bytes:
+    """All pieces as one; what is gathered at the same time counts together."""
+    first: bytes | None = None
+    whole = BytesIO()
+    with holding.meter.share() as share:
+        async for piece in pieces:
+            try:
+                share.take(len(piece))
+            except Exceeded as over:
+                holding.exceeded(over, use)
+            if first is None:
+                first = piece  # where it is the only one, it need not be copied
+                continue
+            if not whole.tell():
+                whole.write(first)
+            whole.write(piece)
+    return whole.getvalue() or first or b""
 
 
 class ScopedFetch:
@@ -146,7 +171,7 @@ class ScopedFetch:
                     aclosing(self._pieces(reply, known, use, most)) as pieces,
                     aclosing(self._redacted(pieces, placed, known, use, most, whole=whole)) as clean,
                 ):
-                    answer = Streamed(reply.status, placed.text(where), shown, clean)
+                    answer = Streamed(reply.status, placed.text(where), shown, clean, self._holding, use)
                     yield answer
                     answer.closed = True
         except Refused as refusal:  # it may name where a redirect leads to
@@ -165,10 +190,12 @@ class ScopedFetch:
             self._holding.invalid("HOST_NOT_ALLOWED", wrong)
         use = there.use
         try:
-            message = outgoing(*parts)
+            message = outgoing(*parts, self._holding.meter)
             waited, most = self._bounds(timeout, max_bytes)
         except BadRequest as wrong:
             self._holding.refuse("INPUT_INVALID", str(wrong), use)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
         clock = Deadline(waited)
         try:
             with clock:
@@ -227,6 +254,10 @@ class ScopedFetch:
     async def _open(self, stack: AsyncExitStack, there: Destination, message: Outgoing, seconds: float) -> Reply:
         """The head of the answer, from the first address that a connection can be made to."""
         use, text = there.use, ""
+        try:
+            await stack.enter_async_context(self._holding.meter.files(1))
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
         for address in await checked_addresses(self._holding, self._http, use):
             exchange = Exchange(
                 there.method,
@@ -294,7 +325,7 @@ class ScopedFetch:
     ) -> AsyncGenerator[bytes]:
         """The content without secrets that were placed; a whole answer that is JSON stays JSON."""
         if whole:
-            content = b"".join([piece async for piece in pieces])
+            content = await _gathered(pieces, self._holding, use)
             yield await in_turn(placed.work(content, as_json=_may_be_json(headers, content)))
             return
         stream, size = placed.stream(), 0
@@ -317,7 +348,9 @@ class ScopedFetch:
             async for raw in reply.body:
                 if holding.over:
                     holding.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
-                for piece in decoder.feed(raw):
+                for number, piece in enumerate(decoder.feed(raw)):
+                    if number:  # a little may unpack to a lot: others have their turn
+                        await asyncio.sleep(0)
                     yield piece
             decoder.finish()
         except TooLarge:

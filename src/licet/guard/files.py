@@ -10,7 +10,8 @@ from licet.core.use import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
-from licet.guard.ports import Escaped, Files, Held, Stat
+from licet.guard.meter import Exceeded
+from licet.guard.ports import Escaped, Files, Held, Stat, TooLarge
 from licet.guard.turns import Waiting
 
 READ_LIMIT = 10 << 20
@@ -23,6 +24,13 @@ _ACTIONS = {"rb": ("read",), "wb": ("write",), "ab": ("write",), "xb": ("write",
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _T = TypeVar("_T")
+
+
+def _size(file: IO[bytes]) -> int:
+    try:
+        return os.fstat(file.fileno()).st_size
+    except OSError:  # a file in memory, which is no file of the system
+        return READ_LIMIT
 
 
 class ScopedFiles:
@@ -56,13 +64,21 @@ class ScopedFiles:
                 if len(data) == _FIRST <= most:
                     data += file.read(min(_INLINE, most + 1) - _FIRST)
                     if len(data) == _INLINE <= most:
-                        data += await asyncio.to_thread(file.read, most + 1 - _INLINE)
+                        data = await self._rest(file, data, most)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
         if len(data) > most:
             text = f"the file is larger than {most} bytes"
             self._holding.refuse("LIMIT_SIZE", text, use, "read it piece by piece with `ctx.fs.open(path, 'rb')`")
         return data
+
+    async def _rest(self, file: IO[bytes], data: bytes, most: int) -> bytes:
+        """What was read of a large file, and the rest of it; both count as memory of the call while they are joined."""
+        with self._holding.meter.share() as share:
+            share.take(2 * min(_size(file), most + 1))
+            return data + await asyncio.to_thread(file.read, most + 1 - len(data))
 
     async def write(self, path: Path, data: str | bytes) -> None:
         """Put text or bytes in the place of a file: all of it, or nothing changes."""
@@ -105,7 +121,14 @@ class ScopedFiles:
     async def list(self, path: Path = ".") -> list[str]:
         """The names in a directory, sorted; those that are not held are left out."""
         sent, use = self._checked("read", path)
-        return self._act(self._files.list, use, sent)
+        try:  # in a thread: there may be very many
+            return await asyncio.to_thread(self._files.list, use.target, self._held)
+        except (Escaped, OSError) as wrong:
+            self._fail(wrong, use, sent)
+        except TooLarge as wrong:
+            self._holding.refuse(
+                "LIMIT_SIZE", str(wrong), use, "let a program list it, or keep files in subdirectories"
+            )
 
     async def mkdir(self, path: Path) -> None:
         """Make a directory, and its parents as far as they are held; one that is there already is fine."""
@@ -143,10 +166,15 @@ class ScopedFiles:
         for action in _ACTIONS[binary]:
             sent, use = self._checked(action, path if use is None else sent)
         assert use is not None  # noqa: S101 - every mode has an action
+        meter = self._holding.meter
         try:
+            meter.check_files(1)
             file = self._files.open(use.target, binary, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
+        meter.opened(file)
         return file if "b" in mode else io.TextIOWrapper(file, encoding)
 
     def _use(self, action: str, path: Path) -> tuple[str, Use]:

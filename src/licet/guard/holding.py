@@ -130,7 +130,7 @@ class Holding:
         """Refuse what would cost the host more than the limits of this call allow."""
         self.refuse(over.reason, str(over), use, over.fix)
 
-    def limited(self, reason: Reason, text: str, use: Use, fix: str) -> None:
+    def limited(self, reason: Reason, text: str, use: Use | None, fix: str) -> None:
         """Record that a limit ended something that had been granted; the call itself goes on."""
         decision = Deny(self.request, (Ground(reason, text, fix=fix),), use)
         self._record(use, decision)

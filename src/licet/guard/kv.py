@@ -5,7 +5,9 @@ from typing import Any, NoReturn
 from licet.core.domain import STORAGE_KINDS
 from licet.core.tool import storage_scope_id
 from licet.core.use import InvalidUse, Use
+from licet.declare.json_data import is_heavy
 from licet.guard.holding import Holding
+from licet.guard.kv_limits import LARGEST_VALUE, MOST_UNITS, TOO_HEAVY, too_long
 from licet.guard.ports import Kv, TooLarge, Unavailable
 
 _USES = {(action, kind): Use(f"storage:{action}:{kind}") for action in ("read", "write") for kind in STORAGE_KINDS}
@@ -55,6 +57,13 @@ class ScopedKv:
         except Unavailable as wrong:
             self._unavailable(self._write, wrong)
 
+    def check_text(self, text: bytes) -> None:
+        """Compare a value that came as JSON with what a store takes, before it is parsed."""
+        if len(text) > LARGEST_VALUE:
+            self._holding.refuse("LIMIT_SIZE", too_long(len(text)), self._write)
+        if is_heavy(text, MOST_UNITS):
+            self._holding.refuse("LIMIT_SIZE", TOO_HEAVY, self._write)
+
     async def delete(self, key: str) -> bool:
         """Forget a key; whether it was there."""
         self._holding.check(self._write)
@@ -68,6 +77,8 @@ class ScopedKv:
         self._holding.check(self._read)
         try:
             return [*await self._backend.list(self._scope, prefix)]
+        except TooLarge as wrong:
+            self._holding.refuse("LIMIT_SIZE", str(wrong), self._read, "ask for keys with a longer prefix")
         except Unavailable as wrong:
             self._unavailable(self._read, wrong)
 

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
 from licet.core.decision import Reason
@@ -82,22 +82,30 @@ class Meter:
             most = self.request_headers
             raise Exceeded("LIMIT_HEADERS", "request_headers", f"a request has more than {most} header lines")
 
-    def take_files(self, count: int) -> None:
-        """Count files that are about to be open in this process; `Exceeded` if there are too many."""
+    def check_files(self, count: int) -> None:
+        """See whether so many more files may be open in this process; `Exceeded` if not."""
         with self._lock:
             if self._files + count + self._held() > self.host_files:
                 raise self._too_many_files()
-            self._files += count
+
+    def take_files(self, count: int) -> None:
+        """Count files that are about to be open in this process; `Exceeded` if there are too many."""
+        if count:
+            with self._lock:
+                if self._files + count + self._held() > self.host_files:
+                    raise self._too_many_files()
+                self._files += count
 
     def give_files(self, count: int) -> None:
         """Files that are closed, or somebody else's by now."""
-        with self._lock:
-            self._files -= count
-        self._wake()
+        if count:
+            with self._lock:
+                self._files -= count
+            self._wake()
 
     def opened(self, file: IO[Any]) -> None:
         """Count a file that is handed to a tool in this process, until it is closed or forgotten."""
-        with self._lock:
+        with self._lock, suppress(TypeError):  # a backend may have files of a kind that cannot be watched
             self._opened.append(weakref.ref(file))
 
     @asynccontextmanager

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from licet.core.network import TOKEN
+from licet.guard.endings import JsonText
+from licet.guard.meter import Meter
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -18,6 +20,7 @@ _OURS |= {"transfer-encoding", "upgrade"}
 # By these many servers take a request for one of another method than the one that was checked.
 METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
+_MOST_BYTES = 256 << 10  # of the headers of a request together; servers take far less
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
 
 
@@ -45,22 +48,27 @@ class Outgoing(NamedTuple):
         return Outgoing(tuple(pair for pair in self.headers if not pair[0].lower().startswith("content-")))
 
 
-def outgoing(headers: Any, json_value: Any, body: Any) -> Outgoing:
-    """The parts of a request, checked, or `BadRequest`."""
+def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = None) -> Outgoing:
+    """The parts of a request, checked, or `BadRequest`; `Exceeded` if there are more headers than the meter allows."""
     if headers is None and json_value is None and body is None:
         return _NOTHING
-    pairs = _pairs(headers)
+    pairs = _pairs(headers, meter or Meter())
     if json_value is None:
         return Outgoing(pairs, _bytes(body))
     if body is not None:
         raise BadRequest("found both `json` and `body`, expected one of them")
-    try:
-        data = json.dumps(json_value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
-    except (TypeError, ValueError, RecursionError) as wrong:
-        raise BadRequest("found a value under `json` that JSON cannot carry") from wrong
+    # JSON from a worker is sent as it came: a body may say anything.
+    data = bytes(json_value) if type(json_value) is JsonText else _dumped(json_value)
     if not any(name.lower() == "content-type" for name, _ in pairs):
         pairs = (*pairs, ("content-type", "application/json"))
     return Outgoing(pairs, data, True)
+
+
+def _dumped(json_value: Any) -> bytes:
+    try:
+        return json.dumps(json_value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise BadRequest("found a value under `json` that JSON cannot carry") from wrong
 
 
 _NOTHING = Outgoing()
@@ -74,7 +82,7 @@ def checked_value(name: str, value: str) -> str:
     return bare
 
 
-def _pairs(headers: Any) -> Pairs:
+def _pairs(headers: Any, meter: Meter) -> Pairs:
     if headers is None:
         return ()
     given: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
@@ -82,8 +90,11 @@ def _pairs(headers: Any) -> Pairs:
     try:
         for name, value in given:
             pairs.append((_text(name), _text(value)))
+            meter.check_headers(len(pairs))
     except (TypeError, ValueError) as wrong:
         raise BadRequest("expected `headers` to be texts by name, or pairs of texts") from wrong
+    if sum(len(name) + len(value) for name, value in pairs) > _MOST_BYTES:
+        raise BadRequest(f"found more than {_MOST_BYTES} bytes of headers")
     return tuple((_checked_name(name), checked_value(name, value)) for name, value in pairs)
 
 

@@ -17,12 +17,15 @@ from licet.errors import Refused
 from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.holding import Holding
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Command, Finished, Processes, Sandbox, SandboxUnavailable, Unavailable, Walls
 from licet.guard.redact import Redactor, in_turn
 from licet.guard.running import Ending, Running, Streams
 from licet.values import replace
 
 _MOST_CODES = 100  # that a receipt tells
+# Open files of this process while a program runs: pipes to it, and sockets to whoever looks after it.
+_FILES_OF_A_RUN, _FILES_OF_A_START = 8, 4
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
 
 
@@ -93,7 +96,10 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd, timeout)
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
-            finished = await self._processes.run(command, walls)
+            async with self._holding.meter.files(_FILES_OF_A_RUN):
+                finished = await self._processes.run(command, walls)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
         self._record(use, Ending(finished.returncode, finished.limit))
@@ -117,7 +123,10 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd)
         async with AsyncExitStack() as stack:
             try:
+                await stack.enter_async_context(self._holding.meter.files(_FILES_OF_A_START))
                 running = await stack.enter_async_context(self._processes.start(command, walls, streams))
+            except Exceeded as over:
+                self._holding.exceeded(over, use)
             except (SandboxUnavailable, Unavailable, OSError) as wrong:
                 self._not_run(use, wrong)
             yield running

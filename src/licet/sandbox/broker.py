@@ -15,6 +15,7 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class Broker:
 
     @cached_property
     def _operations(self) -> Operations:
-        self._mirrors, self._programs = Mirrors(), Programs(self._context)
+        self._mirrors, self._programs = Mirrors(self._meter), Programs(self._context)
         return Operations(self._context, self._mirrors, self._programs, self.reply, direct=self._direct)
 
     async def serve(self, start: bytes, come: bytes = b"") -> Outcome:
@@ -117,7 +118,8 @@ class Broker:
             for unsent in self._unsent:
                 _close(unsent.files)
             if self._mirrors is not None:
-                self._mirrors.finish()
+                with suppress(BrokenWire):  # the call has ended by now
+                    self._mirrors.finish()
             tasks = [task for task in self._open.values() if task is not None]
             for task in tasks:
                 task.cancel()

@@ -7,6 +7,7 @@ one is checked like the first. Names are resolved here, never behind the wall.
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 
 from licet.core.url import Destination, destination
@@ -14,6 +15,7 @@ from licet.core.use import InvalidUse
 from licet.errors import Refused
 from licet.guard.addresses import checked_addresses
 from licet.guard.holding import Holding
+from licet.guard.meter import Exceeded, Share
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.dial import dial
 from licet.sandbox.http_heads import BadHead, Head, read_body, read_head, reply_head
@@ -23,8 +25,10 @@ from licet.sandbox.streams import CHUNK, FOR_EVER, Stream
 MOST_OPEN = 128  # connections at once
 MOST_REQUESTS = 10_000  # of one call: each is remembered, and memory is not endless
 _SECONDS = 30.0  # for a program to say what it wants, and for each wait after that
-_PAUSE = 1.0  # seconds before the next connection is taken, if there was no room for one
+_PAUSE = 0.05  # seconds before the next connection is taken, if there was no room for one
+_FILES = 2  # that a connection takes: from the program, and to its peer
 _NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
+_STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -43,6 +47,7 @@ class Egress:
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._requests = 0
+        self._told = False  # that connections had to wait
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept connections from now on."""
@@ -64,17 +69,26 @@ class Egress:
         """Take one connection; if there are more, this is called again."""
         if self._listener is None:
             return
+        meter = self._holding.meter
+        try:
+            meter.take_files(_FILES)
+        except Exceeded as over:  # the kernel keeps those that wait, until others are closed
+            if not self._told:
+                self._told = True
+                self._holding.limited(over.reason, f"connections of a program wait: {over}", None, over.fix)
+            self._wait()
+            return
         try:
             end, _ = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError:  # no more files can be opened, perhaps: whoever waits has to wait for longer
-            self._loop.remove_reader(self._listener)
-            self._loop.call_later(_PAUSE, self._accept_again)
+        except OSError as wrong:
+            meter.give_files(_FILES)
+            if not isinstance(wrong, BlockingIOError | InterruptedError | ConnectionAbortedError):
+                self._wait()  # no more files can be opened, perhaps: whoever waits has to wait for longer
             return
         self._requests += 1
         if len(self._open) >= MOST_OPEN or self._requests > MOST_REQUESTS:
             end.close()
+            meter.give_files(_FILES)
             return
         near = Stream(end)
         task = self._loop.create_task(self._serve(near))
@@ -84,6 +98,13 @@ class Egress:
     def _over(self, ended: "asyncio.Task[None]", near: Stream) -> None:
         self._open.discard(ended)
         near.close()
+        self._holding.meter.give_files(_FILES)
+
+    def _wait(self) -> None:
+        """Accept nothing for a moment."""
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_PAUSE, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._listener is not None:
@@ -104,9 +125,15 @@ class Egress:
                 await self._socks(*wanted, near)
             return
         try:
-            head = await read_head(first, near, until)
+            head = await read_head(first, near, until, self._holding.meter)
         except BadHead as wrong:
             near.write(reply_head(400, str(wrong)))
+            return
+        except Exceeded as over:
+            try:
+                self._holding.exceeded(over)
+            except Refused as refusal:
+                near.write(_refusal(refusal))
             return
         if head.method == "CONNECT":
             await self._connect(head, near)
@@ -138,6 +165,12 @@ class Egress:
 
     async def _plain(self, head: Head, near: Stream) -> None:
         holding = self._holding
+        with holding.meter.share() as share:
+            await self._shared(head, near, share)
+
+    async def _shared(self, head: Head, near: Stream, share: Share) -> None:
+        """Send a request whose body counts as memory of the call until it is answered."""
+        holding = self._holding
         try:
             try:
                 there = destination(head.method, head.target)
@@ -148,10 +181,12 @@ class Egress:
             if head.expects_continue:
                 await near.send(_CONTINUE)
             try:
-                body = await read_body(head, near, near.clock(_SECONDS))
+                body = await read_body(head, near, near.clock(_SECONDS), share.take)
             except BadHead as wrong:
                 near.write(reply_head(413 if wrong.too_large else 400, str(wrong)))
                 return
+            except Exceeded as over:
+                holding.exceeded(over, there.use)
             await self._exchange(there, head, body, addresses, near)
         except Refused as refusal:
             near.write(_refusal(refusal))
@@ -194,7 +229,8 @@ class Egress:
 
 
 def _refusal(refusal: Refused) -> bytes:
-    return reply_head(502 if refusal.code in _NOT_REACHED else 403, str(refusal))
+    status = 502 if refusal.code in _NOT_REACHED else _STATUS.get(refusal.code, 403)
+    return reply_head(status, str(refusal))
 
 
 async def _socks_target(near: Stream, until: float) -> tuple[str, int] | None:

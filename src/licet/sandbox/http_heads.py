@@ -4,18 +4,21 @@ Strict where laxness has led requests astray: one length, no folded lines, no ba
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from io import BytesIO
 from typing import NamedTuple
 
 from licet.core.network import TOKEN
+from licet.guard.meter import Meter
 from licet.guard.outgoing import METHOD_OVERRIDES
 from licet.sandbox.streams import Stream
 
 MOST_BODY = 32 << 20
 MOST_CHUNKS = 1 << 17  # of a body: each costs the same, however little is in it
-_MOST_LINES = 200
+_MOST_LINES = 256  # of trailers, which nobody reads
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
+_BODILESS = ("GET", "HEAD")
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
@@ -61,9 +64,10 @@ class Head(NamedTuple):
         )
 
 
-async def read_head(first: bytes, stream: Stream, until: float) -> Head:
-    """The head that begins with a byte; `BadHead` if it is none."""
+async def read_head(first: bytes, stream: Stream, until: float, meter: Meter) -> Head:
+    """The head that begins with a byte; `BadHead` if it is none, `Exceeded` if it has too many lines."""
     raw = first + await stream.through(b"\r\n\r\n", until)
+    meter.check_headers(raw.count(b"\r\n") - 2)  # without the first line and the empty one
     try:
         start, *lines = raw[:-4].decode("ascii").split("\r\n")
     except UnicodeDecodeError:
@@ -71,8 +75,6 @@ async def read_head(first: bytes, stream: Stream, until: float) -> Head:
     parts = start.split(" ")
     if len(parts) != 3 or not TOKEN.fullmatch(parts[0]) or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
         raise BadHead("the first line is no request")
-    if len(lines) > _MOST_LINES:
-        raise BadHead("the request has too many headers")
     return Head(parts[0], parts[1], tuple(map(_header, lines)))
 
 
@@ -86,41 +88,48 @@ def _header(line: str) -> tuple[str, str]:
     return name, value
 
 
-async def read_body(head: Head, stream: Stream, until: float) -> bytes:
-    """The whole body of a request; `BadHead` if nobody can tell where it ends, or it is too long."""
+async def read_body(head: Head, stream: Stream, until: float, take: Callable[[int], None]) -> bytes:
+    """The whole body of a request; `BadHead` if nobody can tell where it ends, or it is too long.
+
+    `take` is told of each piece before it is kept.
+    """
     codings, lengths = head.all("transfer-encoding"), head.all("content-length")
+    if head.method in _BODILESS and (codings or lengths not in ([], ["0"])):
+        raise BadHead(f"{head.method} has no body through this proxy")
     if codings:
         if lengths or [coding.lower() for coding in codings] != ["chunked"]:
             raise BadHead("the length of the body is said in two ways, or in one that is not known")
-        return await _chunked(stream, until)
+        return await _chunked(stream, until, take)
     if not lengths:
         return b""
     if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise BadHead("the length of the body is no number")
     if int(lengths[0]) > MOST_BODY:
         raise BadHead(f"the body has more than {MOST_BODY} bytes", too_large=True)
-    return await stream.exactly(int(lengths[0]), until)
+    body = BytesIO()
+    await stream.gather(int(lengths[0]), until, take, body)
+    return body.getvalue()
 
 
-async def _chunked(stream: Stream, until: float) -> bytes:
-    body = bytearray()
+async def _chunked(stream: Stream, until: float, take: Callable[[int], None]) -> bytes:
+    body = BytesIO()
     for _ in range(MOST_CHUNKS):
         line = _CHUNK_SIZE.fullmatch(await stream.through(b"\r\n", until))
         if line is None:
             raise BadHead("a chunk of the body has no size")
         size = int(line[1], 16)
-        if len(body) + size > MOST_BODY:
+        if body.tell() + size > MOST_BODY:
             raise BadHead(f"the body has more than {MOST_BODY} bytes", too_large=True)
         if not size:
             break
-        body += await stream.exactly(size, until)
+        await stream.gather(size, until, take, body)
         if await stream.exactly(2, until) != b"\r\n":
             raise BadHead("a chunk of the body is longer than it says")
     else:
         raise BadHead(f"the body has more than {MOST_CHUNKS} chunks", too_large=True)
     for _ in range(_MOST_LINES):
         if await stream.through(b"\r\n", until) == b"\r\n":  # trailers say nothing that is passed on
-            return bytes(body)
+            return body.getvalue()
     raise BadHead("the request has too many headers")
 
 

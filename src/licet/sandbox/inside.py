@@ -20,6 +20,7 @@ from licet.guard.response import Headers, Response
 from licet.sandbox.asking import Asking
 
 _LARGEST = 10**15  # of numbers that are sent: above every limit of the host, and short
+_MOST_HEADERS = 4096  # that are sent to the host at all: of more than that only the number
 
 
 def _path(path: Any) -> str:
@@ -163,7 +164,8 @@ def _request(
     if headers is not None:
         try:
             pairs = headers.items() if isinstance(headers, Mapping) else headers
-            head["headers"] = [[_text(name), _text(value)] for name, value in pairs]
+            sent = [[_text(name), _text(value)] for name, value in pairs]
+            head["headers"] = sent if len(sent) <= _MOST_HEADERS else len(sent)
         except (TypeError, ValueError):
             head["headers"] = False
     if json is not None:
@@ -230,7 +232,7 @@ class RemoteKv:
     async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
         """Keep a value that JSON can carry."""
         try:
-            text = json_text.dumps(value, allow_nan=False).encode()
+            text = json_text.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError):
             text = b""  # which is no JSON: the store says so in its own words
         await self._host.ask("kv.set", text, kind=self._kind, key=key, ttl_seconds=ttl_seconds)

@@ -13,11 +13,13 @@ from dataclasses import astuple
 from typing import IO, Any, NamedTuple
 
 from licet.guard.bind import BoundContext
+from licet.guard.endings import JsonText
 from licet.guard.kv import ScopedKv
+from licet.guard.meter import Exceeded, Meter
 from licet.guard.running import Streams
 from licet.sandbox.dial import dial
 from licet.sandbox.programs import Programs
-from licet.sandbox.wire import BrokenWire
+from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Overrun
 
 _UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
 Head = Mapping[str, Any]
@@ -41,7 +43,8 @@ class Mirrors:
     For memory twins alone; what is written arrives before the next question is answered, and when the call ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._kept: list[tuple[IO[bytes], int, bytes]] = []
 
     def copy(self, file: IO[bytes], writable: bool) -> int:
@@ -54,6 +57,11 @@ class Mirrors:
             whole.write(content)
         os.lseek(fd, place, os.SEEK_SET)
         if writable:
+            try:
+                self._meter.take_files(1)
+            except Exceeded as over:
+                os.close(fd)
+                raise Overrun(over.reason, str(over)) from None
             self._kept.append((file, os.dup(fd), content))
         else:
             file.close()
@@ -62,7 +70,10 @@ class Mirrors:
     def update(self) -> None:
         """Put back what was changed."""
         for index, (file, fd, before) in enumerate(self._kept):
-            now = os.pread(fd, os.fstat(fd).st_size, 0)
+            size = os.fstat(fd).st_size
+            if size > FROM_A_CHILD.blob:
+                raise BrokenWire(f"a file of {size} bytes, expected at most {FROM_A_CHILD.blob}")
+            now = os.pread(fd, size, 0)
             if now != before:
                 file.seek(0)
                 file.truncate()
@@ -161,7 +172,7 @@ class Operations:
 
     async def fetch(self, _: int, head: Head, blob: bytes) -> Answered:
         """A request and its whole answer."""
-        answer = await self.context.fetch(*_where(head), **_options(head, blob))
+        answer = await self.context.fetch(*_where(head), **self._options(head, blob))
         return Answered({"status": answer.status, "url": answer.url, "headers": answer.headers.pairs}, answer.content)
 
     async def stream_open(self, number: int, head: Head, blob: bytes) -> Answered | None:
@@ -169,7 +180,7 @@ class Operations:
         asked = number
         wanted: asyncio.Queue[int | None] = asyncio.Queue()
         try:
-            async with self.context.fetch.stream(*_where(head), **_options(head, blob)) as answer:
+            async with self.context.fetch.stream(*_where(head), **self._options(head, blob)) as answer:
                 self._streams[number] = wanted
                 told = {"stream": number, "status": answer.status, "url": answer.url, "headers": answer.headers.pairs}
                 await self._answer(number, Answered(told))
@@ -211,6 +222,14 @@ class Operations:
         made = await dial(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
         return Answered({}, files=(made.detach(),))
 
+    def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
+        if type(headers := head.get("headers")) is int:  # too many to be sent here: only their number came
+            try:
+                self.context._holding.meter.check_headers(headers)
+            except Exceeded as over:
+                self.context._holding.exceeded(over)
+        return _options(head, blob)
+
     def _needs_direct(self) -> None:
         if not self._direct:
             raise BrokenWire("what libraries do by themselves is no question at this level")
@@ -231,7 +250,9 @@ class Operations:
 
     async def kv_set(self, _: int, head: Head, blob: bytes) -> Answered:
         """Keep a value."""
-        await self._kv(head).set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
+        kv = self._kv(head)
+        kv.check_text(blob)
+        await kv.set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
         return Answered({})
 
     async def kv_delete(self, _: int, head: Head, blob: bytes) -> Answered:
@@ -318,9 +339,9 @@ def _options(head: Head, blob: bytes) -> dict[str, Any]:
         value = head.get(name)
         found[name] = _UNFIT if value is False else value
     headers = head.get("headers")
-    found["headers"] = _UNFIT if headers is False else headers
+    found["headers"] = _UNFIT if isinstance(headers, int) else headers
     if head.get("json") is not None:
-        found["json"] = _value(blob) if head["json"] else _UNFIT
+        found["json"] = JsonText(blob) if head["json"] else _UNFIT
     match head.get("body"):
         case None:
             pass

@@ -32,7 +32,11 @@ async def send_plain(
     try:
         until = stream.clock(exchange.timeout)
         try:
-            await stream.send(_request(exchange), until)
+            if len(exchange.body) < CHUNK:
+                await stream.send(_request(exchange) + exchange.body, until)
+            else:  # apart: nothing is copied
+                await stream.send(_request(exchange), until)
+                await stream.send(exchange.body, until)
             status, headers = await _head(stream, until)
         except TimeoutError:
             raise Unconnected("no answer in time") from None
@@ -51,7 +55,7 @@ def _request(exchange: Exchange) -> bytes:
     lines += [f"{name}: {value}" for name, value in exchange.headers]
     if exchange.body or exchange.method in _BODIES:
         lines.append(f"Content-Length: {len(exchange.body)}")
-    return "\r\n".join((*lines, "Connection: close", "", "")).encode("ascii") + exchange.body
+    return "\r\n".join((*lines, "Connection: close", "", "")).encode("ascii")
 
 
 async def _head(stream: Stream, until: float) -> tuple[int, tuple[tuple[str, str], ...]]:

@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 CHUNK = 1 << 16  # bytes read at once; and the longest line, or head, that is looked for
@@ -64,6 +65,16 @@ class Stream:
             await self._more(until)
         return self._taken(size)
 
+    async def gather(self, size: int, until: float, take: Callable[[int], None], into: BytesIO) -> None:
+        """So many bytes into memory, or `EOFError`; `take` is told of each piece before it is kept."""
+        while size:
+            piece = await self.read(min(size, CHUNK), until)
+            if not piece:
+                raise EOFError
+            take(len(piece))
+            into.write(piece)
+            size -= len(piece)
+
     async def through(self, mark: bytes, until: float) -> bytes:
         """Everything up to a mark and the mark, or `EOFError`; `TooFar` if that is too much."""
         await self._turn(until)
@@ -76,7 +87,8 @@ class Stream:
         return self._taken(found + len(mark))
 
     def _taken(self, size: int) -> bytes:
-        data = bytes(self._buffer[:size])
+        with memoryview(self._buffer) as view:
+            data = bytes(view[:size])
         del self._buffer[:size]
         return data
 
@@ -114,11 +126,15 @@ class Stream:
 
     async def send(self, data: bytes = b"", until: float = FOR_EVER) -> None:
         """Send bytes, and all that were written before."""
-        unsent = self._unsent
-        unsent += data
-        while unsent:
+        if len(data) < CHUNK or not self._unsent:
+            data = bytes(self._unsent) + data if self._unsent else data
+        else:
+            await self.send(b"", until)
+        self._unsent.clear()
+        left = memoryview(data)  # of which nothing is copied, however long it is
+        while left:
             try:
-                del unsent[: self._end.send(unsent)]
+                left = left[self._end.send(left) :]
             except (BlockingIOError, InterruptedError):
                 await self._wait(self._loop.add_writer, self._loop.remove_writer, until)
 
