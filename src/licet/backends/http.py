@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from licet.backends.lookups import Lookups
 from licet.core.network import DEFAULT_PORTS
 from licet.core.scope import is_address
-from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
+from licet.guard.ports import LOOKED_UP_FOR, Exchange, Reply, Unconnected, Unreached, Unresolved
 
 if TYPE_CHECKING:
     import httpcore2
@@ -110,7 +110,7 @@ class HttpClient:
             return (host.strip("[]"),)
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
-                found = await self._lookups.find(host, port)
+                found = await self._lookups.find(host, port, LOOKED_UP_FOR.get())
         except TimeoutError as late:
             raise Unresolved("the resolver does not answer") from late
         except (OSError, UnicodeError) as unknown:

@@ -1,60 +1,90 @@
 """Asking the system's resolver for names, in threads of its own.
 
-A lookup may hang for as long as the resolver likes, and cannot be ended from outside. In the threads that everybody
-shares, a few of them would keep files from being read.
+A lookup may hang for as long as the resolver likes, and cannot be ended from outside: its thread stays occupied even
+when the call that wanted the answer is over. So one owner, a session, has only some of the threads, and the lookups of
+others go on.
 """
 
 import asyncio
 import socket
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-MOST_LOOKUPS = 32
+MOST_LOOKUPS = 64
+MOST_OF_ONE = 8  # threads that the lookups of one owner occupy, those that nobody waits for any more included
 
-_Waiting = tuple["Future[Any]", str, int]
+
+class _Wanted(NamedTuple):
+    """A name to look up, and who wants it."""
+
+    answer: "Future[Any]"
+    owner: str
+    host: str
+    port: int
 
 
 class Lookups:
     """Lookups of names: so many at once, and the others wait. A process can end while one hangs."""
 
-    def __init__(self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None) -> None:
-        self._most = most
+    def __init__(
+        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
+    ) -> None:
+        self._most, self._most_of_one = most, most_of_one
         self._ask = ask
         self._lock = threading.Lock()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Wanted] = deque()
+        self._occupied: Counter[str] = Counter()  # threads by owner
         self._threads = 0
 
-    async def find(self, host: str, port: int) -> Any:
+    async def find(self, host: str, port: int, owner: str = "") -> Any:
         """What `socket.getaddrinfo` says of a name; it raises what that raises."""
-        answer: Future[Any] = Future()
-        waiting = (answer, host, port)
+        wanted = _Wanted(Future(), owner, host, port)
         with self._lock:
-            self._waiting.append(waiting)
-            if self._threads < self._most:
+            self._waiting.append(wanted)
+            if self._threads < self._most and self._may_start(wanted):
                 threading.Thread(target=self._work, name="licet-lookup", daemon=True).start()
                 self._threads += 1
         try:
-            return await asyncio.wrap_future(answer)
+            return await asyncio.wrap_future(wanted.answer)
         finally:
             with self._lock, suppress(ValueError):  # nobody waits for it any more
-                self._waiting.remove(waiting)
+                self._waiting.remove(wanted)
+
+    def _may_start(self, wanted: _Wanted) -> bool:
+        return not wanted.owner or self._occupied[wanted.owner] < self._most_of_one
+
+    def _next(self) -> _Wanted | None:
+        """The first that waits and whose owner may have another thread; None if there is none."""
+        with self._lock:
+            found = next((wanted for wanted in self._waiting if self._may_start(wanted)), None)
+            if found is None:
+                self._threads -= 1
+            else:
+                self._waiting.remove(found)
+                self._occupied[found.owner] += 1
+            return found
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                answer, host, port = self._waiting.popleft()
-            if not answer.set_running_or_notify_cancel():
-                continue
+        while (wanted := self._next()) is not None:
             try:
-                found = (self._ask or socket.getaddrinfo)(host, port, type=socket.SOCK_STREAM)
-            except BaseException as wrong:
-                answer.set_exception(wrong)
-            else:
-                answer.set_result(found)
+                self._look_up(wanted)
+            finally:
+                with self._lock:
+                    self._occupied[wanted.owner] -= 1
+                    if not self._occupied[wanted.owner]:
+                        del self._occupied[wanted.owner]
+
+    def _look_up(self, wanted: _Wanted) -> None:
+        answer = wanted.answer
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            found = (self._ask or socket.getaddrinfo)(wanted.host, wanted.port, type=socket.SOCK_STREAM)
+        except BaseException as wrong:
+            answer.set_exception(wrong)
+        else:
+            answer.set_result(found)

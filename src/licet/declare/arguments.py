@@ -15,7 +15,7 @@ from typing import Any
 
 from licet.core.canonical import canonical_json
 from licet.declare.context import Context, SyncContext
-from licet.declare.json_data import PLAIN, TooLarge, check_bounded, is_finite, json_core
+from licet.declare.json_data import MOST_UNITS, PLAIN, TooLarge, check_bounded, is_finite, is_heavy, json_core
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
@@ -27,6 +27,9 @@ _MOST_TOLD = 100  # problems with arguments; of more than that, each would cost 
 _LONGEST_NAME = 80
 _N, _I = b"NI"  # how NaN and Infinity begin; one byte is looked for in no time
 _LONGEST_COMPLAINT = 200
+_TOO_MANY = "expected fewer values in the arguments: they would delay other calls"
+_NESTED = frozenset((dict, list, tuple))
+_DEEPEST = 300  # what is nested deeper than that cannot be written as JSON here
 _HOLD_VALUES = ("const", "default", "enum", "examples")
 _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
 
@@ -114,6 +117,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
     def validate(given: object) -> dict[str, Any]:
         if type(given) is not dict and not isinstance(given, Mapping):
             raise InvalidArguments(f"expected arguments by name, found {type(given).__name__}")
+        _check_size(given)
         try:
             plain = given if type(given) is dict else dict(given)
             check_bounded(plain, MOST_ARGUMENTS)
@@ -127,6 +131,8 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
             raise InvalidArguments("expected arguments that JSON can carry") from error
         if len(text) > MOST_ARGUMENTS:
             raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found {len(text)}")
+        if is_heavy(text):
+            raise InvalidArguments(_TOO_MANY)
         if (_N in text or _I in text) and not is_finite(text):
             raise InvalidArguments("expected numbers that JSON can carry: NaN and infinities are none")
         try:
@@ -139,6 +145,28 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         return Given(arguments, text, anew) if rich else arguments
 
     return validate
+
+
+def _check_size(given: Mapping[str, Any]) -> None:
+    """Refuse plain data that is surely too much, level by level and before anything is made of it."""
+    left, units, level = MOST_ARGUMENTS, MOST_UNITS, [*given.values()]
+    for _ in range(_DEEPEST):
+        left -= sum(map(len, [value for value in level if type(value) is str or type(value) is bytes]))
+        inner = [value for value in level if type(value) in _NESTED]
+        values = sum(map(len, inner))
+        left -= 2 * values  # each of them, and what stands between it and the next
+        units -= values + 4 * len(inner)
+        if left < 0:
+            raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more")
+        if units < 0:
+            raise InvalidArguments(_TOO_MANY)
+        if not inner:
+            return
+        level = [*itertools.chain.from_iterable(inner), *itertools.chain.from_iterable(map(dict.values, _dicts(inner)))]
+
+
+def _dicts(values: list[Any]) -> list[dict[Any, Any]]:
+    return [value for value in values if type(value) is dict]
 
 
 def _is_simple(hint: Any) -> bool:

@@ -6,6 +6,7 @@ port: whoever stands there acts on what was checked, and reports what it really 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
@@ -126,6 +127,11 @@ class Reply:
     headers: tuple[tuple[str, str], ...]
     body: AsyncIterator[bytes]
     http_version: str = "HTTP/1.1"
+
+
+# The session that a name is looked up for. A resolver that can hang may use it to keep the lookups of one session from
+# taking the threads of all others.
+LOOKED_UP_FOR: ContextVar[str] = ContextVar("LOOKED_UP_FOR", default="")
 
 
 class Http(Protocol):
