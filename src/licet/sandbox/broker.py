@@ -7,13 +7,9 @@ that wait, files on their way) is counted by the meter of the call before it is 
 """
 
 import asyncio
-import fcntl
 import os
 import select
 import socket
-import sys
-import termios
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -23,6 +19,7 @@ from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.operations import NOW, Answered, Mirrors, Operations, at
+from licet.sandbox.outbox import Outbox
 from licet.sandbox.programs import Programs
 from licet.sandbox.wire import (
     FROM_A_CHILD,
@@ -41,10 +38,6 @@ from licet.sandbox.wire import (
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
 _GROWN = 4  # bytes of memory that one of a head may become: heads hold few values, see `Sizes`
-_EACH = 1 << 10  # bytes that an answer takes besides its own
-_APART = 1 << 16  # bytes of a blob that is not copied behind its head
-_OF_A_MESSAGE = 768  # bytes that the kernel counts at least for a message that was sent and not read yet
-_PAUSE = 0.005  # seconds until another look whether a child has read what was sent
 _MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
 # Seconds for which a quick answer is waited for, which takes less than to have the loop wait for it: from a worker that
 # has had calls before, and from one that runs everything for the first time.
@@ -84,13 +77,12 @@ class Broker:
         self._last = 0
         self._refusals: dict[int, Refused] = {}
         self._refused = 0
-        self._unsent: deque[_Unsent] = deque()
-        self._unsent_bytes = 0
-        self._drained: asyncio.Future[None] | None = None  # for answers that wait until others are sent
+        self._outbox = Outbox(end, self._meter, self._sent, self._fail)
         self._asked: dict[int, int] = {}  # bytes of a question that has not been answered
         self._admitted = 0  # bytes of the frame that is being read
         self._last_word = False  # whether something came after the end
-        self._writing = self._reading = False
+        self._all_sent = True
+        self._reading = False
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
 
@@ -106,17 +98,15 @@ class Broker:
         """
         try:
             if start:
-                self._queue(_Unsent(memoryview(start), (), 0, 0))
+                self._outbox.put(start, b"", (), 0)
             if come:
                 self._take(come)
             self._balance()
             return await self._done
         finally:
             self._read(False)
-            if self._writing:
-                self._loop.remove_writer(self._fd)
-            for unsent in self._unsent:
-                _close(unsent.files)
+            self._all_sent = not len(self._outbox)
+            self._outbox.close()
             if self._mirrors is not None:
                 with suppress(BrokenWire):  # the call has ended by now
                     self._mirrors.finish()
@@ -131,7 +121,7 @@ class Broker:
     @property
     def clean(self) -> bool:
         """Whether nothing is on its way in either direction once the call is over, so that another can follow."""
-        return self._unpacker.between and not self._unsent and not self._last_word
+        return self._unpacker.between and self._all_sent and not self._last_word
 
     # What comes in -------------------------------------------------------------------------------------------------
 
@@ -233,52 +223,32 @@ class Broker:
 
     async def reply(self, number: int, answered: Answered) -> None:
         """Answer one question, once the child has taken enough of the answers before."""
-        size, count = len(answered.blob), len(answered.files)
+        size = len(answered.blob)
         try:
             self._meter.take_memory(size)
         except Exceeded as over:  # the child is told, and may ask for less
             _close(answered.files)
             self._context._holding.exceeded(over)
         try:
-            self._meter.take_files(count)
-        except Exceeded as over:
-            _close(answered.files)
-            self._fail(Overrun(over.reason, str(over)))
-            return
-        try:
-            while self._waiting > self._meter.waiting and len(self._unsent) <= MOST_OPEN and not self._done.done():
-                if self._drained is None:
-                    self._drained = self._loop.create_future()
-                await asyncio.shield(self._drained)
+            await self._outbox.room()
         except BaseException:
             _close(answered.files)
             raise
         finally:
             self._meter.give_memory(size)
-            self._meter.give_files(count)
         self.answer(number, answered)
 
     def answer(self, number: int, answered: Answered) -> None:
-        """Answer one question; files are closed here once they are on their way."""
+        """Answer one question; files are closed once they are on their way."""
         self._answered(number)
-        head, blob, files = {**answered.head, "id": number}, answered.blob, answered.files
-        if files:
-            head["files"] = len(files)
-        first = packed_head(head, len(blob))
-        size = len(first) + len(blob) + _EACH
+        head = {**answered.head, "id": number}
+        if answered.files:
+            head["files"] = len(answered.files)
         try:
-            if self._waiting > self._meter.waiting and len(self._unsent) > MOST_OPEN:
-                raise Exceeded("LIMIT_WAITING", "waiting_kb", _unread_text(self._meter))  # noqa: TRY301
-            self._meter.take_memory(size)
-            self._meter.take_files(len(files))
-        except Exceeded as over:
-            _close(files)
-            self._fail(Overrun(over.reason, str(over)))
-            return
-        if len(blob) > _APART:
-            self._queue(_Unsent(memoryview(first), files, -1, 0), _Unsent(memoryview(blob), (), number, size))
-        else:
-            self._queue(_Unsent(memoryview(first + blob), files, number, size))
+            self._outbox.put(packed_head(head, len(answered.blob)), answered.blob, answered.files, number)
+        except Overrun as over:
+            self._fail(over)
+        self._balance()
 
     def _answered(self, number: int) -> None:
         """What a question held is held no longer."""
@@ -307,97 +277,17 @@ class Broker:
         self._refusals.pop(number - MOST_REFUSALS, None)
         return number
 
-    @property
-    def _waiting(self) -> int:
-        """Bytes of answers that wait behind the one that is being sent."""
-        return self._unsent_bytes - len(self._unsent[0].data) if self._unsent else 0
-
-    def _queue(self, *pieces: "_Unsent") -> None:
-        if self._done.done():  # nobody listens any more
-            for piece in pieces:
-                _close(piece.files)
-            return
-        self._unsent += pieces
-        self._unsent_bytes += sum(len(piece.data) for piece in pieces)
-        if not self._writing:
-            self._writable()
-
-    def _writable(self) -> None:
-        while self._unsent:
-            data, files, number, held = self._unsent.popleft()
-            try:
-                if files and _unread(self._end) >= self._meter.host_files * _OF_A_MESSAGE:
-                    self._unsent.appendleft(_Unsent(data, files, number, held))
-                    self._pause()
-                    return
-                sent = _sent(self._end, data, files)
-            except (BlockingIOError, InterruptedError):
-                sent = -1
-            except OSError as gone:
-                _close(files)
-                self._meter.give_files(len(files))
-                self._fail(Closed(str(gone)))
-                return
-            if sent >= 0:
-                _close(files)
-                self._meter.give_files(len(files))
-                files, self._unsent_bytes = (), self._unsent_bytes - sent
-            if sent < len(data):
-                self._unsent.appendleft(_Unsent(data[max(sent, 0) :], files, number, held))
-                break
-            self._meter.give_memory(held)
-            if number in self._open and self._open[number] is None:
-                del self._open[number]
-        self._watch_writing(bool(self._unsent))
-
-    def _pause(self) -> None:
-        """Send no more files than the child reads: those on their way count for the whole user."""
-        if self._writing:
-            self._loop.remove_writer(self._fd)
-        self._writing = True  # until then, nothing is sent
-        self._loop.call_later(_PAUSE, self._go_on)
-
-    def _go_on(self) -> None:
-        self._writing = False
-        if not self._done.done():
-            self._writable()
-
-    def _watch_writing(self, waiting: bool) -> None:
-        if waiting != self._writing:
-            self._writing = waiting
-            if waiting:
-                self._loop.add_writer(self._fd, self._writable)
-            else:
-                self._loop.remove_writer(self._fd)
-        if self._drained is not None and self._waiting <= self._meter.waiting:
-            drained, self._drained = self._drained, None
-            drained.set_result(None)
+    def _sent(self, number: int) -> None:
+        if number in self._open and self._open[number] is None:
+            del self._open[number]
         self._balance()
 
     def _balance(self) -> None:
         """Take no more questions than can be answered: whoever floods waits in line."""
         full = len(self._open) >= MOST_OPEN
         # Questions and answers together take half of what the host may hold: the other half is for what they bring.
-        held = sum(self._asked.values()) + self._unsent_bytes > self._meter.host_memory // 2
+        held = sum(self._asked.values()) + self._outbox.held > self._meter.host_memory // 2
         self._read(not full and not held and not self._done.done())
-
-
-class _Unsent(NamedTuple):
-    """A piece of an answer that waits, with the files that go along, and what is given back once it is sent."""
-
-    data: memoryview
-    files: tuple[int, ...]
-    number: int  # of the question that is answered with it
-    held: int  # bytes that the meter counts for it
-
-
-def _unread_text(meter: Meter) -> str:
-    return f"more than {meter.waiting_kb} kB of answers wait, which the tool's process does not read"
-
-
-def _unread(end: socket.socket) -> int:
-    """How much of what was sent the other side has not read, as the kernel counts it."""
-    return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
 
 def begun(end: socket.socket, start: bytes) -> bytes:
@@ -425,12 +315,6 @@ def a_moment(end: socket.socket, call: int, seconds: float) -> tuple[Outcome | N
         raise Closed("the other side has closed")
     value = value_in(come, call)
     return (None, come) if value is None else (Outcome({}, value), b"")
-
-
-def _sent(end: socket.socket, data: memoryview, files: Sequence[int]) -> int:
-    if files:
-        return socket.send_fds(end, [data], list(files), socket.MSG_DONTWAIT)
-    return end.send(data, socket.MSG_DONTWAIT)
 
 
 def _close(files: Sequence[int]) -> None:
