@@ -82,6 +82,7 @@ class Broker:
         self._admitted = 0  # bytes of the frame that is being read
         self._last_word = False  # whether something came after the end
         self._all_sent = True
+        self._left = False  # whether whole frames have come that nobody has looked at
         self._reading = False
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
@@ -154,9 +155,18 @@ class Broker:
                     self._last_word = True
                     raise BrokenWire("something came after the end")  # noqa: TRY301
                 self._frame(frame)
+                if self._is_full and not self._done.done():
+                    self._left = True  # what came after it is looked at when there is room for it
+                    break
         except BrokenWire as wrong:
             self._fail(wrong)
         self._balance()
+
+    def _go_on(self) -> None:
+        """Look at questions that came along with others, when these were too many."""
+        if self._left and self._reading:
+            self._left = False
+            self._take(b"")
 
     def _admit(self, head: Mapping[str, Any], size: int, blob: int) -> None:
         """Compare the size of a frame before the rest of it is read."""
@@ -181,8 +191,6 @@ class Broker:
         # Numbers only grow: what was asked once cannot be asked again by sending the same bytes.
         if type(number) is not int or number <= self._last:
             raise BrokenWire("a question without a number of its own")
-        if len(self._open) >= 2 * MOST_OPEN:
-            raise BrokenWire("more questions than were agreed on")
         self._last = number
         operations = self._operations
         if self._mirrors is not None:
@@ -284,10 +292,15 @@ class Broker:
 
     def _balance(self) -> None:
         """Take no more questions than can be answered: whoever floods waits in line."""
-        full = len(self._open) >= MOST_OPEN
         # Questions and answers together take half of what the host may hold: the other half is for what they bring.
         held = sum(self._asked.values()) + self._outbox.held > self._meter.host_memory // 2
-        self._read(not full and not held and not self._done.done())
+        self._read(not self._is_full and not held and not self._done.done())
+        if self._left and self._reading:
+            self._loop.call_soon(self._go_on)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._open) >= MOST_OPEN
 
 
 def begun(end: socket.socket, start: bytes) -> bytes:
