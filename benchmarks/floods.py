@@ -217,7 +217,7 @@ def _resolver() -> Iterator[None]:
             time.sleep(20)
         return real("127.0.0.1" if host == "honest.test" else host, port, *args, **kind)
 
-    socket.getaddrinfo = ask
+    socket.getaddrinfo = ask  # type: ignore[assignment]
     try:
         yield
     finally:
