@@ -15,6 +15,7 @@ from licet.declare.json_data import check_bounded, data_again, is_heavy, json_co
 from licet.errors import Refused
 from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import LedgerUnavailable, Reservation, Unavailable
 from licet.guard.redact import Redactor, in_turn
 from licet.guard.registration import Registered
@@ -30,6 +31,8 @@ MOST_OF_AN_ERROR = 1000  # characters
 CLOSING_SECONDS = 2.0  # that the stores have after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
 _BEHIND = 1 << 20  # bytes of a long text that are looked at behind twice its limit
+_MOST_DIRECTORIES = 3  # that one message names
+_NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
@@ -157,7 +160,7 @@ def failed(call: "Call", error: BaseException) -> ResultParts:
         said = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
     said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     at = told.origin or _raised_behind_walls(call, told)
-    fix = _USE_HANDLES if told.forbidden else ""
+    fix = _ways_around_walls(call) if told.forbidden else ""
     refusal = Refused(Deny(call.request, (Ground(reason, said, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
@@ -188,6 +191,19 @@ def _is_whole(refusal: Refused) -> bool:
 def _is_told(ground: Ground) -> bool:
     origin = ground.origin is None or type(ground.origin) is Origin
     return origin and ground.reason in _REASONS and type(ground.text) is str and type(ground.fix) is str
+
+
+def _ways_around_walls(call: "Call") -> str:
+    """What helps a tool that a wall may have stopped, with the directories in which only a handle makes new names."""
+    reach = call.registered.reach if call.registered is not None else None
+    if reach is None or reach.level != "isolated":
+        return _USE_HANDLES
+    closed = held_paths(reach.grant).directories_with_closed_names()
+    if not closed:
+        return _USE_HANDLES
+    named = ", ".join(visible(path) for path in closed[:_MOST_DIRECTORIES])
+    more = f" and {len(closed) - _MOST_DIRECTORIES} more" if len(closed) > _MOST_DIRECTORIES else ""
+    return f"{_USE_HANDLES}; {_NEW_NAMES.format(f'{named}{more}')}"
 
 
 def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:

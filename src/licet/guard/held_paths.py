@@ -1,5 +1,7 @@
 """What a grant says of paths, in the words of a files backend: every answer comes from the grant itself."""
 
+import os
+
 from licet.core.capability import capability
 from licet.core.scope import path_ancestors
 from licet.core.set import CapabilitySet
@@ -52,6 +54,14 @@ class HeldPaths:
     def allowed(self, action: str) -> tuple[str, ...]:
         """The outermost paths that are held; below them, what `denied` names is not."""
         return tuple(sorted(key or "/" for key, allowed in self._answers[action].items() if allowed))
+
+    def directories_with_closed_names(self) -> tuple[str, ...]:
+        """The directories that may be written, but for a name directly in them that a deny closes.
+
+        Landlock has no deny: without a private root nothing new can be made directly in such a directory.
+        """
+        above = {os.path.dirname(path) for path in self.denied("write")}
+        return tuple(sorted(directory for directory in above if self.covers("write", directory)))
 
     def denied(self, action: str) -> tuple[str, ...]:
         """The paths that denies name."""

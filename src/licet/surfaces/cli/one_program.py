@@ -1,5 +1,6 @@
 """One program under a manifest: the gate around it, and how its end is told. What `licet run` does with its words."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from licet.backends.attached import AttachedStreams
 from licet.backends.policy_paths import policy_root
 from licet.backends.supervisors import Supervisor
 from licet.core.decision import CapabilityDenied
+from licet.core.manifest import POLICY
+from licet.core.reach import Reach
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
 from licet.guard.endings import limit_name
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Finished
 from licet.guard.result import Result
 from licet.surfaces.cli.found import NOTHING_HERE, Named, check_setting, find_policy, require_trust
@@ -67,6 +71,7 @@ def run_program(
     code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         _tell_held(held)
+        _tell_closed(gate.policy.tools[tool].reach, degraded=bool(result.programs and result.programs.missing))
     return code
 
 
@@ -126,6 +131,25 @@ def _tell_held(held: set[str]) -> None:
         more = f" and {len(held) - len(shown)} more" if len(held) > len(shown) else ""
         names = ", ".join(f"`{visible(path)}`" for path in shown)
         show(f"licet: moves and hard links into or out of {names}{more} fail here: files there are closed", err=True)
+
+
+def _tell_closed(reach: Reach | None, *, degraded: bool) -> None:
+    """Name the directories in which the program could make no new names: it says only that it was not permitted."""
+    if reach is None or reach.effect == "read_only":
+        return
+    held = held_paths(reach.grant)
+    rules = (rule for layer in reach.layers if layer.kind == "policy files" for rule in layer.denies)
+    # A private root lays a mount over a closed name, if there is something under that name.
+    missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
+    found = [
+        directory
+        for directory in held.directories_with_closed_names()
+        if degraded or directory in map(os.path.dirname, missing)
+    ]
+    for directory in found[:MOST_TOLD]:
+        why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
+        way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"
+        show(f"licet: no new names can be made directly in `{visible(directory)}`, {why}: {way}", err=True)
 
 
 def _code(returncode: int) -> int:
