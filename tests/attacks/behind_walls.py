@@ -98,8 +98,8 @@ def machine_code(code: bytes) -> Callable[..., int]:
 class Outside:
     """What there is on the other side of the walls, made when an attack asks for it, and whether it was reached."""
 
-    def __init__(self, walls: str, place: Path) -> None:
-        self.walls, self._place = walls, place
+    def __init__(self, walls: str, place: Path, landlock: int | None = None) -> None:
+        self.walls, self._place, self._landlock = walls, place, landlock
         self._kept = ExitStack()
         for name in ("out", "granted", "state", "scratch"):
             (place / name).mkdir()
@@ -276,7 +276,7 @@ class Outside:
             assert "error" not in said, said["error"]
             assert worked(said["value"]), said["value"]
             return
-        result = called(made(attack, **made_of), self._place, self.walls, {"arguments": arguments})
+        result = called(made(attack, **made_of), self._place, self.walls, {"arguments": arguments}, self._landlock)
         assert not worked(result.value), result.value
         if refused is None:
             assert result.ok, result.error
@@ -320,11 +320,23 @@ def made(attack: Callable[..., Any], needs: Sequence[str] = (), reuse: bool = Fa
     return tool(needs=list(needs), effect="write_limited", reuse=reuse)(attack)
 
 
-def called(attack: "Tool", place: Path, level: str, given: Mapping[str, Any]) -> "Result":
-    """One call of an attack at a level, by a gate with backends of this machine."""
+def called(attack: "Tool", place: Path, level: str, given: Mapping[str, Any], landlock: int | None = None) -> "Result":
+    """One call of an attack at a level, by a gate with backends of this machine, or of one with an older Landlock."""
     from licet import Backends
     from sandbox.levels import call, gate
 
-    backends = Backends.local(place / "state")
+    parts = {} if landlock is None else {"sandbox": older_workers(landlock)}
+    backends = Backends.local(place / "state", **parts)
     at = gate(place, level, attack, backends=backends, private=["127.0.0.0/8"])
     return call(at, attack.name, given["arguments"])
+
+
+def older_workers(landlock: int) -> Any:
+    """Workers as a machine with an older version of Landlock makes them."""
+    from dataclasses import replace
+
+    from licet.backends.native import InProcess
+    from licet.sandbox import probe
+    from licet.sandbox.workers import Workers
+
+    return Workers(InProcess(), None, lambda: replace(probe.support(), landlock=landlock))

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def without_namespaces() -> probe.Support:
     """What this machine could keep if nobody gave it namespaces."""
     found = probe.support()
     return replace(found, findings=tuple(one for one in found.findings if one.wall not in probe.NAMESPACES))
+
+
+def _older(support: Callable[[], probe.Support], landlock: int) -> probe.Support:
+    return replace(support(), landlock=landlock)
 
 
 _KINDS: dict[str, Callable[[], probe.Support]] = {"namespaces": probe.support, "no-namespaces": without_namespaces}
@@ -67,13 +72,17 @@ class Programs:
         named: bool = True,
         anything: bool = True,
         path: str = "/usr/bin:/bin",
+        landlock: int | None = None,
         **given: Any,
     ) -> None:
         programs = (*(["process:exec:*"] if anything else []), *([f"process:exec:{PYTHON}"] if named else []))
         self.holding = holding([*rules, *programs], deny=deny, effect=effect, private=private)
         manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
         self.holding.reach = replace(self.holding.reach, manifest=manifest)
-        walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, _KINDS[kind]).walls
+        support = _KINDS.get(kind, probe.support)
+        if landlock is not None:  # what an older machine could keep
+            support = partial(_older, support, landlock)
+        walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, support).walls
         self.handle = ScopedProcesses(
             self.holding,
             LocalProcesses(path),

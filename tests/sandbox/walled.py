@@ -69,7 +69,7 @@ def walls():
     hardening.no_new_privs()
     if spec["rules"] is not None:
         rules = [landlock.Rule(path, access) for path, access in spec["rules"]]
-        landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"]))
+        landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"], version=spec["version"]))
     if spec["filter"] is not None:
         own_pid = os.getpid() if spec["own_pid"] else None
         seccomp.install(seccomp.program(own_pid=own_pid, **spec["filter"]))
@@ -84,10 +84,15 @@ def run(
     tcp_ports: Sequence[int] | None = (),
     filtered: Mapping[str, Any] | None = None,
     own_pid: bool = False,
+    version: int | None = None,
     given: Any = None,
 ) -> Any:
-    """Run code that puts its answer in `answer`; it calls `walls()` where the walls are to stand."""
+    """Run code that puts its answer in `answer`; it calls `walls()` where the walls are to stand.
+
+    `version` is that of Landlock, if not this kernel's own.
+    """
     spec = {"rules": rules, "tcp_ports": tcp_ports, "filter": filtered, "own_pid": own_pid, "given": given}
+    spec["version"] = version
     program = f"{_BEGIN}{code}\nprint(json.dumps(answer))"
     ended = subprocess.run(
         [sys.executable, "-I", "-c", program],

@@ -34,7 +34,6 @@ _MOST_SAID = 2000  # characters of an error
 _WAYS_OUT = {
     "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
 }
-_SIGNALS_SINCE = 6  # the version of Landlock that keeps signals inside
 
 
 class TooLong(Exception):
@@ -91,12 +90,13 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
         os.chdir(scratch)
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.Rule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
-    ruleset = landlock.ruleset(rules)
+    version = spec["landlock"]
+    ruleset = landlock.ruleset(rules, version=version)
     hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, *keep, ruleset}, parent=parent)
     landlock.restrict(ruleset)
     os.close(ruleset)
-    own_pid = None if landlock.abi() >= _SIGNALS_SINCE else os.getpid()
-    seccomp.install(seccomp.program(own_pid=own_pid))
+    own_pid = None if version >= landlock.SIGNALS_SINCE else os.getpid()
+    seccomp.install(seccomp.program(own_pid=own_pid, abi=version))
 
 
 def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.Rule]:

@@ -55,6 +55,9 @@ class Handled(NamedTuple):
         return struct.pack(f"={len(words)}Q", *words)
 
 
+SIGNALS_SINCE = 6  # the version that keeps signals inside
+
+
 @cache
 def abi() -> int:
     """The version of Landlock here; 0 where there is none, or it is switched off."""
@@ -70,20 +73,21 @@ def handled(version: int) -> Handled:
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if version >= since else 0
     tcp = _BIND_TCP | _CONNECT_TCP if version >= 4 else 0
-    scope = 0b11 if version >= 6 else 0  # abstract unix sockets and signals of processes outside
+    scope = 0b11 if version >= SIGNALS_SINCE else 0  # abstract unix sockets and signals of processes outside
     return Handled(files, tcp, scope)
 
 
-def ruleset(rules: Iterable[Rule], *, tcp_ports: Sequence[int] | None = ()) -> int:
+def ruleset(rules: Iterable[Rule], *, tcp_ports: Sequence[int] | None = (), version: int | None = None) -> int:
     """Build a ruleset and return its fd; `restrict` then takes one system call, in this process or in a fork.
 
     A path that is not there is left out: absence allows nothing. `tcp_ports` are those that may be connected to;
-    None leaves TCP alone, which is right only where the network is a private one.
+    None leaves TCP alone, which is right only where the network is a private one. `version` makes the ruleset that an
+    older kernel would make.
     """
-    version = min(abi(), _TOO_NEW)
-    if not version:
+    newest = min(abi(), _TOO_NEW)
+    if newest < 1 or (version is not None and version < 1):
         raise OSError(errno.ENOSYS, "Landlock is not in this kernel, or is switched off")
-    all_of_it = handled(version)
+    all_of_it = handled(newest if version is None else min(version, newest))
     if tcp_ports is None:
         all_of_it = all_of_it._replace(tcp=0)
     attributes = all_of_it.packed()

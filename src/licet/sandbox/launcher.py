@@ -48,7 +48,7 @@ def main(control: int, ending: int) -> None:
 def prepare() -> None:
     """Build the filters that programs get, while nobody waits: those that are forked from here then have them."""
     for network in (False, True):
-        _filter(spaces=True, network=network)
+        _filter(landlock.abi(), spaces=True, network=network)
 
 
 def _orders(host: socket.socket) -> dict[str, Any]:
@@ -231,20 +231,21 @@ def _wall(orders: dict[str, Any]) -> None:
     opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
     try:
         ports = (_PROXY[1],) if spaces and orders["network"] else ()
-        ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports)
+        ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
     finally:
         for _, fd in opened:
             if fd is not None:
                 os.close(fd)
     landlock.restrict(ruleset)
     os.close(ruleset)
-    seccomp.install(_filter(spaces=spaces, network=orders["network"]))
+    seccomp.install(_filter(orders["landlock"], spaces=spaces, network=orders["network"]))
 
 
-def _filter(*, spaces: bool, network: bool) -> bytes:
-    fenced = spaces or landlock.abi() >= 6
-    own_pid = None if fenced else os.getpid()
-    return seccomp.program(execute=True, fork=True, inet=spaces and network, metadata=spaces, own_pid=own_pid)
+def _filter(version: int, *, spaces: bool, network: bool) -> bytes:
+    """The filter that closes the gaps of a version of Landlock."""
+    own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
+    inet = spaces and network
+    return seccomp.program(execute=True, fork=True, inet=inet, metadata=spaces, own_pid=own_pid, abi=version)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.Rule, int | None]:

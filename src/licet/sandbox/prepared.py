@@ -78,10 +78,10 @@ class Prepared:
         return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
 
 
-def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
+def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.Support) -> Prepared:
     """What workers for such calls are to be; `SandboxUnavailable` if there can be none."""
     tool, reach = call.tool, context._holding.reach
-    probe.support().require(level)
+    support.require(level)
     source = source_of(tool)
     limits = {**DEFAULTS, **call.limits}
     base = base_rules(source)
@@ -102,6 +102,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         return [*base, *grant_rules(holding)] if level == "isolated" else base
 
     fixed = {
+        "landlock": support.landlock,
         "module": source.module,
         "qualname": source.qualname,
         "modules": source.modules,

@@ -81,7 +81,8 @@ class ProgramWalls:
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
-            return _Around(holding, self._http if network else None, Layers((*in_force, *way_out)), self._held)
+            http = self._http if network else None
+            return _Around(holding, http, Layers((*in_force, *way_out)), self._held, support.landlock)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
@@ -89,14 +90,15 @@ class ProgramWalls:
         # it counts all that they have, which another sandbox may not tell.
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
-        return _Around(holding, None, Layers(in_force, (*_SPACES, *way_out, *uncounted)), self._held)
+        layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
+        return _Around(holding, None, layers, self._held, support.landlock)
 
 
 class _Around:
     """The walls of one call's programs."""
 
-    def __init__(self, holding: Holding, http: Http | None, layers: Layers, held: set[str]) -> None:
-        self.layers = layers
+    def __init__(self, holding: Holding, http: Http | None, layers: Layers, held: set[str], version: int) -> None:
+        self.layers, self._version = layers, version
         self._held = held
         self._holding, self._http, self._spaces = holding, http, not layers.missing
 
@@ -116,6 +118,7 @@ class _Around:
                 "environment": environment,
                 "directory": command.directory,
                 "namespaces": self._spaces,
+                "landlock": self._version,
                 "network": self._http is not None,
                 "scratch": (scratch, limits["scratch_mb"] * _MB),
                 "limits": {

@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -162,8 +162,14 @@ atexit.register(close_workers)
 class Workers:
     """Runs tools behind walls, and hands those at `native` to an inner engine."""
 
-    def __init__(self, native: Sandbox, programs: ProgramWalls | None = None) -> None:
+    def __init__(
+        self,
+        native: Sandbox,
+        programs: ProgramWalls | None = None,
+        support: Callable[[], probe.Support] | None = None,
+    ) -> None:
         self._native = native
+        self._support = support or (lambda: probe.support())
         self._programs = programs
         self._prepared: dict[tuple[int, int, int, Level], Prepared] = {}
         self._preparing = threading.Lock()  # nothing is added to what has just been forgotten
@@ -173,7 +179,7 @@ class Workers:
         """What will be in force at a level; the walls are tried out before they are relied on."""
         if level == "native":
             return self._native.layers(level)
-        support = probe.support()
+        support = self._support()
         support.require(level)
         return ("handles", "process", *support.layers(level))
 
@@ -244,7 +250,7 @@ class Workers:
         ):
             if len(self._prepared) >= _KNOWN:
                 self.forget()
-            found = prepare(level, call, context)
+            found = prepare(level, call, context, self._support())
             with self._preparing:
                 self._prepared[key] = found
         return found
