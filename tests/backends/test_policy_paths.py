@@ -140,6 +140,9 @@ def test_where_the_directory_for_policy_is_a_link_both_ends_are_closed(directory
 def test_trusted_files_are_closed_wherever_they_lie(tmp_path: Path) -> None:
     used = put(tmp_path / "one" / "used.yaml", MANIFEST)
     elsewhere, inside = tmp_path / "two" / "odd.txt", tmp_path / "three" / ".licet" / "licet.yaml"
+    for file in (elsewhere, inside):
+        assert str(file) not in policy_paths([used], [file])  # its project is gone
+        (tmp_path / file.relative_to(tmp_path).parts[0]).mkdir()
     closed = policy_paths([used], [elsewhere, inside])
     assert {str(elsewhere), str(inside), str(inside.parent)} <= set(closed)
 

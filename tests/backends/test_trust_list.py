@@ -173,6 +173,7 @@ def test_without_a_home_there_is_no_list(tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_grant_of_any_manifest_writes_a_trusted_policy(tmp_path: Path) -> None:
     other = tmp_path / "other" / ".licet" / "licet.yaml"
     put(other)
+    other.parent.parent.mkdir()
     manifest = tmp_path / "one" / "m.yaml"
     manifest.parent.mkdir()
     manifest.write_text("agent: a\ncapabilities: {grants: ['fs:*:*'], max_side_effect_class: full}\n")

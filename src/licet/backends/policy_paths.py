@@ -41,7 +41,8 @@ def policy_paths(files: Iterable[str | Path], trusted: Iterable[str | Path] = ()
     `files` are the policy files in use, `trusted` those that this user has accepted. Next to each file in use that is
     `licet.yaml`, `licet.lock` and `.licet`, whether they exist or not, and every file that looks like policy. A
     directory called `.licet` that holds policy is closed as a whole. Paths are absolute; where links are involved, the
-    link and what it leads to are both listed. Names that no rule can express are left out: no policy is loaded from
+    link and what it leads to are both listed. A trusted file counts, whether it exists or not, as long as the directory
+    that it speaks for does. Names that no rule can express are left out: no policy is loaded from
     such a file.
     """
     found: dict[str, None] = {}
@@ -54,6 +55,9 @@ def policy_paths(files: Iterable[str | Path], trusted: Iterable[str | Path] = ()
     for directory in directories:
         found.update(dict.fromkeys(_of_directory(directory, look)))
     for file in trusted:
+        # A project that is gone closes nothing: a name that cannot be made would keep programs from making others.
+        if not os.path.isdir(policy_root(Path(os.path.abspath(file)))):
+            continue
         for path in _spellings(file):
             found[path] = None
             if _is_policy_directory(directory := os.path.dirname(path)):
