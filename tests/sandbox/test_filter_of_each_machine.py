@@ -92,3 +92,31 @@ def test_calls_of_another_architecture_end_the_process(machine: str) -> None:
     assert played(program, read) == KILL
     second = seen(machine, 0x40000000 + syscalls.NUMBERS[machine]["read"], (0,) * 6)
     assert played(program, second) == (KILL if machine == "x86_64" else ERRNO | UNKNOWN.otherwise)
+
+
+# Calls that change modes, owners, times, attributes and flags of files, by path or by an open file.
+CHANGES = [
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes"),
+    *("futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr"),
+    *("fremovexattr", "removexattrat", "file_setattr"),
+]
+FLAGS = {"FS_IOC_SETFLAGS": 0x40086602, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC_FSSETXATTR": 0x401C5820,
+         "FS_IOC_SETVERSION": 0x40087602, "FS_IOC_SETFSLABEL": 0x41009432, "FS_IOC_ENABLE_VERITY": 0x40806685,
+         "FS_IOC_SET_ENCRYPTION_POLICY": 0x800C6613}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", syscalls.NUMBERS)
+def test_no_call_changes_metadata_without_a_private_root(machine: str) -> None:
+    for execute, abi in itertools.product((False, True), range(1, 8)):
+        found = answers(execute=execute, fork=execute, inet=False, metadata=False, fenced=False, abi=abi)
+        assert {name: found.get(name, NO) for name in CHANGES if name in syscalls.NUMBERS[machine]}.items() <= {
+            (name, NO) for name in CHANGES
+        }
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_flags_of_files_are_set_by_nobody(metadata: bool) -> None:
+    found = answers(execute=True, fork=True, inet=False, metadata=metadata, fenced=True, abi=7)
+    assert found.get("file_setattr", NO) == NO
+    (allowed,) = found["ioctl"].allowed
+    assert not set(FLAGS.values()) & set(allowed[0].values)
