@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 
 from attacks.behind_walls import Outside, raw
 
@@ -13,12 +14,12 @@ def attack() -> list[str]:
         found = os.fstat(stream)
         mode = stat.S_IMODE(found.st_mode)
         ways: dict[str, Callable[[], object]] = {
-            "fchmod": lambda at=stream, mode=mode: os.fchmod(at, mode),
-            "fchmodat2": lambda at=stream, mode=mode: raw(452, at, b"", mode, 0x1000),
-            "fchown": lambda at=stream, found=found: os.fchown(at, found.st_uid, found.st_gid),
-            "futimens": lambda at=stream: os.utime(at),
-            "fsetxattr": lambda at=stream: os.setxattr(at, "trusted.licet", b"x"),
-            "by name": lambda at=stream, mode=mode: os.chmod(f"/proc/self/fd/{at}", mode),
+            "fchmod": partial(os.fchmod, stream, mode),
+            "fchmodat2": partial(raw, 452, stream, b"", mode, 0x1000),
+            "fchown": partial(os.fchown, stream, found.st_uid, found.st_gid),
+            "futimens": partial(os.utime, stream),
+            "fsetxattr": partial(os.setxattr, stream, "trusted.licet", b"x"),
+            "by name": partial(os.chmod, f"/proc/self/fd/{stream}", mode),
         }
         for name, way in ways.items():
             try:
