@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator, Iterator
 
 from licet.guard.redact_spans import Span, merged, replaced, replaced_in_json
-from licet.guard.secret_forms import Forms, Spellings, add_forms, no_forms
+from licet.guard.secret_forms import Forms, Spellings
 from licet.guard.secret_views import (
     UNFINISHED,
     View,
@@ -59,9 +59,9 @@ class Redactor:
         """What to look for."""
         known = self._known
         if known is None:
-            known = no_forms()
+            known = Forms()
             for value, name in self._names.items():
-                add_forms(known, name, value)
+                known.add(name, value)
             self._known = known
         return known
 
@@ -72,7 +72,7 @@ class Redactor:
 
     @property
     def nearby(self) -> int:
-        """The same for text that comes in pieces: dumps fit in, but not several levels of escapes of a long value."""
+        """The same across the blocks or pieces of a text: of a long value, dumps and one level of escapes fit in."""
         return min(self.reach, 5 * self.longest + (1 << 13))
 
     # Whole texts -----------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Redactor:
         for start in range(0, len(raw) if self._names else 0, BLOCK):
             if start:
                 yield
-            low = max(start - self.reach, 0)  # a secret may have begun in the block before
+            low = max(start - self.nearby, 0)  # a secret may have begun in the block before
             inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
             found += [Span(low + start, low + end, label) for start, end, label in inside]
             if len(found) > 2 * _MOST:

@@ -11,50 +11,58 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from quopri import encodestring
-from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
 SHORT = 4  # characters: shorter values are looked for only as they are, because their encodings turn up by chance
 _LEAST = 8  # characters of a spelling that could be part of ordinary words or numbers
 _ANY = "surrogateescape"
+_OCTAL = [f"{byte:03o}".encode() for byte in range(256)]
 WHITE = b" \t\r\n\f\v"
 
 Spellings = dict[bytes, bytes]  # what to look for -> what to write instead
 
 
-class Forms(NamedTuple):
+class Forms:
     """What to look for, by the preparation of the text."""
 
-    exact: Spellings  # in the text as it is: short values
-    lower: Spellings  # in lower case: values as they are, in any case, and in the usual quoting
-    wide: Spellings  # in lower case, and only where the text has NUL: UTF-16 and UTF-32
-    packed: Spellings  # without white space, `-_` read as `+/`: base64
-    squeezed: Spellings  # in lower case, without white space: base32, lists of decimal and octal numbers
-    hexed: Spellings  # in lower case, without white space and separators: hex
-    dumped: Spellings  # the same after offsets and gutters of a dump were removed: little-endian words, characters
+    __slots__ = ("_dumped", "_values", "exact", "hexed", "lower", "packed", "squeezed", "wide")
 
+    def __init__(self) -> None:
+        self.exact: Spellings = {}  # in the text as it is: short values
+        self.lower: Spellings = {}  # in lower case: values as they are, in any case, and in the usual quoting
+        self.wide: Spellings = {}  # in lower case, and only where the text has NUL: UTF-16 and UTF-32
+        self.packed: Spellings = {}  # without white space, `-_` read as `+/`: base64
+        self.squeezed: Spellings = {}  # in lower case, without white space: base32, lists of decimal and octal numbers
+        self.hexed: Spellings = {}  # in lower case, without white space and separators: hex
+        self._values: Spellings = {}
+        self._dumped: Spellings = {}
 
-def no_forms() -> Forms:
-    """Forms of no value at all."""
-    return Forms({}, {}, {}, {}, {}, {}, {})
+    @property
+    def dumped(self) -> Spellings:
+        """As `hexed`, after offsets and gutters of a dump were removed: hex, words, characters. Few texts need it."""
+        if not self._dumped:
+            found: Spellings = {}
+            for raw, label in self._values.items():
+                _put(found, _dumped(raw), label)
+            self._dumped = found
+        return self._dumped
 
-
-def add_forms(forms: Forms, name: str, value: str) -> None:
-    """Add the spellings of one value; one that is there already keeps its name, unless this is the value itself."""
-    for raw, text in _spellings(value).items():
-        label = _label(name, raw)
-        own = text == value.strip()
-        if len(text) < SHORT:
-            _put(forms.exact, [raw], label, own)
-            continue
-        _put(forms.lower, [raw.lower()], label, own)
-        _put(forms.lower, (form.lower() for form in _quoted(raw, text)), label)
-        for form, wide_label in _wide(text, label):
-            _put(forms.wide, [form], wide_label)
-        _put(forms.packed, _base64_forms(raw, text), label)
-        _put(forms.squeezed, _squeezed(raw), label)
-        _put(forms.hexed, [raw.hex().encode()], label)
-        _put(forms.dumped, _dumped(raw), label)
+    def add(self, name: str, value: str) -> None:
+        """Add the spellings of one value; one that is there already keeps its name, unless this is the value itself."""
+        for raw, text in _spellings(value).items():
+            label = _label(name, raw)
+            own = text == value.strip()
+            if len(text) < SHORT:
+                _put(self.exact, [raw], label, own)
+                continue
+            _put(self.lower, [raw.lower()], label, own)
+            _put(self.lower, (form.lower() for form in _quoted(raw)), label)
+            for form, wide_label in _wide(text, label):
+                _put(self.wide, [form], wide_label)
+            _put(self.packed, _base64_forms(raw, text), label)
+            _put(self.squeezed, _squeezed(raw), label)
+            _put(self.hexed, [raw.hex().encode()], label)
+            _put(self._values, [raw], label)
 
 
 def _put(into: Spellings, found: Iterable[bytes], label: bytes, replace: bool = False) -> None:
@@ -93,7 +101,7 @@ def _byte_or_utf8(sign: str) -> bytes:
     return sign.encode("latin-1") if sign < "\u0100" else _bytes(sign)
 
 
-def _quoted(raw: bytes, text: str) -> Iterator[bytes]:
+def _quoted(raw: bytes) -> Iterator[bytes]:
     """The value in its usual escapes. Most are read anyway, but the text before them can spoil that."""
     text = raw.decode("utf-8", _ANY)
     yield raw.replace(b" ", b"+")
@@ -144,18 +152,17 @@ def _own(encoded: bytes, before: int, size: int, bits: int) -> bytes:
 
 
 def _squeezed(raw: bytes) -> Iterator[bytes]:
-    for encode in (base64.b32encode, base64.b32hexencode):
-        whole = encode(raw).lower()
-        if len(raw) * 8 // 5 >= _LEAST:
-            yield whole
-            yield whole.rstrip(b"=")
-        for before in range(5):
-            own = _own(encode(b"\0" * before + raw + b"\0" * 5), before, len(raw), 5).lower()
-            if len(own) >= _LEAST:
-                yield own
+    if len(raw) * 8 // 5 >= _LEAST:
+        whole = base64.b32encode(raw).lower()
+        yield whole
+        yield whole.rstrip(b"=")
+    for before in range(5):
+        own = _own(base64.b32encode(b"\0" * before + raw + b"\0" * 5), before, len(raw), 5).lower()
+        if len(own) >= _LEAST:
+            yield own
     yield ",".join(map(str, raw)).encode()
     yield "".join(map(str, raw)).encode()
-    yield "".join(f"{byte:03o}" for byte in raw).encode()
+    yield b"".join([_OCTAL[byte] for byte in raw])
     if len(bare := raw.lower().translate(None, WHITE)) >= _LEAST:
         yield bare
 
