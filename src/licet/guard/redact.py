@@ -16,6 +16,7 @@ from licet.guard.secret_views import (
     UNFINISHED,
     View,
     hexed,
+    hexed_numbers,
     lower,
     packed,
     quoted_printable,
@@ -250,6 +251,8 @@ def _looks(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
         yield packed(view), forms.packed
         yield squeezed(view), forms.squeezed
         yield hexed(view), forms.hexed
+        if (numbers := hexed_numbers(view)) is not None:
+            yield numbers, forms.hexed
         if (mail := quoted_printable(view)) is not None:
             yield lower(mail), forms.lower
         if (dump := undumped(view)) is not None:

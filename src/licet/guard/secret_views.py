@@ -97,8 +97,15 @@ def squeezed(view: View) -> View:
 
 
 def hexed(view: View) -> View:
-    """In lower case, without white space, separators and `0x`."""
+    """In lower case, without white space and separators."""
+    return View(view.raw.lower().translate(None, _SEPARATORS), view, lambda: _without(_SEPARATOR, view.raw))
+
+
+def hexed_numbers(view: View) -> View | None:
+    """The same without `0x`, or None if there is none; it may also be the end of one number and the next letter."""
     raw = view.raw.lower()
+    if b"0x" not in raw:
+        return None
     return View(raw.replace(b"0x", b"").translate(None, _SEPARATORS), view, lambda: _without(_BETWEEN, raw))
 
 
@@ -110,6 +117,7 @@ def _without(pattern: re.Pattern[bytes], raw: bytes) -> _Parts:
 
 
 _SPACE = re.compile(rb"([ \t\r\n\f\v]+)")
+_SEPARATOR = re.compile(rb"([ \t\r\n\f\v:;,._|<>()\[\]{}\"'-]+)")
 _BETWEEN = re.compile(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
 
 
@@ -190,7 +198,8 @@ _ESCAPE = re.compile(
     rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
     rb"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
     rb"|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\[abefnrtv]|\\\r?\n|\\[^0-9A-Za-z]"
-    rb"|&(?:(?:#0{0,16}+[1-9][0-9]{0,6}|#[xX]0{0,16}+[1-9A-Fa-f][0-9A-Fa-f]{0,5});?|(?:amp|lt|gt|quot|apos);))"
+    rb"|&(?:#(?=[0-9])0{0,16}+(?:[1-9][0-9]{0,6})?;?|#[xX](?=[0-9A-Fa-f])0{0,16}+(?:[1-9A-Fa-f][0-9A-Fa-f]{0,5})?;?"
+    rb"|(?:amp|lt|gt|quot|apos);))"
 )
 _QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
 # What may be the beginning of an escape, at the end of a piece of text.
