@@ -155,6 +155,19 @@ class Terminal:
         return code
 
 
+def test_being_ended_leaves_the_terminal_as_it_was(desk: Path) -> None:
+    near, far = os.openpty()
+    before = termios.tcgetattr(far)
+    line = "stty raw -echo; echo ready; sleep 200"
+    with subprocess.Popen([*LICET, "--", "sh", "-c", line], stdin=far, stdout=far, stderr=far) as walled:
+        assert select.select([near], [], [], 300)[0]
+        assert b"ready" in os.read(near, 1 << 16)
+        walled.terminate()
+    assert (walled.returncode, termios.tcgetattr(far)) == (128 + 15, before)
+    os.close(near)
+    os.close(far)
+
+
 needs_setsid = pytest.mark.skipif(not os.path.exists("/usr/bin/setsid"), reason="there is no setsid here")
 
 

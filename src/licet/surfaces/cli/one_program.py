@@ -1,8 +1,10 @@
 """One program under a manifest: the gate around it, and how its end is told. What `licet run` does with its words."""
 
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -63,11 +65,13 @@ def run_program(
         return REFUSED
     tool = gate.tools[0].name
     in_time = False
+    before = signal.signal(signal.SIGTERM, _terminated)
     try:
         result = run(gate, tool, {"command": words})
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
     finally:
         attached.finish(wait=in_time)
+        signal.signal(signal.SIGTERM, before)
     code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         _tell_held(held)
@@ -83,6 +87,11 @@ def _named(manifest: Path | None, as_json: bool) -> Named:
     if found is None:
         fail(f"licet: {NOTHING_HERE}", as_json)
     return Named(found, by_hand=False)
+
+
+def _terminated(number: int, _: object) -> NoReturn:
+    """End in order: the command is ended, its receipt is written, and the terminal is left as it was."""
+    raise SystemExit(128 + number)
 
 
 def _tell(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:
