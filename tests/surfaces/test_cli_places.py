@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[str, list[str], set[str]]] = {  # what is typed, and e
     "call": ("/srv", ["call", "{m}", "look", "path=/etc/a"], REFUSED),
     "explain": ("/srv", ["explain", "{m}", "look", "/etc/a"], REFUSED),
     "check": ("/srv/b", ["check", "{m}"], {"{p}:4:1:", "{m}:4", "{m}"}),
-    "surface": ("/srv", ["surface", "{m}", "--json"], {"{p}:4:1", "{m}:7:21", "{m}", "{m}:1:1"}),
+    "surface": ("/srv", ["surface", "{m}", "--json"], {"{p}:4:1", "{m}:7:21", "{m}"}),
     "diff": ("/srv/a/b", ["diff", "{m}", "{n}"], {"{n}:7"}),
 }
 
