@@ -4,8 +4,10 @@ A tool declares what it touches, a manifest allows part of it, and each call hol
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+# Not from `typing`: `python -m licet` loads this file while the current directory is still on the import path, and
+# `importlib` is all that Python itself has loaded by then.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from licet.assemble.running import Backends, Gate, run
     from licet.backends.manifest_yaml import load_manifest

@@ -110,3 +110,71 @@ def test_a_tool_in_src_is_imported_from_where_a_review_finds_it(here: Path) -> N
     before = list(sys.path)
     assert run("call", "m.yaml", "t").stdout == "hello\n"
     assert sys.path == before
+
+
+# What else it loads ---------------------------------------------------------------------------------------------------
+
+LOADS = HEAD.replace("import sys\n", "{}\n") + DECLARED.replace('return "hello"', "{}")
+
+
+def project(here: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text(text)
+
+
+HELPED = {
+    "a helper": ({"aid_one.py": "said = 'aid'"}, "import aid_one", "return aid_one.said"),
+    "a helper in src": ({"src/aid_two.py": "said = 'aid'"}, "import aid_two", "return aid_two.said"),
+    "a helper that is imported by the call": (
+        {"aid_three.py": "said = 'aid'"},
+        "",
+        "import aid_three; return aid_three.said",
+    ),
+    "a package with relative imports": (
+        {"aid_four/__init__.py": "from .inner import said", "aid_four/inner.py": "said = 'aid'"},
+        "from aid_four import said",
+        "return said",
+    ),
+    "a package without a file": (
+        {"aid_five/inner.py": "said = 'aid'"},
+        "from aid_five.inner import said",
+        "return said",
+    ),
+    "files beside a module of a package": (
+        {"aid_six/__init__.py": "", "aid_six/said.txt": "aid"},
+        "import aid_six, importlib.resources as r",
+        "return r.files(aid_six).joinpath('said.txt').read_text()",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "imports", "body"), HELPED.values(), ids=HELPED)
+def test_a_tool_has_the_modules_of_its_project(here: Path, files: dict[str, str], imports: str, body: str) -> None:
+    project(here, {f"{MODULE}.py": LOADS.format(imports, body), **files})
+    result = run("call", "m.yaml", "t")
+    assert (result.stdout, result.stderr) == ("aid\n", "")
+
+
+TAKEN = {
+    "the standard library": ("fractions", "a module of Python itself"),
+    "licet's libraries": ("click", "a module that is loaded already ("),
+}
+
+
+@pytest.mark.parametrize(("name", "whose"), TAKEN.values(), ids=TAKEN)
+def test_a_module_whose_name_is_taken_is_refused(here: Path, name: str, whose: str) -> None:
+    project(here, {f"{name}.py": HEAD + DECLARED, "m.yaml": json.dumps(MANIFEST).replace(MODULE, name)})
+    result = run("call", "m.yaml", "t")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"found `{name}:t`, whose module has the name of {whose}" in result.stderr
+    assert f"rename `{name}` in {here}" in result.stderr
+
+
+def test_a_module_that_only_running_code_names_is_not_loaded(here: Path) -> None:
+    computed = "import importlib; importlib.import_module('aid_' + 'hidden')"
+    project(here, {f"{MODULE}.py": LOADS.format(computed, "return 'hello'"), "aid_hidden.py": "raise SystemExit"})
+    result = run("call", "m.yaml", "t")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "No module named 'aid_hidden'" in result.stderr
+    assert "what is loaded is installed, or a file of the project that an `import` statement names" in result.stderr

@@ -1,23 +1,29 @@
-"""Tools that a manifest names with `from:`, imported. Their code runs, and is held to what a reviewer reads of it."""
+"""Tools that a manifest names with `from:`, imported. Their code runs, and is held to what a reviewer reads of it.
+
+The directory of the manifest is not put on the import path: a tool that may write there could plant a module for the
+next host. Modules of the project come from a list of files that is made before any of them runs.
+"""
 
 import importlib
+import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from licet.backends.policy_paths import policy_root
+from licet.backends.project_modules import ProjectModules, project_modules
 from licet.backends.source import find_tool, shown_file
-from licet.backends.tool_files import code_directories
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
 from licet.declare import Tool
 from licet.errors import ManifestError
+from licet.guard.module_finder import KnownModules
 from licet.values import replace
 
+_ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
 # All that source tells of a tool and that decides about its calls.
 _REVIEWED = ("name", "needs", "effect", "sandbox", "connector", "cost_usd", "storage_ttl_seconds")
 
@@ -27,25 +33,51 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
 
     `ManifestError` for one that declares another thing than its source says: nobody has reviewed that.
     """
-    roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
-    return [
-        _placed(_imported(name, reference, roots, origin), roots)
-        for name, (reference, origin) in manifest.sources.items()
-        if name in manifest.seats
-    ]
+    roots = code_roots(manifest)
+    wanted = {name: source for name, source in manifest.sources.items() if name in manifest.seats}
+    # All of it is read before any of it runs, and could write source.
+    reviewed = {name: find_tool(said, roots, name=name, origin=at) for name, (said, at) in wanted.items()}
+    project = project_modules([said for said, _ in wanted.values()], roots)
+    if project.doubled:
+        hint = "remove one: which of them is loaded would depend on the order in which Python looks"
+        raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
+    _let_import(project)
+    return [_placed(_imported(said, roots, at, reviewed[name], project), roots) for name, (said, at) in wanted.items()]
 
 
-def _imported(name: str, reference: str, roots: Sequence[Path], origin: Origin) -> Tool:
-    reviewed = find_tool(reference, roots, name=name, origin=origin)  # before it runs, and could write its own source
+def code_roots(manifest: Manifest) -> list[Path]:
+    """The directories below which the tools of a manifest are found."""
+    return list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
+
+
+def _let_import(project: ProjectModules) -> None:
+    """Make the modules of a project importable, for good: functions of tools may import some when they are called."""
+    for name, place in project.modules.items():
+        loaded = sys.modules.get(name)
+        if loaded is not None and getattr(loaded.__spec__, "origin", None) != place.file and _of_a_project(name):
+            del sys.modules[name]  # of another project, which this process has read before
+    if project.modules:
+        sys.meta_path.insert(0, KnownModules(project.modules))
+
+
+def _of_a_project(name: str) -> bool:
+    return any(name in finder.modules for finder in sys.meta_path if isinstance(finder, KnownModules))
+
+
+def _imported(
+    reference: str, roots: Sequence[Path], origin: Origin, reviewed: ToolSpec | Problem, project: ProjectModules
+) -> Tool:
     module, _, attribute = reference.partition(":")
-    with _importable([place for root in roots for place in code_directories(str(root.absolute()))]):
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except Exception as wrong:  # whatever a file does while it is imported
-            said = f"{type(wrong).__name__}: {wrong}".partition("\n")[0]
-            expected, place = f"a tool that can be imported ({said})", _broken_at(wrong, roots)
-            hint = f"it stops at {place}" if place else ""
-            raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
+    _check_name(module, reference, origin, project)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as wrong:  # whatever a file does while it is imported
+        said = f"{type(wrong).__name__}: {wrong}".partition("\n")[0]
+        expected, place = f"a tool that can be imported ({said})", _broken_at(wrong, roots)
+        hint = f"it stops at {place}" if place else ""
+        if isinstance(wrong, ModuleNotFoundError):
+            hint = "; ".join(filter(None, (hint, _ONLY_NAMED)))
+        raise ManifestError([Problem(origin, f"`{reference}`", expected, hint)]) from wrong
     if not isinstance(found, Tool):
         raise ManifestError([Problem(origin, f"`{reference}`", "a function declared with `@tool`")])
     if isinstance(reviewed, Problem):
@@ -55,6 +87,31 @@ def _imported(name: str, reference: str, roots: Sequence[Path], origin: Origin) 
         hint = "some code changes it where no reviewer sees it: write it as a literal, in one place"
         raise ManifestError([Problem(origin, said, "the declaration in the source", hint)])
     return found
+
+
+def _check_name(module: str, reference: str, origin: Origin, project: ProjectModules) -> None:
+    """Refuse a module of a project whose name is taken: an import would give another module, or break others."""
+    place = project.modules.get(module)
+    if place is None:  # licet's own, or there is none, which the import says
+        return
+    top = module.partition(".")[0]
+    loaded = getattr(sys.modules.get(top), "__spec__", None)
+    where = loaded.origin if loaded is not None else None
+    if top in sys.stdlib_module_names:
+        taken = "a module of Python itself"
+    elif top in sys.modules and where != project.modules[top].file:
+        taken = f"a module that is loaded already ({where or 'it has no file'})"
+    else:
+        return
+    found = f"`{reference}`, whose module has the name of {taken}"
+    raise ManifestError(
+        [Problem(origin, found, "a name of its own", f"rename `{top}` in {os.path.dirname(_top(project, top))}")]
+    )
+
+
+def _top(project: ProjectModules, top: str) -> str:
+    place = project.modules[top]
+    return place.directory or place.file or top
 
 
 def _unlike(running: ToolSpec, reviewed: ToolSpec) -> str:
@@ -90,13 +147,3 @@ def _broken_at(wrong: Exception, roots: Sequence[Path]) -> str:
     installed = *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[1])
     own = [(_named_from(file, roots), line) for file, line in lines if not file.startswith(installed)]
     return next((f"{file}:{line}" for file, line in reversed(own) if file), "")
-
-
-@contextmanager
-def _importable(roots: list[str]) -> Iterator[None]:
-    before = list(sys.path)
-    sys.path[:0] = roots
-    try:
-        yield
-    finally:
-        sys.path[:] = before

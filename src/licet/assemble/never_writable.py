@@ -60,9 +60,20 @@ def protect_in(workdir: str) -> Protect:
     """The same as a function of a gate's tools."""
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
-        return never_writable(tools, workdir)
+        return outermost((*never_writable(tools, workdir), *_project(manifest)))
 
     return protect
+
+
+def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
+    """The project files that the tools of a manifest load, and where a planted file would be loaded the next time."""
+    references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.seats]
+    if references:  # what follows source is loaded only where there is some
+        from licet.assemble.importing import code_roots
+        from licet.backends.project_modules import project_modules
+
+        for path, refused in project_modules(references, code_roots(manifest)).closed():
+            yield ProtectedPath(path, SECOND_CODE if refused else CODE)
 
 
 def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:

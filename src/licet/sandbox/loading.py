@@ -1,21 +1,14 @@
 """Loading a tool inside its walls: by file, under a name that runs nothing but definitions."""
 
+import importlib
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from licet.declare import Tool
-
-
-class _FromText(importlib.machinery.SourceFileLoader):
-    """Compiles a file from its text, and never reads what was compiled of it."""
-
-    def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Nothing: without the time and size of a file, its compiled form is not looked for."""
-        raise OSError
+from licet.guard.module_finder import FromText, module_spec
 
 
 class Given:
@@ -23,7 +16,7 @@ class Given:
 
     def __init__(self, modules: Mapping[str, Sequence[str | None]], *, bytecode: bool) -> None:
         self._modules = modules
-        self._source: Any = importlib.machinery.SourceFileLoader if bytecode else _FromText
+        self._source: Any = importlib.machinery.SourceFileLoader if bytecode else FromText
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -32,17 +25,7 @@ class Given:
         if name not in self._modules:
             return None
         file, directory = self._modules[name]
-        inside = [directory] if directory is not None else None
-        if file is None:
-            spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
-            spec.submodule_search_locations = inside
-            return spec
-        # A script may have any name, so the loader is named and not guessed.
-        extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
-        loader: Any = importlib.machinery.ExtensionFileLoader if extension else self._source
-        return importlib.util.spec_from_file_location(
-            name, file, loader=loader(name, file), submodule_search_locations=inside
-        )
+        return module_spec(name, file, None if directory is None else [directory], self._source)
 
 
 def load(

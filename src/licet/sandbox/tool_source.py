@@ -4,34 +4,26 @@ Worked out on the host from what is imported there and from the text of the file
 its files one by one, never their directory, where `.env`, policy and state often lie.
 """
 
-import ast
 import importlib.machinery
 import importlib.util
 import os
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from licet.declare import Tool
+from licet.guard.module_finder import KnownModules, Place
+from licet.guard.module_imports import followed, library_directories
 from licet.guard.ports import SandboxUnavailable
 
 _LICET = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-_MOST_FILES = 2000
 _FIX = (
     'define it at the top of a module; or, if it is trusted code of yours, give it `sandbox="native"` '
     "and name it under `native`"
 )
 SCRIPT = "licet_script"  # what a script is called inside: under its own name `__main__` it would run as a program
-
-
-class Place(NamedTuple):
-    """Where a module is: its file, or None for a package without one; and its directory if it is a package."""
-
-    file: str | None
-    directory: str | None
 
 
 class Source(NamedTuple):
@@ -117,11 +109,7 @@ def _unwrapped(fn: Any) -> list[Any]:
 @cache
 def libraries() -> tuple[str, ...]:
     """The directories of the interpreter, its libraries and licet: the same for every tool, and nobody's secret."""
-    paths = sysconfig.get_paths()
-    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found.append(_LICET)
-    found += [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages", "lib-dynload")]
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
+    return tuple(dict.fromkeys((*library_directories(), _LICET)))
 
 
 def import_path() -> list[str]:
@@ -135,60 +123,22 @@ def _is_library(path: str) -> bool:
 
 def _reached(name: str, place: Place) -> dict[str, Place]:
     """A module, the packages it is in, and every module of theirs that is no library, by name."""
-    found: dict[str, Place] = {}
-    left = [(name, place)]
-    while left and len(found) < _MOST_FILES:
-        name, place = left.pop()
-        if name in found:
-            continue
-        found[name] = place
-        wanted = [name.rpartition(".")[0]]
-        if place.file is not None:
-            wanted += imported(place.file, name, place.directory is not None, os.stat(place.file).st_mtime_ns)
-        unseen = [(other, _place(other)) for other in wanted if other and other not in found]
-        left += [(other, there) for other, there in unseen if there is not None]
-    return found
-
-
-@lru_cache(4096)
-def imported(file: str, name: str, is_package: bool, changed: int) -> tuple[str, ...]:
-    """The names that a file imports, anywhere in it, and the packages that they are in."""
-    try:
-        with open(file, "rb") as text:
-            tree = ast.parse(text.read())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    package = name if is_package else name.rpartition(".")[0]
-    names: dict[str, None] = {}
-    for dotted in _imports(tree, package):
-        parts = dotted.split(".")
-        names.update(dict.fromkeys(".".join(parts[:end]) for end in range(1, len(parts) + 1)))
-    return tuple(names)
-
-
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            try:
-                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            except ImportError:
-                continue
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
+    return followed({name: place}, _place)
 
 
 def _place(name: str) -> Place | None:
     """Where a module is, if it is none of a library; it is looked for, and not imported."""
     if name.partition(".")[0] in sys.stdlib_module_names or name.partition(".")[0] == "licet":
         return None
-    spec = getattr(sys.modules.get(name), "__spec__", None)
+    spec = getattr(sys.modules.get(name), "__spec__", None) or _of_a_project(name)
     if spec is None:
         parent = name.rpartition(".")[0]
         path = getattr(sys.modules.get(parent), "__path__", None) if parent else None
         if parent and path is None:
-            return None
+            above = _place(parent)  # a package that is not loaded yet
+            if above is None or above.directory is None:
+                return None
+            path = [above.directory]
         try:
             spec = importlib.machinery.PathFinder.find_spec(name, path)
         except Exception:
@@ -201,3 +151,9 @@ def _place(name: str) -> Place | None:
     if (file is None and directory is None) or _is_library(file or f"{directory}/"):
         return None
     return Place(file, directory)
+
+
+def _of_a_project(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Where a module is that `licet call` can import and has not imported yet."""
+    finders = (finder for finder in sys.meta_path if isinstance(finder, KnownModules))
+    return next(filter(None, (finder.find_spec(name) for finder in finders)), None)

@@ -5,11 +5,14 @@ import gc
 import os
 import sys
 
+from licet.surfaces.installed_only import import_installed_only
+
 __all__ = ["main", "program"]
 
 
 def program() -> None:
     """Run the command line as a program of its own: when this is done, so is the process."""
+    import_installed_only()
     try:
         main()
     except SystemExit as ended:

@@ -1,0 +1,103 @@
+"""Follows the imports of source files by their text: nothing is imported, so nothing of a file runs."""
+
+import ast
+import importlib.machinery
+import importlib.util
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+from licet.guard.module_finder import Place
+
+_MOST_MODULES = 2000
+_MOST_BYTES = 512 << 10  # of one source file, as in a review; in a longer one no imports are looked for
+_LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
+
+
+def followed(start: Mapping[str, Place], locate: Callable[[str], Place | None]) -> dict[str, Place]:
+    """Modules, the packages they are in, and every module that these import, as far as `locate` knows where it is."""
+    found: dict[str, Place] = {}
+    left = list(start.items())
+    while left and len(found) < _MOST_MODULES:
+        name, place = left.pop()
+        if name in found:
+            continue
+        found[name] = place
+        wanted = [name.rpartition(".")[0]]
+        if place.file is not None:
+            wanted += imported_names(place.file, name, is_package=place.directory is not None)
+        unseen = [(other, locate(other)) for other in wanted if other and other not in found]
+        left += [(other, there) for other, there in unseen if there is not None]
+    return found
+
+
+def library_directories() -> tuple[str, ...]:
+    """The real directories of the standard library and of installed packages that this process imports from."""
+    paths = sysconfig.get_paths()
+    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [path for path in sys.path if os.path.basename(path) in _LIBRARY_NAMES]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
+
+
+def imported_names(file: str, name: str, *, is_package: bool) -> tuple[str, ...]:
+    """The names that a source file imports, anywhere in it, each after the packages that it is in."""
+    try:
+        return _names(file, name, is_package, os.stat(file).st_mtime_ns)
+    except OSError:
+        return ()
+
+
+@lru_cache(4096)
+def _names(file: str, name: str, is_package: bool, changed: int) -> tuple[str, ...]:
+    if file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
+        return ()
+    try:
+        tree = ast.parse(_text(file))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    package = name if is_package else name.rpartition(".")[0]
+    return tuple(dict.fromkeys(above for dotted in _imports(tree, package) for above in with_parents(dotted)))
+
+
+def _text(file: str) -> bytes:
+    # Without O_NONBLOCK a named pipe in the place of a file would block for ever.
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        text = opened.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError("a source file that is too long")
+    return text
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = _resolved("." * level + (module or ""), package)
+                if base:
+                    yield base
+                    yield from (f"{base}.{alias.name}" for alias in names if alias.name != "*")
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(str() as text), *_]
+            ):
+                if called in ("import_module", "__import__") and (base := _resolved(text, package)):
+                    yield base
+
+
+def _resolved(name: str, package: str) -> str:
+    try:
+        return importlib.util.resolve_name(name, package)
+    except (ImportError, ValueError):
+        return ""
+
+
+def with_parents(dotted: str) -> Iterator[str]:
+    """A dotted name after the names of the packages that it is in."""
+    parts = dotted.split(".")
+    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))

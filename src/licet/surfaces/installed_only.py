@@ -1,0 +1,38 @@
+"""Commands of licet import installed code alone, and nothing from the directory that they are started in.
+
+`python -m licet` puts that directory first on the import path: a `click.py` there would run. This is called before
+anything outside the standard library is imported, so it uses modules that every interpreter has loaded by then.
+"""
+
+import os
+import site
+import sys
+
+_LICET = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PYTHON = ("_frozen_importlib", "_frozen_importlib_external")
+
+
+def import_installed_only() -> None:
+    """Reduce the import path to the standard library, the site-packages of this prefix, and where licet lies.
+
+    Where licet lies comes last: beside a checkout of it may lie anything. Finders that `.pth` files have installed go
+    too; they lead to directories of projects.
+    """
+    kept = {os.path.realpath(path) for path in (*_standard_library(), *site.getsitepackages())}
+    path = [entry for entry in sys.path if entry and os.path.realpath(entry) in kept]
+    above = os.path.dirname(_LICET)
+    sys.path[:] = path if os.path.realpath(above) in kept else [*path, above]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if _module(finder) in _PYTHON]
+
+
+def _standard_library() -> tuple[str, ...]:
+    modules = os.path.dirname(os.path.abspath(os.__file__))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    extensions = os.path.join(sys.base_exec_prefix, sys.platlibdir, f"python{version}", "lib-dynload")
+    archive = os.path.join(sys.base_prefix, sys.platlibdir, f"python{version.replace('.', '')}.zip")
+    return modules, os.path.join(modules, "lib-dynload"), extensions, archive
+
+
+def _module(finder: object) -> str:
+    """Where a finder comes from: it may be a class or an object."""
+    return str(getattr(finder if isinstance(finder, type) else type(finder), "__module__", ""))
