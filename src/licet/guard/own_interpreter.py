@@ -1,4 +1,8 @@
-"""How licet starts an interpreter of its own: the command, with a few modules of licet and nothing else of the host."""
+"""How licet starts an interpreter of its own: the command, with a few modules of licet and nothing else of the host.
+
+Every one is started with `-I -S`: no variable, no user directory, and no `site`. So no `.pth` file, `sitecustomize` or
+`usercustomize` runs there, whoever has written it.
+"""
 
 import os
 import sys
@@ -18,6 +22,9 @@ def found(place):
 main, *others = map(found, places)
 main(*others)
 """
+# Python text that every such interpreter runs first. Tests put an audit hook here, from within this process; nothing
+# outside of it can.
+PRELUDE = ""
 _SCRATCH = ("TMPDIR", "TEMP", "TMP")  # where `tempfile` looks, in this order
 
 
@@ -27,7 +34,12 @@ def own_interpreter(folders: Mapping[str, str], *places: str) -> list[str]:
     A function is named by its module and its own name: `licet.sandbox.attempts:main`. What is added to the command are
     arguments.
     """
-    return [sys.executable, "-I", "-S", "-c", f"folders, places = {dict(folders)!r}, {places!r}{_START}"]
+    return isolated_interpreter(f"folders, places = {dict(folders)!r}, {places!r}{_START}")
+
+
+def isolated_interpreter(program: str, *options: str) -> list[str]:
+    """The command of an interpreter that runs this text and has the standard library alone."""
+    return [sys.executable, "-I", "-S", *options, "-c", f"{PRELUDE}\n{program}"]
 
 
 def libraries() -> dict[str, str]:

@@ -19,25 +19,30 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from licet.core.decision import Reason
-from licet.guard.own_interpreter import libraries
+from licet.guard.own_interpreter import isolated_interpreter, libraries
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import scratch
 from licet.sandbox.wire import FROM_THE_HOST, Closed, Wire, packed, send_all
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-# The same licet as here, wherever it lies; everything else comes from the interpreter's own libraries.
+# The same licet as here, wherever it lies; everything else comes from the directories that are handed over. `site` is
+# not run, which would run what `.pth` files say. It only gives tools the names that each Python has: `exit`, `help`.
 # Modules ask to be told of forks, to repair what other threads of a parent may have held. The zygote has no other, and
 # each worker would pay for it; the one thing that matters, fresh random numbers, workers see to themselves.
 _START = """
-import importlib.util, os, sys
+import os, site, sys
+package, control, base, sys.prefix, sys.exec_prefix, *path = sys.argv[1:]
+sys.path += [place for place in path if place not in sys.path]
+site.setquit(), site.setcopyright(), site.sethelper()
+import importlib.util
 tell, os.register_at_fork = os.register_at_fork, lambda **_: None
-spec = importlib.util.spec_from_file_location("licet", sys.argv[1], submodule_search_locations=[sys.argv[2]])
+init = os.path.join(package, "__init__.py")
+spec = importlib.util.spec_from_file_location("licet", init, submodule_search_locations=[package])
 sys.modules["licet"] = module = importlib.util.module_from_spec(spec)
-sys.path += [path for path in sys.argv[5:] if path not in sys.path]
 spec.loader.exec_module(module)
 from licet.sandbox.zygote import main
 os.register_at_fork = tell
-main(int(sys.argv[3]), sys.argv[4])
+main(int(control), base)
 """
 _PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead
 _TICK, _GLANCE = 0.1, 1.0  # seconds between two looks at what workers use: those that run, and those that wait
@@ -140,12 +145,12 @@ class Zygote:
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
-        arguments = [os.path.join(_PACKAGE, "__init__.py"), _PACKAGE, str(theirs.fileno()), self.base, *path]
+        arguments = [_PACKAGE, str(theirs.fileno()), self.base, sys.prefix, sys.exec_prefix, *path]
         # One arena: threads of a tool would otherwise each reserve memory that counts and that they never use.
         environment = {"MALLOC_ARENA_MAX": "1", **libraries()}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-                [sys.executable, "-I", "-B", "-c", _START, *arguments],
+                [*isolated_interpreter(_START, "-B"), *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
                 pass_fds=[theirs.fileno()], env=environment, cwd="/", start_new_session=True,
             )  # fmt: skip

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from licet.declare import Tool
+from licet.guard.import_path import pth_entries
 from licet.guard.module_finder import KnownModules, Place
 from licet.guard.module_imports import followed, library_directories
 from licet.guard.ports import SandboxUnavailable
@@ -113,8 +114,21 @@ def libraries() -> tuple[str, ...]:
 
 
 def import_path() -> list[str]:
-    """What a worker searches for modules: libraries alone."""
-    return [path for path in libraries() if path != _LICET]
+    """What a worker searches for modules: libraries, and what `.pth` files have added to the path inside of them."""
+    found = [path for path in libraries() if path != _LICET]
+    found += [path for path in map(os.path.realpath, filter(None, sys.path)) if _is_library(path)]
+    return list(dict.fromkeys(path for path in found if path != _LICET))
+
+
+def zygote_path() -> list[str]:
+    """What the zygote searches for modules of its own: as a worker, and all that `.pth` files have added.
+
+    The files are read for names of directories, and code in them is not run. Workers do not search the directories
+    outside of libraries: those of a project may hold `.env` and state. They get the files of their tool one by one.
+    """
+    stated = pth_entries()
+    added = [path for path in map(os.path.realpath, filter(None, sys.path)) if path in stated]
+    return list(dict.fromkeys((*import_path(), *added)))
 
 
 def _is_library(path: str) -> bool:

@@ -23,7 +23,7 @@ from licet.sandbox.broker import FIRST_MOMENT, MOMENT, Broker, a_moment, begun
 from licet.sandbox.children import Child, Zygote
 from licet.sandbox.endings import stopped, value_of
 from licet.sandbox.prepared import Prepared, prepare, start_of
-from licet.sandbox.tool_source import import_path
+from licet.sandbox.tool_source import zygote_path
 from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.wire import BrokenWire, Closed
 
@@ -117,7 +117,7 @@ class _Pool:
     def _living(self) -> Zygote:
         if self._zygote is None or not self._zygote.lives():
             self._drop()
-            self._zygote = Zygote(import_path())
+            self._zygote = Zygote(zygote_path())
         return self._zygote
 
     def _drop(self) -> None:
@@ -174,6 +174,11 @@ class Workers:
         self._prepared: dict[tuple[int, int, int, Level], Prepared] = {}
         self._preparing = threading.Lock()  # nothing is added to what has just been forgotten
         self._calls = 0
+
+    def load_code(self) -> None:
+        """Import what programs need; all that workers need is imported with this module."""
+        if self._programs is not None:
+            self._programs.load_code()
 
     def layers(self, level: Level) -> tuple[str, ...]:
         """What will be in force at a level; the walls are tried out before they are relied on."""

@@ -1,0 +1,270 @@
+"""Where this process imports modules from, and whether a grant may write there.
+
+A tool that can write a file where this process looks for modules runs code of its own in this process: the next import
+finds the file. So no gate is built with such a grant, unless whoever builds it accepts that. Commands of licet, whose
+import path is their own, drop such places from it instead.
+"""
+
+import importlib.machinery
+import os
+import site
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from licet.guard.held_paths import HeldPaths
+
+WritableImports = Literal["refuse", "drop", "accept"]
+UNCHECKED = "unchecked imports"  # how receipts say that the risk was accepted
+_MOST_LINKS = 40  # as the kernel has it
+_ENDINGS = (".py", ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
+_COMPILED = "__pycache__"
+
+
+class Entry(NamedTuple):
+    """One place that modules are searched in: an entry of `sys.path`, or of the `__path__` of a loaded package."""
+
+    stated: str  # as it stands in the list
+    package: str = ""  # whose `__path__` it is in
+
+    @property
+    def path(self) -> str:
+        """Its absolute path; the empty entry is the current directory."""
+        return os.path.abspath(self.stated)
+
+    @property
+    def origin(self) -> str:
+        """What put it there, in words."""
+        if self.package:
+            return f"the package `{self.package}` is loaded from there"
+        return _origin(self.stated)
+
+
+class Writable(NamedTuple):
+    """An entry that a grant may write, and the path that does the harm: the entry, or what shadows a module in it."""
+
+    entry: Entry
+    path: str
+
+
+def writable_imports(held: HeldPaths) -> Iterator[Writable]:
+    """Every place that modules are searched in and that a grant may write, or could create."""
+    links: dict[str, bool] = {}
+    allowed = [way for path in held.allowed("write") for way in ways(path, links)]
+    closed = {way for path in held.denied("write") for way in ways(path, links)} if allowed else set()
+    roots = [way for way in allowed if not _inside_any(way, closed)]
+    modules = _Modules()
+    for entry in entries() if roots else ():
+        if (path := _harm(ways(entry.path, links), entry, roots, closed, modules)) is not None:
+            yield Writable(entry, path)
+
+
+def entries() -> Iterator[Entry]:
+    """Every place that this process searches for modules now, and where it keeps what it compiles of them."""
+    for stated in dict.fromkeys(sys.path):
+        if isinstance(stated, str):  # Python passes over what is no text
+            yield Entry(stated)
+    if sys.pycache_prefix:
+        yield Entry(sys.pycache_prefix)
+    for name, module in list(sys.modules.items()):
+        search = getattr(module, "__dict__", {}).get("__path__") if module is not None else None
+        for stated in _listed(search):
+            yield Entry(stated, name)
+
+
+def drop(found: Iterable[Writable]) -> None:
+    """Search such places for modules no more."""
+    for entry, _ in found:
+        if not entry.package:
+            sys.path[:] = [stated for stated in sys.path if stated != entry.stated]
+            continue
+        package: Any = sys.modules.get(entry.package)
+        if package is not None:
+            package.__path__ = [stated for stated in package.__path__ if stated != entry.stated]
+
+
+def ways(path: str, links: dict[str, bool] | None = None) -> tuple[str, ...]:
+    """A path as it is written, where each link on the way leads, and where it really is: each could be exchanged.
+
+    `links` remembers which directories are links, for who asks about many paths.
+    """
+    links = {} if links is None else links
+    here = os.path.abspath(path)
+    found = {here: None}
+    for _ in range(_MOST_LINKS):
+        link = next((above for above in _prefixes(here) if _is_link(above, links)), None)
+        if link is None:
+            break
+        rest = here[len(link) :].lstrip("/")
+        try:
+            target = os.path.join(os.path.dirname(link), os.readlink(link))
+        except OSError:
+            break
+        here = os.path.normpath(os.path.join(target, rest))
+        found[here] = None
+    if len(found) > 1:  # a link may lead to `..` behind another link, which only the system resolves rightly
+        found[os.path.realpath(path)] = None
+    return tuple(found)
+
+
+def _is_link(path: str, links: dict[str, bool]) -> bool:
+    if path not in links:
+        links[path] = os.path.islink(path)
+    return links[path]
+
+
+def _harm(
+    spelled: Iterable[str], entry: Entry, roots: Collection[str], closed: Collection[str], modules: "_Modules"
+) -> str | None:
+    """The path inside a grant at which a module of an entry could be planted; None if there is none."""
+    for way in spelled:
+        if _inside_any(way, roots) and not _inside_any(way, closed):
+            return way
+        above = f"{way.rstrip('/')}/"
+        for root in roots:
+            if not root.startswith(above):
+                continue
+            if entry.stated == sys.pycache_prefix or modules.shadowed(
+                entry.package, way, root[len(above) :].split("/")
+            ):
+                return root
+    return None
+
+
+class _Modules:
+    """The names of modules that something inside an entry could take the place of."""
+
+    def shadowed(self, package: str, directory: str, below: list[str]) -> bool:
+        """Whether a path inside a directory of modules is a module, or would take the place of one."""
+        name, *rest = below
+        if name == _COMPILED:
+            return True
+        if not rest:
+            return self._known(package, directory, _module_name(name))
+        if not self._known(package, directory, name):
+            return False
+        inside = os.path.join(directory, name)
+        if _has_init(inside):
+            return self.shadowed(f"{package}.{name}" if package else name, inside, rest)
+        # A directory without `__init__.py` adds to a package that has none elsewhere; one of Python itself has one.
+        return name not in sys.stdlib_module_names
+
+    def _known(self, package: str, directory: str, name: str) -> bool:
+        if name in _modules_in(directory, packages=False):
+            return True
+        if package:
+            return f"{package}.{name}" in sys.modules
+        return name in sys.stdlib_module_names or name in sys.modules or name in self._installed
+
+    @cached_property
+    def _installed(self) -> frozenset[str]:
+        """The top-level modules in every entry of the import path."""
+        found: set[str] = set()
+        for stated in sys.path:
+            if isinstance(stated, str):
+                packages = os.path.basename(stated) in ("site-packages", "dist-packages")
+                found |= _modules_in(os.path.abspath(stated), packages=packages)
+        return frozenset(found)
+
+
+def _modules_in(directory: str, *, packages: bool) -> set[str]:
+    """The modules in a directory; with `packages` also the directories that have no `__init__.py`."""
+    found = set()
+    try:
+        with os.scandir(directory) as listed:
+            for one in listed:
+                name = _module_name(one.name)
+                if not name.isidentifier():
+                    continue
+                if name != one.name or (one.is_dir() and (packages or _has_init(one.path))):
+                    found.add(name)
+    except OSError:
+        return set()
+    return found
+
+
+def _has_init(directory: str) -> bool:
+    return any(os.path.isfile(os.path.join(directory, f"__init__{ending}")) for ending in _ENDINGS)
+
+
+def _module_name(name: str) -> str:
+    ending = next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), "")
+    return name.removesuffix(ending)
+
+
+def _listed(search: Any) -> list[str]:
+    """The text in a `__path__`, which may be any object."""
+    if search is None:
+        return []
+    try:
+        return [stated for stated in search if isinstance(stated, str)]
+    except Exception:
+        return []
+
+
+def _inside_any(path: str, directories: Collection[str]) -> bool:
+    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in directories)
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The directories on the way to a path, outermost first, and the path."""
+    parts = path.strip("/").split("/")
+    return (f"/{'/'.join(parts[:end])}" for end in range(1, len(parts) + 1))
+
+
+# What put an entry on the import path ---------------------------------------------------------------------------------
+
+
+def _origin(stated: str) -> str:
+    if not stated:
+        return "the current directory, which `python -c` and an interactive session search first"
+    path = os.path.abspath(stated)
+    if sys.pycache_prefix and stated == sys.pycache_prefix:
+        return "Python keeps compiled modules there (`PYTHONPYCACHEPREFIX`)"
+    if script := _script_in(path):
+        return f"the directory of the script `{script}`"
+    if path == os.getcwd() and "-m" in sys.orig_argv[1:]:
+        return "the current directory, which `python -m` searches first"
+    if path in map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))):
+        return "`PYTHONPATH` names it"
+    if file := pth_entries().get(os.path.realpath(path)):
+        return f"`{file}` in the installed packages names it"
+    if os.path.realpath(path) in {os.path.realpath(place) for place in site.getsitepackages()}:
+        return "packages are installed there"
+    if os.path.realpath(path).startswith(os.path.dirname(os.path.realpath(os.__file__))):
+        return "the standard library"
+    return "this program has added it to `sys.path`"
+
+
+def _script_in(path: str) -> str:
+    """The script that this process runs, if it lies in a directory."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None) or (sys.argv[0] if sys.argv else "")
+    if not file or getattr(sys.modules.get("__main__"), "__spec__", None) is not None:
+        return ""  # a prompt, or `python -m`
+    there = os.path.realpath(os.path.dirname(os.path.abspath(file))) == os.path.realpath(path)
+    return os.path.basename(file) if there else ""
+
+
+def pth_entries() -> Mapping[str, str]:
+    """The directories that `.pth` files put on the import path: by real path, the name of the file."""
+    found: dict[str, str] = {}
+    places = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    for place in places:
+        try:
+            names = sorted(name for name in os.listdir(place) if name.endswith(".pth"))
+        except OSError:
+            continue
+        for name in names:
+            for line in _lines(os.path.join(place, name)):
+                if line and not line.startswith(("#", "import ", "import\t")):
+                    found.setdefault(os.path.realpath(os.path.join(place, line)), name)
+    return found
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as text:
+            return [line.strip() for line in text.read(1 << 20).splitlines()]
+    except OSError:
+        return []
