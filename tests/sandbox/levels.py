@@ -23,7 +23,7 @@ def needs_walls() -> None:
 
 def gate(
     folder: Path, level: str, *tools: Tool, backends: Backends | None = None, limits: Mapping[str, int] | None = None,
-    effect: str = "write_limited", **capabilities: Any,
+    effect: str = "write_limited", unchecked_imports: bool = False, **capabilities: Any,
 ) -> Gate:  # fmt: skip
     """A gate with the tools at a level; what they need is granted unless `grants` says otherwise."""
     names = [tool.name for tool in tools]
@@ -43,7 +43,8 @@ def gate(
     }
     path = folder / "agent.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
-    return Gate(load_manifest(path), tools, Backends.memory() if backends is None else backends, workdir=folder)
+    parts = Backends.memory() if backends is None else backends
+    return Gate(load_manifest(path), tools, parts, workdir=folder, unchecked_imports=unchecked_imports)
 
 
 def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from licet.assemble.running import Backends, Gate
+from licet.assemble.running import Backends, CommandGate, Gate
 from licet.backends.attached import AttachedStreams
 from licet.backends.http import HttpClient
 from licet.backends.processes import LocalProcesses
@@ -62,7 +62,7 @@ def program_gate(
         spec = replace(spec, origin=policy.origin)  # the manifest is all that its reviewer has to look at
     else:
         spec = _spec(policy, name)
-    return Gate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
+    return CommandGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
 
 
 def _spec(policy: Manifest, name: str) -> ToolSpec:

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from licet.assemble.never_writable import protect_in
 from licet.assemble.review import Places, straight
@@ -26,6 +26,7 @@ from licet.core.manifest import Manifest
 from licet.declare import Tool
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
+from licet.guard.import_path import WritableImports
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
 from licet.guard.registration import OnMisfit
 from licet.guard.result import Result
@@ -141,6 +142,8 @@ def _check_parts(parts: Iterable[str]) -> None:
 class Gate(BareGate):
     """Where calls come in: a manifest, the tools under it, and the backends that stand behind them."""
 
+    _imports: ClassVar[WritableImports] = "refuse"
+
     def __init__(
         self,
         manifest: Manifest,
@@ -151,8 +154,12 @@ class Gate(BareGate):
         pin: str | None = None,
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
+        unchecked_imports: bool = False,
     ) -> None:
-        """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits."""
+        """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits.
+
+        A grant over a directory that this process imports modules from is one; `unchecked_imports` accepts the risk.
+        """
         if not isinstance(manifest, Manifest):
             raise TypeError("expected a manifest: load its file with `load_manifest(…)`")
         if isinstance(tools, Tool):
@@ -168,7 +175,14 @@ class Gate(BareGate):
             pin=pin,
             on_misfit=on_misfit,
             observers=observers,
+            imports="accept" if unchecked_imports else self._imports,
         )
+
+
+class CommandGate(Gate):
+    """The gate of a command of licet: the import path is its own, so what a grant may write is dropped from it."""
+
+    _imports = "drop"
 
 
 def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from licet.backends.approval_keys import SigningKey, verifies
+from licet.backends.signing_keys import load_code
 from licet.backends.sqlite_file import Format, SqliteFile
 from licet.core.approval import UNSIGNED, ApprovalRequest, Scope, Yes, agreeing, enough, key_bytes, request_from
 from licet.core.approval_text import time_text
@@ -114,6 +115,10 @@ class SqliteApprovals:
         self._options = options
 
     # For gates -------------------------------------------------------------------------------------------------------
+
+    def load_code(self) -> None:
+        """Import what verifies signatures."""
+        load_code()
 
     async def ask(self, question: Question) -> Answered:
         """The answer to an earlier request for the same, or a new request."""

@@ -39,6 +39,12 @@ class TerminalApprover:
         """Whether signatures are checked: by the approver behind this one."""
         return getattr(self._behind, "verifies", False)
 
+    def load_code(self) -> None:
+        """Import what the approver behind this one needs."""
+        load = getattr(self._behind, "load_code", None)
+        if load is not None:
+            load()
+
     async def ask(self, question: Question) -> Answer | Answered:
         """The answer that was typed; `expired` if nobody types one in time."""
         if question.signed:

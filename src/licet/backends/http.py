@@ -5,6 +5,7 @@ redirects or keep cookies. What may be reached is decided before; nothing here l
 """
 
 import asyncio
+import importlib
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -22,6 +23,9 @@ RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it
 KEEP_ALIVE_SECONDS = 30.0
 MOST_IDLE = 64  # connections that are kept for the next request
+
+# What a request loads: also what anyio picks by name once a loop runs, and what names of hosts are encoded with.
+_HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna")
 
 Key = tuple[str, str, int, str]  # protocol, host, port, address
 
@@ -103,6 +107,12 @@ class HttpClient:
         self._most = most_idle
         self._lookups = Lookups()
         self._loops: dict[asyncio.AbstractEventLoop, _Lines] = {}
+
+    def load_code(self) -> None:
+        """Import the HTTP stack, all of it: its parts load each other when a connection is first made."""
+        for name in _HTTP_STACK:
+            importlib.import_module(name)
+        self._trust()
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Every address of a name, in the order of the system's resolver; an address is its own answer."""

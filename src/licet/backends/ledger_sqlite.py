@@ -37,6 +37,7 @@ from licet.backends.ledger_keys import SigningKey, key_beside
 from licet.backends.ledger_queue import Waiting, answer, give_up
 from licet.backends.ledger_tail import BEGIN, KEEP, State, Tagging, new_name, read_state
 from licet.backends.memory_records import SystemClock
+from licet.backends.signing_keys import load_code
 from licet.backends.sqlite_file import Patience, SqliteFile, busy
 from licet.core.heads import Head, head_body
 from licet.core.merkle import Frontier
@@ -94,6 +95,10 @@ class SqliteLedger:
         self._tails: dict[tuple[str, str], Tail] = {}  # ends of chains, true as long as nobody else writes
         self._alone()
         _LEDGERS.add(self)
+
+    def load_code(self) -> None:
+        """Import what signs entries."""
+        load_code()
 
     def _alone(self) -> None:
         """Begin with nothing to do and nobody to do it: when it is made, and in a child that was forked."""

@@ -26,6 +26,7 @@ class MemoryFiles:
     """Files that end with the process; made with some paths and their content, parents included."""
 
     __slots__ = ("_lock", "_nodes")
+    in_memory = True
 
     def __init__(self, files: Mapping[str, bytes | str] | None = None) -> None:
         self._lock = RLock()

@@ -15,6 +15,8 @@ Program = Callable[[Command], Awaitable[Finished]]
 class MemoryProcesses:
     """Programs by real path, and the names that lead to them."""
 
+    in_memory = True
+
     def __init__(self, programs: Mapping[str, Program], names: Mapping[str, str] | None = None) -> None:
         self._programs = dict(programs)
         self._names = dict(names or {})

@@ -44,6 +44,13 @@ class SigningKey:
         return hmac.digest(self._private.private_bytes_raw(), purpose, "sha256")
 
 
+def load_code() -> None:
+    """Import what reads keys, makes them, signs with them and verifies."""
+    import cryptography.exceptions
+    import cryptography.hazmat.primitives.asymmetric.ed25519
+    import cryptography.hazmat.primitives.serialization  # noqa: F401
+
+
 def generated_key() -> SigningKey:
     """A new key that is kept nowhere."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

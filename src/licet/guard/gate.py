@@ -13,6 +13,7 @@ from licet.core.set import CapabilitySet, Rules
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.holding import Observer
+from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
@@ -38,6 +39,7 @@ class Gate:
         pin: str | None = None,
         on_misfit: OnMisfit = "refuse",
         observers: Sequence[Observer] = (),
+        imports: WritableImports = "refuse",
     ) -> None:
         self.tools = tuple(tools)
         for tool in self.tools:
@@ -56,6 +58,7 @@ class Gate:
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
         self.protect = protect
+        self.imports: WritableImports = imports  # what to do about grants over the import path of this process
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         # By session: what was agreed to in it, under which policy, and until when.
@@ -82,6 +85,7 @@ class Gate:
             workdir=self.workdir,
             home=self.home,
             on_misfit=self.on_misfit,
+            imports=self.imports,
         )
         again = hasattr(self, "_policy")
         if again:
@@ -157,6 +161,7 @@ class _Delegated(Gate):
             on_misfit="narrow",
             observers=parent.observers,
             protect=parent.protect,
+            imports=parent.imports,
         )
 
     @property

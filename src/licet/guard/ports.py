@@ -60,7 +60,10 @@ class Stat:
 
 
 class Files(Protocol):
-    """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours."""
+    """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours.
+
+    A backend that writes no files of this machine says so with `in_memory = True`, and so do programs in memory.
+    """
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
         """Remember where the roots of grants really are, before any tool can put a link in their place.

@@ -4,7 +4,7 @@ This is the first of the three enforcement points. The others are in `call`: cal
 fail-closed guard, whose question (what does this tool need that nothing stands behind?) is answered here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -16,6 +16,7 @@ from licet.core.happened import BudgetReserved, BudgetSettled, SandboxEntered
 from licet.core.manifest import Manifest, least_limits
 from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
+from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import use_of_path
@@ -23,13 +24,21 @@ from licet.core.validate import Misfit, validate_tools
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
+from licet.guard.held_paths import held_paths
 from licet.guard.holding import CALL_GRANTED, Check
+from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
+from licet.guard.late_code import load_code
 from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
 OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
+
+_IMPORT_FIX = (
+    "grant a subdirectory that holds no code, such as `${workdir}/work`; or install the code and start it with "
+    "`python -P`; or accept the risk with `Gate(…, unchecked_imports=True)`, which receipts then say"
+)
 
 # What a domain of capabilities needs behind it, and what that is called in a refusal.
 _PORTS = {
@@ -108,10 +117,12 @@ def register(
     workdir: str,
     home: str,
     on_misfit: OnMisfit,
+    imports: WritableImports = "refuse",
 ) -> Policy:
     """Registration validation: every tool fits the manifest, or all misfits are reported and none is registered.
 
-    What `protect` lists is taken out of every grant before anything is compared.
+    What `protect` lists is taken out of every grant before anything is compared. A grant over a directory that this
+    process imports modules from is a misfit too, unless `imports` says otherwise.
     """
     narrow = on_misfit == "narrow"
     unlike = [misfit for tool in tools for misfit in _unlike(tool, manifest)]
@@ -129,12 +140,55 @@ def register(
         raise RegistrationRefused(misfits)
     if ports.files is not None:
         ports.files.pin(_roots(ceiling), lambda directory: ceiling.ceiling.has(use_of_path("write", directory)))
+    registered = {tool.name: _registered(tool, ceiling, ports, imports) for tool in tools}
+    if imports != "accept":
+        check_imports(registered.values(), ports, imports)
+    if imports != "drop":  # a command has nothing on its import path that could be written, and should start quickly
+        _load_code(registered.values(), ports)
     return Policy(
         ceiling,
         manifest.digest,
-        MappingProxyType({tool.name: _registered(tool, ceiling, ports) for tool in tools}),
+        MappingProxyType(registered),
         getattr(ports.ledger, "keeps_facts", False),
     )
+
+
+def check_imports(registered: Iterable[Registered], ports: Ports, imports: WritableImports) -> None:
+    """Refuse grants over directories that this process imports modules from, or import from there no more."""
+    for one in registered:
+        if one.reach is None or not _writes_files(one, ports):
+            continue
+        found = list(writable_imports(held_paths(one.reach.grant)))
+        if imports == "drop":
+            drop(found)
+        elif found:
+            raise RegistrationRefused([_import_misfit(one.tool.name, where) for where in found])
+
+
+def _writes_files(one: Registered, ports: Ports) -> bool:
+    """Whether any part that a tool may use writes files of this machine: memory twins do not."""
+    grant = one.reach.grant.allow if one.reach is not None else ()
+    parts: list[object] = [ports.files]
+    if any(rule.domain == "process" for rule in grant):
+        parts.append(ports.processes)  # what it starts may write what the tool may
+    # At `isolated` the worker itself writes what is granted, whatever stands behind the handles.
+    isolated = one.reach is not None and one.reach.level == "isolated"
+    return isolated or any(part is not None and not getattr(part, "in_memory", False) for part in parts)
+
+
+def _import_misfit(tool: str, where: Writable) -> Misfit:
+    entry = where.entry
+    said = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
+    text = f"{said} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
+    return Misfit(tool, f"fs:write:{where.path}", text, fix=_IMPORT_FIX)
+
+
+def _load_code(registered: Iterable[Registered], ports: Ports) -> None:
+    """Import what the calls of these tools will need, before any of them runs."""
+    reaches = [one.reach for one in registered if one.reach is not None]
+    domains = sorted({rule.domain for reach in reaches for rule in reach.grant.allow})
+    used = [getattr(ports, _PORTS[domain][0]) for domain in domains if domain in _PORTS]
+    load_code(domains, (*used, ports.ledger, ports.budgets, ports.approver, ports.sandbox))
 
 
 def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
@@ -169,12 +223,14 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     )
 
 
-def _registered(tool: Tool, manifest: Manifest, ports: Ports) -> Registered:
+def _registered(tool: Tool, manifest: Manifest, ports: Ports, imports: WritableImports) -> Registered:
     reach = reach_of(manifest, tool.name)
     limits = manifest.limits
     for seat in reach.seats if reach is not None else ():
         limits = least_limits(limits, seat.limits)
     layers, unavailable = _layers(reach, ports)
+    if imports == "accept":
+        layers = (*layers, UNCHECKED)
     asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
     cost = (reach.spec if reach is not None else tool.spec).cost_usd or NOTHING
     budgeted = reach is None or not reach.unlimited

@@ -68,6 +68,11 @@ class ProgramWalls:
         self._http, self._support = http, support
         self._held = set() if held is None else held
 
+    def load_code(self) -> None:
+        """Import what programs get to the network through."""
+        import licet.sandbox.egress
+        import licet.sandbox.launcher  # noqa: F401
+
     def layers(self) -> tuple[str, ...]:
         """What is in force around every program here; `SandboxUnavailable` where not even that can be kept."""
         support = self._support()

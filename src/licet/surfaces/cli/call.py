@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from licet.assemble.running import Backends, Gate, run, state_directory, state_option, terminal_approver
+from licet.assemble.running import Backends, CommandGate, Gate, run, state_directory, state_option, terminal_approver
 from licet.assemble.secrets import unfit
 from licet.backends.policy_paths import policy_root
 from licet.backends.secrets_environment import variables_of
@@ -125,7 +125,7 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
     from licet.assemble.importing import imported_tools
 
     try:
-        return Gate(policy, imported_tools(policy), backends, workdir=workdir)
+        return CommandGate(policy, imported_tools(policy), backends, workdir=workdir)
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
     except RegistrationRefused as refused:
