@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from licet.backends.ledger_format import FORMAT, TABLES
+from licet.backends.ledger_format import FORMAT, foreign_tables
 from licet.backends.sqlite_file import SqliteFile
 
 # As it was written down then, and not made of what is written down now.
@@ -65,9 +65,10 @@ def state(path: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(path)) as db:
         kept = db.execute("SELECT number, hash, body FROM entries ORDER BY number").fetchall()
         heads = db.execute("SELECT * FROM heads ORDER BY size").fetchall()
+        version = db.execute("PRAGMA user_version").fetchone()[0]
         return {
-            "version": db.execute("PRAGMA user_version").fetchone()[0],
-            "tables": [list(row) for row in db.execute(TABLES)],
+            "version": version,
+            "foreign": foreign_tables(db, version),
             "whole": db.execute("PRAGMA integrity_check").fetchone()[0],
             "kept": hashlib.sha256(repr((kept, heads)).encode()).hexdigest(),
         }

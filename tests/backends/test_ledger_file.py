@@ -465,7 +465,7 @@ def test_a_copy_that_nobody_may_write_is_read(tmp_path: Path, filled: Path) -> N
 
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "nothing there": (lambda path: None, "there is no ledger at"),
-    "a directory": (lambda path: path.mkdir(), "there is no ledger at"),
+    "a directory": (lambda path: path.mkdir(), "cannot be read: a directory, not a regular file"),
     "no database": (lambda path: path.write_bytes(b"x" * 5000), "cannot be read"),
     "an empty file": (lambda path: path.write_bytes(b""), "is no ledger"),
 }

@@ -299,7 +299,7 @@ def test_an_entry_that_a_search_would_pass_over_is_named(state: Path) -> None:
     with closing(sqlite3.connect(state / "ledger.sqlite")) as db:
         db.execute("REINDEX by_agent")
         db.commit()
-    assert "the tables around them" in run(state, "receipts", "verify").stdout
+    assert "its tables are not those" in run(state, "receipts", "verify").stdout
     with closing(sqlite3.connect(state / "ledger.sqlite")) as db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, ' AND number <> 4', '') WHERE name = 'by_agent'")
@@ -319,7 +319,7 @@ def test_an_entry_that_a_search_would_pass_over_is_named(state: Path) -> None:
 )
 def test_a_file_that_licet_did_not_make_is_told(state: Path, statement: str) -> None:
     tamper(state, sql(statement))
-    names(run(state, "receipts", "verify"), 1, 10, "the tables around them are not those that licet makes")
+    names(run(state, "receipts", "verify"), 1, 10, "its tables are not those that licet makes")
 
 
 def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
         ("UPDATE chains SET number = 'x'", "the table `chains` says that its session ends with entry 'x', "),
         ("DELETE FROM chains", "the table `chains` says that its session ends nowhere, the entries say with entry "),
         ("INSERT INTO chains VALUES ('desk', 'other', 7, x'0011', 3)", "has a session 'other' of 'desk'"),
-        ("INSERT INTO chains VALUES ('desk', CAST(x'ff' AS TEXT), 7, x'0011', 3)", "cannot be read"),
+        ("INSERT INTO chains VALUES ('desk', CAST(x'ff' AS TEXT), 7, x'0011', 3)", "the entries have none"),
         ("UPDATE ledger SET id = 'zz'", "the table `ledger` says id 'zz', "),
         ("UPDATE ledger SET key = 'zz'", "the table `ledger` says key 'zz', "),
         ("UPDATE ledger SET size = 2", "the table `ledger` says size 2, the entries and heads say 10"),
@@ -349,7 +349,7 @@ def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
         ("UPDATE ledger SET signed_at = 'x'", "the table `ledger` says signed_at 'x', which it cannot be"),
         ("UPDATE ledger SET signed_at = 9e999", "the table `ledger` says signed_at inf, which it cannot be"),
         ("UPDATE ledger SET tag = 'x'", "the table `ledger` says tag 'x', which it cannot be"),
-        ("UPDATE ledger SET tag = CAST(x'ff' AS TEXT)", "cannot be read"),
+        ("UPDATE ledger SET tag = CAST(x'ff' AS TEXT)", "which it cannot be"),
         ("UPDATE ledger SET tag = x''", "the tag of its end, which the ledger had from its beginning, was taken out"),
         ("UPDATE ledger SET tag = zeroblob(32)", "nobody who has the key has left the ledger so"),
         ("UPDATE ledger SET signed_at = signed_at + 1", "nobody who has the key has left the ledger so"),

@@ -13,8 +13,9 @@ from licet.assemble.running import state_directory
 from licet.backends.ledger_head import head_beside, read_mark
 from licet.backends.ledger_keys import check_signature, key_beside, key_if_readable
 from licet.backends.ledger_parts import Parts, worthwhile
-from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger_reader import ForeignTables, LedgerReader, no_ledger
 from licet.backends.ledger_structure import damage, gone_astray, held_to_tag
+from licet.backends.regular_files import open_regular, read_most, read_regular
 from licet.core.evidence import Pack, check_pack, envelope, kept_heads, statement, to_sign
 from licet.core.evidence import is_pack as looks_like_pack
 from licet.core.finding import Finding, Outcome
@@ -45,6 +46,7 @@ __all__ = [
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
 _NAME_ONE = "name a public key with `--key ed25519:…` or `--key FILE`"
+_MOST_KEY, _MOST_HEADS, _MOST_PACK = 4096, 64 << 20, 512 << 20  # bytes
 _ENVELOPE = b'{"payload":"'
 
 Progress = Callable[[int], None]
@@ -69,8 +71,10 @@ def ledger_in(state: Path | None) -> Path:
 def is_ledger(path: Path) -> bool:
     """Whether a file is a database, whatever it is called; everything else could only be a pack."""
     try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+        with open_regular(path) as file:
+            return read_most(file, len(_SQLITE)) == _SQLITE
+    except FileNotFoundError:
+        raise no_ledger(str(path)) from None
     except OSError as error:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
 
@@ -81,7 +85,7 @@ def public_key(given: str | None, beside: Path) -> str:
         return given
     file = beside.with_suffix(".pub") if given is None else Path(given)
     try:
-        text = file.read_text("utf-8").strip()
+        text = read_regular(file, _MOST_KEY).decode().strip()
     except FileNotFoundError:
         raise NoKey(f"{file} is not there: {_NAME_ONE}") from None
     except (OSError, ValueError):
@@ -94,8 +98,10 @@ def public_key(given: str | None, beside: Path) -> str:
 def kept_in(file: Path) -> list[Head]:
     """The heads that were kept in a file; `Unsound` if there are none."""
     try:
-        return kept_heads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return kept_heads(read_regular(file, _MOST_HEADS).decode())
+    except OSError as error:
+        raise Unsound(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise Unsound(f"{file} cannot be read: {error}") from None
     except Unsound as wrong:
         raise Unsound(f"{file}: {wrong}") from None
@@ -107,7 +113,13 @@ def verify_ledger(path: Path, key: str, kept: Iterable[Head] = (), progress: Pro
     The head beside its key counts as one that was kept. It is read first: it never says more than the file then has.
     Where the private key lies beside it too, and can be read, the tag of its end is checked.
     """
-    kept = list(kept)
+    try:
+        return _verified(path, key, list(kept), progress)
+    except ForeignTables as wrong:  # none of its entries is read then
+        return Outcome(0, 0, 0, "", "", Finding("column", 1, f"no entry was read: {wrong}"))
+
+
+def _verified(path: Path, key: str, kept: list[Head], progress: Progress | None) -> Outcome:
     if (mark := read_mark(head_beside(path))) is not None and mark.head.size:
         kept.append(mark.head)
     with _in_parts(path, kept) as parts, LedgerReader(path) as reader, ThreadPoolExecutor(1) as beside:
@@ -195,16 +207,20 @@ def _readable(reader: LedgerReader) -> int:
 def is_pack(path: Path) -> bool:
     """Whether a file is an evidence pack, sound or not; one that cannot be read is none."""
     try:
-        with path.open("rb") as file:  # what does not begin like one is not read to its end, however long it is
-            start = file.read(len(_ENVELOPE))
-            return start == _ENVELOPE and looks_like_pack(start + file.read())
+        with open_regular(path) as file:  # what does not begin like one is not read to its end, however long it is
+            start = read_most(file, len(_ENVELOPE))
+            return start == _ENVELOPE and looks_like_pack(start + read_most(file, _MOST_PACK))
     except OSError:
         return False
 
 
 def verify_pack(path: Path, key: str) -> Pack | Finding:
     """Hold an evidence pack to a public key."""
-    return check_pack(path.read_bytes(), key, check_signature)
+    try:
+        data = read_regular(path, _MOST_PACK)
+    except OSError as error:
+        raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
+    return check_pack(data, key, check_signature)
 
 
 def run_verify(reader: LedgerReader) -> str:

@@ -4,13 +4,9 @@ No step changes the body of an entry, its hash or a head: what was hashed and si
 """
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
-from functools import cache
 
 from licet.backends.sqlite_file import Format
-
-TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+from licet.backends.sqlite_schema import foreign_part
 
 # The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
 # `chains` has the end of each session, `ledger` what the next entry follows.
@@ -42,18 +38,12 @@ CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt'"""
 _SEARCHED_FIRST = _SEARCHED.replace(", time)", ")")
 _SINCE_1 = "DROP INDEX by_agent; DROP INDEX by_tool; DROP INDEX by_verdict" + _SEARCHED + _TAGGED
 
-FORMAT = Format(0x6C69636C, 2, _KEPT + _SEARCHED + _TAGGED, {1: _SINCE_1})  # `licl`: licet's ledgers
+FORMAT = Format(0x6C69636C, 2, _KEPT + _SEARCHED + _TAGGED, {1: _SINCE_1}, exact=True)  # `licl`: licet's ledgers
 # Format 1 had the indexes of format 2 before it was called so.
 _SCHEMAS = {1: (_KEPT + _SEARCHED_FIRST, _KEPT + _SEARCHED), FORMAT.version: (FORMAT.schema,)}
 
 
-@cache
-def own_tables(version: int) -> Sequence[Sequence[tuple[object, ...]]]:
-    """What `TABLES` may say of a file in some format."""
-    return [_tables(schema) for schema in _SCHEMAS[version]]
-
-
-def _tables(schema: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(schema)
-        return db.execute(TABLES).fetchall()
+def foreign_tables(db: sqlite3.Connection, version: int) -> str:
+    """What of a file in some format licet does not make; nothing if all of it is ours."""
+    wrong = [foreign_part(db, schema, exact=True) for schema in _SCHEMAS.get(version, ())]
+    return "" if "" in wrong else (wrong or [f"its format {version} is not known"])[0]

@@ -7,11 +7,11 @@ nothing is signed on top. It never says more than the database holds: it is repl
 import os
 import secrets
 import shlex
-import stat
 from contextlib import suppress
 from typing import NamedTuple
 
 from licet.backends.ledger_keys import check_signature
+from licet.backends.regular_files import read_regular
 from licet.core.evidence import head_line, kept_heads
 from licet.core.heads import Head, HeadFacts, read_head
 from licet.core.merkle import Frontier
@@ -37,13 +37,11 @@ def head_beside(path: str | os.PathLike[str]) -> str:
 def read_mark(path: str) -> Mark | None:
     """The last head that was kept; None if there never was one."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        data = read_regular(path, _MOST, links=False)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(number, "rb") as file:
-        data = file.read(_MOST) if stat.S_ISREG(os.fstat(number).st_mode) else b""
     try:
         line, peaks = data.decode().splitlines()
         (head,) = kept_heads(line)
@@ -91,6 +89,13 @@ def not_from(path: str, mark: Mark | None) -> LedgerUnavailable:
     size = f"{mark.facts.size} {'entry' if mark.facts.size == 1 else 'entries'} at {mark.facts.time}"
     text = f"the ledger was rolled back or changed since its last signed head ({size}, {path})"
     return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+
+
+def taken_away(path: str) -> LedgerUnavailable:
+    """Why no ledger is begun with a key that has had one."""
+    base = os.path.splitext(path)[0]
+    text = f"{base}.key has signed a ledger, and neither {base}.sqlite nor {path} is there: put them back from a backup"
+    return LedgerUnavailable(f"{text}, or move {base}.* away, the key too, to begin another ledger")
 
 
 def astray(path: str, number: object) -> LedgerUnavailable:

@@ -28,12 +28,15 @@ def key_if_readable(path: str) -> SigningKey | None:
         return None
 
 
-def key_beside(path: str) -> SigningKey:
-    """The key in a file, made there if there is none; its public half is written beside it, as `….pub`."""
+def key_beside(path: str, new: SigningKey | None = None) -> SigningKey:
+    """The key in a file, made there if there is none; its public half is written beside it, as `….pub`.
+
+    `new` is the key to put there, where one was made already.
+    """
     try:
         with suppress(FileExistsError):  # another process was faster
             if not os.path.lexists(path):
-                create_key(path)
+                create_key(path, new)
         key = read_key(path, "put its backup there", links=False)
         beside = os.path.splitext(path)[0] + ".pub"
         with suppress(FileExistsError):

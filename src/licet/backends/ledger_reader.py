@@ -7,7 +7,6 @@ Nothing is decided about the truth of what is read; that is `core.verify`.
 import json
 import os
 import sqlite3
-import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,8 @@ from itertools import chain, starmap
 from typing import Any
 from urllib.parse import quote
 
-from licet.backends.ledger_format import FORMAT
+from licet.backends.ledger_format import FORMAT, foreign_tables
+from licet.backends.regular_files import open_regular
 from licet.core.heads import Head
 from licet.core.linked import Columns
 from licet.core.receipt import Row, time_text
@@ -28,7 +28,13 @@ _ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id
 _MOST_LOOKED_AT = 100_000  # entries: some tenths of a second
 _MEANWHILE = 1_000  # entries
 _AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
+_LONGEST = 256 << 20  # bytes of one value: no entry is longer
+_LARGEST = (1 << 63) - 1  # that SQLite knows
 _row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
+
+
+class ForeignTables(LedgerUnavailable):
+    """A ledger with tables, triggers or views that licet does not make: none of its rows is read."""
 
 
 class LedgerReader:
@@ -38,17 +44,17 @@ class LedgerReader:
         self.path = os.path.abspath(path)
         self._db = self._open()
         try:
-            self.version = self._check()  # of its format: an older one is read as it is
             self._db.execute("BEGIN")  # what is read from here on fits together
-            found = self._db.execute("SELECT id, key FROM ledger").fetchone()
-        except sqlite3.Error as error:
+            self.version = self._check()  # of its format: an older one is read as it is
+            found = self.tables("SELECT id, key FROM ledger LIMIT 1")
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may repeat what is no text
             self._db.close()
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
         except BaseException:
             self._db.close()
             raise
-        self.ledger: str = found[0] if found else ""  # its name
-        self.key: str = found[1] if found else ""  # the public key that it was made with
+        # Its name, and the public key that it was made with; what is no text there is told by `verify`.
+        self.ledger, self.key = (value if isinstance(value, str) else "" for value in (found[0] if found else ("", "")))
 
     def __enter__(self) -> "LedgerReader":
         return self
@@ -121,10 +127,10 @@ class LedgerReader:
         return bisect_left(range(1, self.size + 1), moment, key=self._recorded) + 1
 
     def _recorded(self, number: int) -> str:
-        found = self._db.execute("SELECT body FROM entries WHERE number = ?", (number,)).fetchone()
         try:
+            found = self._db.execute("SELECT body FROM entries WHERE number = ?", (number,)).fetchone()
             return str(json.loads(found[0])["recorded"])
-        except (TypeError, ValueError, KeyError):  # changed, or taken out: `verify` tells
+        except (TypeError, ValueError, KeyError, RecursionError, sqlite3.Error):  # changed, or gone: `verify` tells
             return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
@@ -160,8 +166,12 @@ class LedgerReader:
         return number
 
     def tables(self, query: str) -> Sequence[tuple[object, ...]]:
-        """What SQLite says of the file itself."""
-        return self._db.execute(query).fetchall()
+        """What SQLite says of the file itself, and small tables; what is no text is shown as it is."""
+        self._db.text_factory = _text
+        try:
+            return self._db.execute(query).fetchall()
+        finally:
+            self._db.text_factory = str
 
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
         return map(_row, chain.from_iterable(self._fetched(query, values)))
@@ -178,23 +188,23 @@ class LedgerReader:
             self._db.text_factory = _text  # somebody has written what is no text: slower, and to be seen as it is
             rest = f"SELECT * FROM ({query}) LIMIT -1 OFFSET ?"  # noqa: S608
             yield from self._some(rest, (*values, told))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
 
     def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
-        cursor = self._db.execute(query, values)
+        known = tuple(min(value, _LARGEST) if isinstance(value, int) else value for value in values)
+        cursor = self._db.execute(query, known)
         while some := cursor.fetchmany(_AT_ONCE):
             yield some
 
     def _open(self) -> sqlite3.Connection:
         try:
-            found = stat.S_ISREG(os.stat(self.path).st_mode)
+            with open_regular(self.path):
+                pass
         except (FileNotFoundError, NotADirectoryError):
-            found = False
+            raise no_ledger(self.path) from None
         except OSError as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error.strerror}") from None
-        if not found:
-            raise LedgerUnavailable(f"there is no ledger at {self.path}")
         address = f"file:{quote(self.path)}?mode=ro"
         with suppress(OSError):
             # What nobody writes to and nobody may write to, such as a copy on a disk that is only read.
@@ -202,9 +212,11 @@ class LedgerReader:
             if not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(log), os.W_OK):
                 address += "&immutable=1"
         try:
-            return sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+            db = sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        return db
 
     def _check(self) -> int:
         db = self._db
@@ -217,7 +229,17 @@ class LedgerReader:
             raise LedgerUnavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
         if version != FORMAT.version and version not in FORMAT.steps:
             raise LedgerUnavailable(f"{self.path} has format {version}, which this licet no longer reads")
+        # Before any row is read: a view in place of a table may never end.
+        if wrong := foreign_tables(db, version):
+            raise ForeignTables(f"{self.path} cannot be read: its tables are not those that licet makes: {wrong}")
         return version
+
+
+def no_ledger(path: str) -> LedgerUnavailable:
+    """That there is no ledger; where its key is still there, that there was one, for the two are made together."""
+    key = os.path.splitext(path)[0] + ".key"
+    gone = f", and its key {key} is there: the ledger was taken away" if os.path.lexists(key) else ""
+    return LedgerUnavailable(f"there is no ledger at {path}{gone}")
 
 
 def _text(data: bytes) -> str:

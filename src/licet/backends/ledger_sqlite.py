@@ -27,13 +27,15 @@ from licet.backends.ledger_head import (
     astray,
     head_beside,
     not_from,
+    read_mark,
     set_back,
+    taken_away,
     trusted_mark,
     unreadable,
     untagged,
     write_mark,
 )
-from licet.backends.ledger_keys import SigningKey, key_beside
+from licet.backends.ledger_keys import SigningKey, generated_key, key_beside
 from licet.backends.ledger_queue import Waiting, answer, give_up
 from licet.backends.ledger_tail import BEGIN, KEEP, State, Tagging, new_name, read_state
 from licet.backends.memory_records import SystemClock
@@ -86,7 +88,7 @@ class SqliteLedger:
         self.path = os.path.abspath(path)
         self.key_path = os.path.splitext(self.path)[0] + ".key"
         self.head_path = head_beside(self.path)
-        self._file = SqliteFile(self.path, FORMAT, "FULL")
+        self._file = SqliteFile(self.path, FORMAT, "FULL", notices_removal=True)
         self._now = now
         self._stems = Stems()
         self._key: SigningKey | None = None
@@ -190,16 +192,29 @@ class SqliteLedger:
     def _signer(self) -> SigningKey | None:
         """The key of this ledger: made with it, and never a second time. None if the file is busy."""
         if self._key is None:
-            found = self._file.try_write(self._state, _WAIT)
-            if found is None:
-                return None
-            if found[0] is not None and not os.path.lexists(self.key_path):
-                raise LedgerUnavailable(
-                    f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
-                    f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
-                )
-            self._key = key_beside(self.key_path)
+            found = self._file.try_write(self._find_key, _WAIT)
+            self._key = None if found is None else found[0]
         return self._key
+
+    def _find_key(self, db: sqlite3.Connection) -> SigningKey:
+        """Read the key, or make one for a new ledger; no other process writes meanwhile."""
+        begun = self._state(db) is not None
+        if os.path.lexists(self.key_path):
+            key = key_beside(self.key_path)
+            if not begun and read_mark(self.head_path) is None:  # a key is never made without a head
+                raise taken_away(self.head_path)
+            return key
+        if begun:
+            raise LedgerUnavailable(
+                f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
+                f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
+            )
+        if (mark := read_mark(self.head_path)) is not None and mark.facts.size:
+            raise not_from(self.head_path, mark)  # there was a ledger here, and its key went with it
+        key, nothing = generated_key(), Frontier()
+        # The head first: a process that is killed in between leaves one that speaks for nothing, and is replaced.
+        write_mark(self.head_path, self._head(new_name(), nothing, key), nothing)
+        return key_beside(self.key_path, key)
 
     def _state(self, db: sqlite3.Connection) -> State | None:
         try:

@@ -10,13 +10,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from licet.backends.ledger_format import TABLES, own_tables
 from licet.backends.ledger_keys import SigningKey
 from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_tail import COLUMNS, STATE, State, Tagging, may_lack_tag, misshapen
+from licet.backends.ledger_tail import COLUMNS, OTHER_ROWS, STATE, State, Tagging, may_lack_tag, misshapen
 from licet.core.finding import Finding, Outcome
 
-_STATE_UNTAGGED = "SELECT id, key, size, frontier, recorded, signed, signed_at, x'' FROM ledger"
+_STATE_UNTAGGED = "SELECT id, key, size, frontier, recorded, signed, signed_at, x'', one FROM ledger LIMIT 2"
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"
 _LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
 _TAGS_SINCE = 2  # format
@@ -28,8 +27,6 @@ def damage(path: str) -> Finding | None:
     with LedgerReader(path) as reader:
         size = reader.size
         try:
-            if reader.tables(TABLES) not in own_tables(reader.version):
-                return Finding("column", 1, "the tables around them are not those that licet makes", until=size)
             told = reader.tables("PRAGMA integrity_check(1)")
         except sqlite3.Error as error:
             return Finding("edited", 1, f"the file is damaged: {error}", until=size)
@@ -54,7 +51,9 @@ def gone_astray(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | N
 
 def held_to_tag(reader: LedgerReader, outcome: Outcome, key: SigningKey) -> Outcome:
     """Hold the end of a ledger that is in order otherwise to the tag that only the holder of its key can make."""
-    for row in _said(reader):
+    for *row, _ in _said(reader):
+        if misshapen(row) is not None:
+            break  # it was told already
         state = State(*row)
         if not Tagging(key).wrong(state):
             return outcome._replace(tagged=bool(state.tag))
@@ -75,16 +74,19 @@ def _other_state(reader: LedgerReader, outcome: Outcome, key: str) -> Finding | 
         return None
     if not rows:
         return Finding("column", 1, "the table `ledger` is empty, and there are entries", until=outcome.entries)
+    if len(rows) > 1 or rows[0][-1] != 1:
+        return Finding("column", 1, OTHER_ROWS, until=outcome.entries)
+    row = rows[0][:-1]
     ((signed,),) = reader.tables("SELECT coalesce(max(size), 0) FROM heads")
     true = {"size": outcome.entries, "frontier": outcome.frontier, "recorded": outcome.recorded, "signed": signed}
     if outcome.entries:  # without any, nothing tells the name and the key
         true |= {"id": outcome.ledger, "key": key}
-    for name, value in zip(COLUMNS, rows[0], strict=True):
+    for name, value in zip(COLUMNS, row, strict=True):
         if name in true and value != true[name]:
             text = f"the table `ledger` says {name} {_short(value)}, the entries and heads say {_short(true[name])}"
             return Finding("column", 1, text, until=outcome.entries)
-    wrong = misshapen(rows[0])
-    if wrong is None and not rows[0][-1] and not may_lack_tag(rows[0][0]):
+    wrong = misshapen(row)
+    if wrong is None and not row[-1] and not may_lack_tag(row[0]):
         wrong = "the tag of its end, which the ledger had from its beginning, was taken out"
     return None if wrong is None else Finding("column", 1, wrong, until=outcome.entries)
 

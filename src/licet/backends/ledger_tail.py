@@ -15,7 +15,7 @@ from typing import NamedTuple
 from licet.backends.ledger_keys import SigningKey
 from licet.core.canonical import quoted
 
-STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at, tag FROM ledger"
+STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at, tag, one FROM ledger LIMIT 2"
 KEEP = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?, signed = ?, signed_at = ?, tag = ?"
 BEGIN = "INSERT INTO ledger VALUES (1, ?, ?, 0, x'', '', 0, 0, x'')"
 # A ledger that began with tags is called so. Its name is in every entry and every signed head: nobody can make it look
@@ -36,6 +36,7 @@ class State(NamedTuple):
     tag: bytes = b""
 
 
+OTHER_ROWS = "the table `ledger` has other rows than the one that licet writes"
 COLUMNS = ("id", *State._fields[1:])
 _KINDS = (str, str, int, bytes, str, int, float, bytes)
 
@@ -74,12 +75,14 @@ def may_lack_tag(ledger: str) -> bool:
 
 def read_state(db: sqlite3.Connection) -> State | None:
     """What the file says; `ValueError` if a column holds what it cannot."""
-    found = db.execute(STATE).fetchone()
-    if found is None:
+    found = db.execute(STATE).fetchall()
+    if not found:
         return None
-    if (wrong := misshapen(found)) is not None:
+    if len(found) > 1 or found[0][-1] != 1:
+        raise ValueError(OTHER_ROWS)
+    if (wrong := misshapen(found[0][:-1])) is not None:
         raise ValueError(wrong)
-    return State(*found)
+    return State(*found[0][:-1])
 
 
 def misshapen(row: Sequence[object]) -> str | None:

@@ -58,14 +58,13 @@ def generated_key() -> SigningKey:
     return SigningKey(Ed25519PrivateKey.generate())
 
 
-def create_key(path: str) -> SigningKey:
-    """A new key in a new file, whole or not at all; `FileExistsError` if anything stands there."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+def create_key(path: str, key: SigningKey | None = None) -> SigningKey:
+    """A key, a new one if none is given, in a new file; `FileExistsError` if anything stands there."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    private = Ed25519PrivateKey.generate()
-    create_file(path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
-    return SigningKey(private)
+    key = generated_key() if key is None else key
+    create_file(path, key._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+    return key
 
 
 def create_file(path: str, data: bytes, mode: int) -> None:

@@ -19,12 +19,13 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
 from licet.backends.forks import FORKS
-from licet.backends.sqlite_schema import foreign_part
+from licet.backends.sqlite_schema import acting_part, foreign_part
 from licet.guard.ports import Unavailable
 from licet.guard.store_deadline import store_deadline
 
 # `PROTOCOL` is what SQLite says when too many others have opened the file at the same moment.
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_MEND = "is damaged or no database: move it away, or put a copy in its place"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05  # seconds between two attempts
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -34,13 +35,15 @@ _T = TypeVar("_T")
 class Format(NamedTuple):
     """What a file holds: a number that marks it as ours, a version, and the statements that make an empty one.
 
-    `steps` has, by version, the statements that make a file of it one of the next.
+    `steps` has, by version, the statements that make a file of it one of the next. With `exact`, a file that was
+    brought up has the very same tables as a new one.
     """
 
     application: int
     version: int
     schema: str
     steps: Mapping[int, str] = MappingProxyType({})
+    exact: bool = False
 
 
 class Patience:
@@ -84,14 +87,26 @@ class SqliteFile:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], kind: Format, synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+        self,
+        path: str | os.PathLike[str],
+        kind: Format,
+        synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
+        *,
+        notices_removal: bool = False,
     ) -> None:
+        """Name a file, which is opened when it is first used.
+
+        With `notices_removal`, a file that was taken away or replaced while it was open is opened anew; otherwise what
+        is written goes on into the file that nobody else can see any more.
+        """
         self._connection: sqlite3.Connection | None = None
         self._process = 0
         self.path = os.path.abspath(path)
         self._kind = kind
         self._synchronous = synchronous
         self._lock = threading.Lock()
+        self._notices_removal = notices_removal
+        self._opened: tuple[int, int] | None = None  # which file that was
         self._checked: int | None = None  # the version of the schema that was last found to be ours
         self._abandoned: list[sqlite3.Connection] = []
         FORKS.add(self)
@@ -159,7 +174,7 @@ class SqliteFile:
         version = _number(db, "schema_version")
         if version == self._checked:
             return
-        if wrong := foreign_part(db, self._kind.schema):
+        if wrong := foreign_part(db, self._kind.schema, exact=self._kind.exact):
             raise Unavailable(f"{self.path} is not used: {wrong}")
         self._checked = version
 
@@ -170,6 +185,8 @@ class SqliteFile:
         except sqlite3.Error as error:
             if _code(error) not in _BUSY:
                 raise self._unavailable(error) from None
+        except UnicodeDecodeError:  # SQLite repeats a name that is no text
+            raise Unavailable(f"{self.path} {_MEND}") from None
         return None
 
     def _used(self, act: Callable[[], _T], seconds: float) -> tuple[_T] | None:
@@ -195,8 +212,11 @@ class SqliteFile:
                 "start processes with `spawn`"
             )
         if self._connection is not None:
-            if self._process == process:
+            if self._process == process and not (self._notices_removal and self._opened != _identity(self.path)):
                 return self._connection
+            if self._process == process:
+                self._shut()
+        if self._connection is not None:
             # A child that was forked behind Python's back. To close what it inherited could harm the parent's locks.
             self._abandoned.append(self._connection)
             self._connection = None
@@ -207,7 +227,7 @@ class SqliteFile:
         except BaseException:
             db.close()
             raise
-        self._connection, self._process, self._checked = db, process, None
+        self._connection, self._process, self._checked, self._opened = db, process, None, _identity(self.path)
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
@@ -225,6 +245,7 @@ class SqliteFile:
         db.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(db)  # again: somebody else may just have made it
+            self._check_nothing_acts(db)
             steps = [kind.schema] if version is None else [kind.steps[step] for step in range(version, kind.version)]
             for statement in ";".join(steps).split(";"):
                 db.execute(statement)
@@ -234,6 +255,11 @@ class SqliteFile:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    def _check_nothing_acts(self, db: sqlite3.Connection) -> None:
+        """Refuse an older file with triggers or views: they would act on what the steps write."""
+        if wrong := acting_part(db):
+            raise Unavailable(f"{self.path} is not used: {wrong}")
 
     def _version(self, db: sqlite3.Connection) -> int | None:
         """The version of the file; None if it is empty."""
@@ -252,7 +278,7 @@ class SqliteFile:
 
     def _unavailable(self, error: sqlite3.Error) -> Unavailable:
         if _code(error) in _DAMAGED:
-            return Unavailable(f"{self.path} is damaged or no database: move it away, or put a copy in its place")
+            return Unavailable(f"{self.path} {_MEND}")
         mend = ": make room where it is" if _code(error) == sqlite3.SQLITE_FULL else ""
         return Unavailable(f"{self.path} cannot be used: {error}{mend}")
 
@@ -271,6 +297,15 @@ class SqliteFile:
         if self._connection is not None:
             self._abandoned.append(self._connection)
             self._connection = None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file has a name now; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_private(path: str) -> None:

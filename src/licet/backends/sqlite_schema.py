@@ -26,8 +26,11 @@ class Part(NamedTuple):
     sql: bytes
 
 
-def foreign_part(db: sqlite3.Connection, schema: str) -> str:
-    """What of a file is not what these statements make; nothing if all of it is."""
+def foreign_part(db: sqlite3.Connection, schema: str, *, exact: bool = False) -> str:
+    """What of a file is not what these statements make; nothing if all of it is.
+
+    Unless it must be `exact`, a table may have got its columns one by one, as a file of an earlier version has.
+    """
     ours = _ours(schema)
     found = _parts(db)
     known = {(part.kind, part.name): part for part in ours}
@@ -35,10 +38,18 @@ def foreign_part(db: sqlite3.Connection, schema: str) -> str:
         expected = known.pop((part.kind, part.name), None)
         if expected is None:
             return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
-        if part != expected and not _is_older(db, part, expected, schema):
+        if part != expected and (exact or not _is_older(db, part, expected, schema)):
             return f"its {_text(part.kind)} `{_text(part.name)}` is not as licet makes it"
     for kind, name in known:
         return f"it lacks the {_text(kind)} `{_text(name)}`"
+    return ""
+
+
+def acting_part(db: sqlite3.Connection) -> str:
+    """A trigger or view of a file of any version; nothing if it has none."""
+    for part in _parts(db):
+        if part.kind not in (b"table", b"index"):
+            return f"it has the {_text(part.kind)} `{_text(part.name)}`, which licet does not make"
     return ""
 
 

@@ -35,6 +35,7 @@ from licet.surfaces.cli.state import manifest_option, of_manifest
 from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
 from licet.surfaces.cli.writing import is_output, write_file
 
+_MOST_OF_A_NAME = 80  # characters
 _AGO = re.compile(r"(\d+)([smhdw])")
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -129,9 +130,9 @@ def list_command(
             unended, unsearched = reader.unended(
                 agent=agent, session=session, tool=tool, since=oldest, until=until, limit=limit + 1
             )
-        rows = sorted((*rows, *unended), key=lambda row: (row.time, row.number), reverse=True)
-        found = [_entry(row, reader, as_json) for row in rows[:limit]]
-    more = len(rows) > limit
+        every = [_entry(row, reader, as_json) for row in (*rows, *unended)]  # before they are sorted: all are sound
+    every.sort(key=lambda entry: (entry["time"], entry["number"]), reverse=True)
+    found, more = every[:limit], len(every) > limit
     if as_json:
         show_json({"receipts": [listed(entry) for entry in found], "more": more, "unsearched": unsearched})
         return
@@ -277,7 +278,7 @@ def export_command(
             rows += reader.show(receipt) or _unknown(receipt, ledger_in(state), as_json)
         if session is not None:
             rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
-            agents = sorted({row.agent for row in rows})
+            agents = sorted({_entry(row, reader, as_json)["agent"] for row in rows})
             if len(agents) > 1:
                 raise click.UsageError(f"several agents have a session `{session}`: add --agent {agents[0]}", ctx)
             if not rows:
@@ -332,7 +333,8 @@ def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
     try:
         return sound_entry(row)
     except Unsound as wrong:
-        fail(f"entry {row.number} ({row.id}) was changed: {wrong}; {run_verify(reader)}", as_json)
+        name = row.id if isinstance(row.id, str) else ascii(row.id)[:_MOST_OF_A_NAME]
+        fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}", as_json)
 
 
 def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:

@@ -110,7 +110,8 @@ def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
     if finding is None:
         return None
     last = max(finding.number, finding.until)
-    where = {"entry": finding.number or None, "until": last or None, "receipt": finding.id or None}
+    name = finding.id if isinstance(finding.id, str) else ascii(finding.id)[:200]  # a file may hold anything there
+    where = {"entry": finding.number or None, "until": last or None, "receipt": name or None}
     return {"kind": finding.kind, **where, "text": finding.text, "message": str(finding)}
 
 
