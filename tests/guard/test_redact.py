@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted import work
-from licet.guard.redact import Redactor
+from licet.guard.redact import BLOCK, Redactor
 
 SECRET = 's3cr/et+"\\<ü>&\n \U0001f511?=%'
 
@@ -237,3 +237,17 @@ def test_the_time_grows_with_the_text_and_not_with_its_square() -> None:
 
 def test_nothing_shows_a_value_of_the_redactor_itself() -> None:
     assert "hunter2" not in repr(redactor("hunter2!"))
+
+
+def test_a_text_that_holds_a_secret_too_often_is_left_out_as_a_whole() -> None:
+    made = redactor("hunter2!")
+    assert made.text("hunter2! " * 20_000) == "[redacted KEY0] " * 20_000
+    assert made.text("hunter2! " * 20_001) == "[redacted: a secret stands here too often]"
+    assert made.json(b'["' + b"hunter2! " * 20_001 + b'"]') == b'"[redacted: a secret stands here too often]"'
+
+
+@pytest.mark.parametrize("before", [BLOCK - 40, BLOCK - 21, BLOCK - 1, BLOCK, 2 * BLOCK - 7])
+def test_a_secret_across_two_blocks_is_replaced_once(before: int) -> None:
+    made = redactor("hunter2-hunter2-hunter2", "r2-hunter2")
+    text = "." * before + "hunter2-hunter2-hunter2" + "," * 100
+    assert made.text(text) == "." * before + "[redacted KEY0]" + "," * 100

@@ -29,7 +29,7 @@ BLOCK = 1 << 14  # bytes that are searched at once
 _STRETCH = 40  # bytes that one byte of a value may take: two levels of escapes, or a character of HTML with zeros
 _MORE = 512  # and what lines of a dump have around it
 _WHOLE, _FEW = 8, 3  # bytes of a spelling at the end of a piece for which it is held
-_MOST = 50_000  # secrets in one text; one with more is left out as a whole
+_MOST = 20_000  # secrets in one text; one with more is left out as a whole
 _TOO_MANY = b"[redacted: a secret stands here too often]"
 _BETWEEN = "\x1e"  # stands between two texts: in no form of a secret it is left out
 _HEAD = 8  # bytes by which the beginning of a spelling is looked for
@@ -134,10 +134,14 @@ class Redactor:
                 yield
             low = max(start - self.nearby, 0)  # a secret may have begun in the block before
             inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
-            found += [Span(low + start, low + end, label) for start, end, label in inside]
-            if len(found) > 2 * _MOST:
+            # What ends before this block was found with the one before it.
+            latest = [Span(low + at, low + end, label) for at, end, label in inside if low + end > start]
+            while latest and found and found[-1].end > latest[0].start:
+                latest = merged([found.pop(), *latest])
+            found += latest
+            if len(found) > _MOST:
                 break
-        return merged(found)
+        return found
 
     # Texts that come in pieces ---------------------------------------------------------------------------------------
 
