@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks import building, decisions, fetch, files, governed, programs, receipts, startup, workers
+from benchmarks import building, decisions, fetch, files, floods, governed, programs, receipts, startup, workers
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "receipts": receipts.measure,
     "programs": programs.measure,
     "workers": workers.measure,
+    "floods": floods.measure,
 }
 
 

@@ -64,7 +64,7 @@ def _network(site: Any) -> Any:
         ("result", {"size": MB}, "LIMIT_OUTPUT"),
         ("head", {"size": 3 * MB}, "TOOL_CRASHED"),
         ("unread_files", {"many": 3000}, "LIMIT_HOST_FILES"),
-        ("unread_answers", {"many": 60_000}, "LIMIT_WAITING or TOOL_CRASHED"),
+        ("unread_answers", {"many": 60_000}, "LIMIT_WAITING"),
         ("unread_pieces", {"many": 100_000}, "TOOL_CRASHED"),
         ("headers", {"many": 300_000}, "LIMIT_HEADERS"),
         ("headers", {"many": 257}, "LIMIT_HEADERS"),

@@ -86,3 +86,31 @@ def test_a_failure_is_told_and_the_thread_goes_on() -> None:
 
     bad, good = asyncio.run(main())
     assert (type(bad), good) == (UnicodeError, "good")
+
+
+def test_lookups_that_nobody_waits_for_leave_room_for_other_sessions(silent: Silent) -> None:
+    """A cancelled call does not end its lookups: they keep the threads of their own session, and no others."""
+
+    def ask(host: str, port: int, **kind: Any) -> Any:
+        return silent(host, port) if host.startswith("hangs") else [(0, 0, 0, "", (f"{host} found", port))]
+
+    lookups = Lookups(most=6, ask=ask, most_of_one=4)
+
+    async def main() -> None:
+        for call in range(3):
+            tasks = [asyncio.create_task(lookups.find(f"hangs-{call}-{n}", 80, "hostile")) for n in range(10)]
+            await until(lambda: len(silent.asked) == 4)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        async with asyncio.timeout(60):
+            for name in "abc":
+                assert (await lookups.find(name, 80, "honest"))[0][4] == (f"{name} found", 80)
+        late = asyncio.create_task(lookups.find("d", 80, "hostile"))
+        await asyncio.sleep(0.05)
+        assert not late.done()
+        silent.answers.set()
+        assert (await late)[0][4] == ("d found", 80)
+        assert len(silent.asked) == 4  # what waited behind them was dropped with its call
+
+    asyncio.run(main())

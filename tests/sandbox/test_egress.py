@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -356,3 +356,102 @@ def test_an_answer_ends_where_it_says(answer: bytes, status: bytes | None, body:
     else:
         assert found.startswith(b"HTTP/1.1 " + status)
         assert body in found.partition(b"\r\n\r\n")[2]
+
+
+# What requests cost the host ------------------------------------------------------------------------------------------
+
+
+def limited(**limits: int) -> Holding:
+    made = held("network:http:good.test", effect="full")
+    return Holding(made.request, made.reach, made.manifest_digest, (), made._ask, limits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 3\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+)
+def test_a_request_that_only_reads_has_no_body(method: str, framing: str) -> None:
+    with serving(page) as server:
+        where = f"http://good.test:{server.port}/"
+        bad, good = proxied(
+            held("network:http:good.test"),
+            saying(f"{method} {where} HTTP/1.1\r\nHost: x\r\n{framing}".encode()),
+            saying(f"{method} {where} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode()),
+        )
+    assert bad.startswith(b"HTTP/1.1 400 ")
+    assert f"{method} has no body through this proxy".encode() in bad
+    assert good.startswith(b"HTTP/1.1 200 ")
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bodies_count_as_memory_of_the_call(chunked: bool) -> None:
+    body = bytes(2 << 20)
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+    with serving(page) as server:
+        request = f"POST http://good.test:{server.port}/ HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode() + framed
+        call = limited(host_memory_mb=1)
+        (refused,) = proxied(call, _to_the_end(request))
+        call_with_more = limited(host_memory_mb=3)
+        fine, again = proxied(call_with_more, saying(request), saying(request))
+    assert refused.startswith(b"HTTP/1.1 413 "), refused
+    assert b"LIMIT_HOST_MEMORY" in refused
+    assert "LIMIT_HOST_MEMORY" in [event.reason for event in call.events if hasattr(event, "reason")]
+    assert fine.startswith(b"HTTP/1.1 200 ")
+    assert again.startswith(b"HTTP/1.1 200 ")  # what was sent is given back
+    assert (call.meter.memory, call_with_more.meter.memory) == (0, 0)
+
+
+def _to_the_end(request: bytes) -> Callable[[socket.socket], bytes]:
+    """Send as much as is taken, and read what was said before the end."""
+
+    def talk(made: socket.socket) -> bytes:
+        with suppress(OSError):
+            made.sendall(request)
+        data = b""
+        with suppress(OSError):
+            while more := made.recv(65536):
+                data += more
+        return data
+
+    return talk
+
+
+def test_header_lines_of_a_request_are_limited() -> None:
+    with serving(page) as server:
+        start = f"GET http://good.test:{server.port}/ HTTP/1.1\r\n"
+        lines = "".join(f"x-{number}: y\r\n" for number in range(8))
+        call = limited(request_headers=8)
+        fine, many = proxied(
+            call,
+            saying(f"{start}{lines}\r\n".encode()),
+            saying(f"{start}{lines}y: y\r\n\r\n".encode()),
+        )
+    assert fine.startswith(b"HTTP/1.1 200 ")
+    assert many.startswith(b"HTTP/1.1 431 ")
+    assert b"LIMIT_HEADERS" in many
+
+
+def test_connections_beyond_the_open_files_of_a_call_wait() -> None:
+    call = limited(host_files=16)
+
+    async def run() -> list[int]:
+        proxy = Egress(call, Names())
+        listener = socket.create_server(("127.0.0.1", 0))
+        await proxy.serve(listener)
+        address, open_then = listener.getsockname(), []
+        made = [await asyncio.open_connection(*address) for _ in range(20)]
+        for left in (8, 8, 4):
+            while len(proxy._open) < left:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.15)
+            open_then.append(len(proxy._open))
+            for _, writer in made[:8]:
+                writer.close()
+            del made[:8]
+        await proxy.close()
+        return open_then
+
+    assert asyncio.run(run()) == [8, 8, 4]
+    assert [event.reason for event in call.events if hasattr(event, "reason")].count("LIMIT_HOST_FILES") == 1

@@ -114,7 +114,10 @@ class SqliteLedger:
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry; when this returns it is on the disk."""
-        stem, loop = self._stems.of(entry), asyncio.get_running_loop()
+        loop, call = asyncio.get_running_loop(), entry.call
+        # What a call leaves behind can be long: to write it down takes a while, and others have their turn meanwhile.
+        long = call is not None and call.is_long
+        stem = await asyncio.to_thread(self._stems.of, entry) if long else self._stems.of(entry)
         future = loop.create_future()
         if self._process != os.getpid():
             self._alone()

@@ -61,6 +61,8 @@ def data_text(value: Any) -> str:
     if kind is float and value.is_integer() and abs(value) < _WITH_EXPONENT:
         # Beyond 2**53 the shortest digits that mean a float, which RFC 8785 has, can be those of another integer.
         return int.__repr__(int(value))
+    if kind is float and 1e-4 <= abs(value) < 1e16:  # where Python writes no exponent, it writes what RFC 8785 does
+        return float.__repr__(value)
     return canonical_json(value).decode()
 
 

@@ -120,7 +120,7 @@ _MOST_PER_BYTE = max(units for _, units in _UNITS)
 
 def data_again(text: bytes) -> Any:
     """The data that a text of `plain_json` says."""
-    return json.loads(text) if _core is None else _core.from_json(text)
+    return json.loads(text) if _core is None else _core.from_json(text, cache_strings="keys")
 
 
 def is_finite(text: bytes) -> bool:

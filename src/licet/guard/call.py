@@ -55,7 +55,19 @@ class Call:
     """What is known about one call so far. It belongs to that call alone."""
 
     __slots__ = (
-        *("approvals", "arguments", "clock", "context", "deadline", "digest", "holding", "notes", "policy", "ports"),
+        *(
+            "approvals",
+            "arguments",
+            "clock",
+            "context",
+            "deadline",
+            "digest",
+            "holding",
+            "long_result",
+            "notes",
+            "policy",
+            "ports",
+        ),
         *("receipt", "registered", "request", "reservation", "running", "session", "started", "stores", "time", "tool"),
         "usage",
     )
@@ -83,6 +95,7 @@ class Call:
         self.deadline: Deadline | None = None
         self.stores = StoreDeadline(STORE_SECONDS)  # until the tool is known, and with it the time of its call
         self.running = False
+        self.long_result = False
         self.notes: Any = None  # the ledger's own: what it wrote about the decision, and will write again
 
     def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
@@ -92,6 +105,11 @@ class Call:
         whole = self if policy.facts else None
         parts = (kind, self.receipt, session.agent, session.id, self.tool, policy.digest, self.time, content, whole)
         return _new(Entry, parts)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so much happened in it, or came of it, that to write it down takes more than a moment."""
+        return self.long_result or (self.holding is not None and self.holding.is_long)
 
     @property
     def redactor(self) -> Redactor | None:

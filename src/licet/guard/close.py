@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOST_OF_AN_ERROR = 1000  # characters
 CLOSING_SECONDS = 2.0  # that the stores have after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
+_LONG = 64 << 10  # bytes of a result that takes a while to be written down
 _BEHIND = 1 << 20  # bytes of a long text that are looked at behind twice its limit
 _MOST_DIRECTORIES = 3  # that one message names
 _NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
@@ -44,9 +45,12 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
         return ResultParts(call.tool, value)
     text = value if type(value) is JsonText else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
+    call.long_result = len(text) > _LONG
     if len(text) > limit:  # compared before anything is parsed
         return await _cut(call, text, limit, redactor)
     text, data = _parsed(call, text)
+    if call.long_result:  # that took a while, and so does what follows
+        await asyncio.sleep(0)
     if redactor is not None:  # once over the whole text: it may hold very many strings
         clean = await in_turn(redactor.work(text, as_json=True))
         text, data = clean, data_again(clean)

@@ -8,7 +8,6 @@ import asyncio
 import json as json_text
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from io import BytesIO
 from typing import Any, NoReturn, Protocol
 
 from licet.core.seconds import seconds
@@ -28,6 +27,7 @@ from licet.guard.secrets import redacted_refusal
 from licet.values import dataclass
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_BLOCK = 1 << 20  # bytes of a body that are kept together
 _DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
 _GROWN = 64 * 1024  # bytes that a body may grow by where names take the place of secrets
 
@@ -90,21 +90,25 @@ class Streamed:
 
 async def _gathered(pieces: AsyncIterable[bytes], holding: Holding, use: Use) -> bytes:
     """All pieces as one; what is gathered at the same time counts together."""
-    first: bytes | None = None
-    whole = BytesIO()
+    blocks: list[bytes] = []
+    last = bytearray()  # small pieces go together: each for itself would take much more than its bytes
     with holding.meter.share() as share:
-        async for piece in pieces:
-            try:
+        try:
+            async for piece in pieces:
                 share.take(len(piece))
-            except Exceeded as over:
-                holding.exceeded(over, use)
-            if first is None:
-                first = piece  # where it is the only one, it need not be copied
-                continue
-            if not whole.tell():
-                whole.write(first)
-            whole.write(piece)
-    return whole.getvalue() or first or b""
+                if len(piece) >= _BLOCK and not last:
+                    blocks.append(piece)
+                    continue
+                last += piece
+                if len(last) >= _BLOCK:
+                    blocks.append(bytes(last))
+                    last.clear()
+            if not blocks or (len(blocks) == 1 and not last):
+                return blocks[0] if blocks else bytes(last)
+            share.take(sum(map(len, blocks)))  # for a moment, all of it is there twice
+        except Exceeded as over:
+            holding.exceeded(over, use)
+        return b"".join((*blocks, last))
 
 
 class ScopedFetch:

@@ -33,6 +33,7 @@ Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, 
 Check = Use | Happened | Deny | Asked | None
 CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
 MOST_OF_A_GROUND = 1000  # characters of one ground
+_MANY = 200  # events
 _MAKING = threading.Lock()
 
 
@@ -171,6 +172,11 @@ class Holding:
                 if kept:
                     self._checks[-2:] = (decision.use, decision)  # what was granted until now is not
                 raise Refused(decision) from error
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many events that to tell them takes more than a moment."""
+        return len(self._checks) > 2 * _MANY
 
     def is_usual(self, usual: list[Check]) -> bool:
         """Whether exactly this has happened, and nothing else."""

@@ -1,0 +1,95 @@
+"""The meter of a call: what is held counts, what is given back does not, and whoever ends by itself waits its turn."""
+
+import asyncio
+import tempfile
+from typing import Any
+
+import pytest
+
+from licet.guard.meter import Exceeded, Meter
+
+MB = 1 << 20
+
+
+def test_memory_counts_until_it_is_given_back() -> None:
+    meter = Meter({"host_memory_mb": 1})
+    with meter.share() as share:
+        share.take(MB)
+        with pytest.raises(Exceeded) as over:
+            meter.take_memory(1)
+        assert str(over.value).endswith("more than 1 MB for it at once (`limits.host_memory_mb`)")
+        assert over.value.reason == "LIMIT_HOST_MEMORY"
+        assert "`limits.host_memory_mb`" in over.value.fix
+        with pytest.raises(Exceeded):
+            share.take(1)
+    assert meter.memory == 0
+    meter.take_memory(MB)
+
+
+def test_files_of_a_tool_count_while_they_are_open() -> None:
+    meter = Meter({"host_files": 16})
+    kept: list[Any] = []
+    for _ in range(100):
+        meter.check_files(1)
+        with tempfile.TemporaryFile() as file:
+            meter.opened(file)
+    for _ in range(16):
+        meter.check_files(1)
+        kept.append(tempfile.TemporaryFile())  # noqa: SIM115
+        meter.opened(kept[-1])
+    with pytest.raises(Exceeded, match="more than 16 open files"):
+        meter.check_files(1)
+    kept.pop().close()
+    meter.check_files(1)
+    for file in kept:
+        file.close()
+
+
+def test_work_that_ends_by_itself_waits_for_its_turn() -> None:
+    meter, most, now = Meter({"host_files": 16}), 0, 0
+
+    async def work() -> None:
+        nonlocal most, now
+        async with meter.files(4):
+            now += 4
+            most = max(most, now)
+            try:
+                await asyncio.sleep(0)
+            finally:
+                now -= 4
+
+    async def main() -> None:
+        cancelled = asyncio.ensure_future(work())
+        tasks = [asyncio.ensure_future(work()) for _ in range(50)]
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(*tasks, cancelled, return_exceptions=True)
+        assert all(task.exception() is None for task in tasks)
+
+    asyncio.run(main())
+    assert most == 16
+    meter.take_files(16)  # all of it was given back
+
+
+def test_nobody_waits_for_files_that_the_tool_itself_keeps() -> None:
+    meter = Meter({"host_files": 16})
+    kept: list[Any] = [tempfile.TemporaryFile() for _ in range(14)]  # noqa: SIM115
+    for file in kept:
+        meter.opened(file)
+
+    async def main() -> None:
+        async with meter.files(2):
+            pass
+        with pytest.raises(Exceeded):
+            async with meter.files(4):
+                pass
+
+    asyncio.run(main())
+    for file in kept:
+        file.close()
+
+
+def test_headers_are_counted() -> None:
+    Meter().check_headers(256)
+    with pytest.raises(Exceeded, match="more than 256 header lines"):
+        Meter().check_headers(257)
