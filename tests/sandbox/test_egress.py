@@ -393,7 +393,7 @@ def test_bodies_count_as_memory_of_the_call(chunked: bool) -> None:
         request = f"POST http://good.test:{server.port}/ HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode() + framed
         call = limited(host_memory_mb=1)
         (refused,) = proxied(call, _to_the_end(request))
-        call_with_more = limited(host_memory_mb=3)
+        call_with_more = limited(host_memory_mb=5)
         fine, again = proxied(call_with_more, saying(request), saying(request))
     assert refused.startswith(b"HTTP/1.1 413 "), refused
     assert b"LIMIT_HOST_MEMORY" in refused

@@ -26,6 +26,7 @@ MOST_OPEN = 128  # connections at once
 MOST_REQUESTS = 10_000  # of one call: each is remembered, and memory is not endless
 _SECONDS = 30.0  # for a program to say what it wants, and for each wait after that
 _PAUSE = 0.05  # seconds before the next connection is taken, if there was no room for one
+_COPIES = 2  # of a body that there may be for a moment, when its buffer grows
 _FILES = 2  # that a connection takes: from the program, and to its peer
 _NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
 _STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
@@ -181,7 +182,7 @@ class Egress:
             if head.expects_continue:
                 await near.send(_CONTINUE)
             try:
-                body = await read_body(head, near, near.clock(_SECONDS), share.take)
+                body = await read_body(head, near, near.clock(_SECONDS), lambda size: share.take(_COPIES * size))
             except BadHead as wrong:
                 near.write(reply_head(413 if wrong.too_large else 400, str(wrong)))
                 return
