@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 from typing import Any
 
@@ -470,7 +469,6 @@ def test_what_is_wrong_with_the_files_is_said_before_anything_is_called(
 
 
 def test_ctrl_c_ends_a_call_cleanly() -> None:
-    started = time.monotonic()
     with subprocess.Popen(
         [SCRIPT, "call", "m.yaml", "sleep"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as done:
@@ -479,7 +477,6 @@ def test_ctrl_c_ends_a_call_cleanly() -> None:
         done.send_signal(signal.SIGINT)
         rest, complaints = done.communicate(timeout=50)
     assert (done.returncode, rest, complaints) == (130, "", "")
-    assert time.monotonic() - started < 50
 
 
 def test_ctrl_c_while_a_tool_computes_ends_the_command_and_not_only_the_tool() -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +160,8 @@ def test_a_limit_that_ends_the_command_is_told(desk: Path) -> None:
 def test_time_is_limited(desk: Path) -> None:
     manifest = {**MANIFEST, "capabilities": {**MANIFEST["capabilities"], "limits": {"wall_seconds": 1}}}
     (desk / "agent.yaml").write_text(json.dumps(manifest))
-    began = time.monotonic()
-    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "sleep 50 & sleep 60")
-    assert (ended.returncode, time.monotonic() - began < 40) == (124, True)
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "sleep 100000 & sleep 100000")  # neither is waited for
+    assert ended.returncode == 124
     assert "longer than 1 s (`limits.wall_seconds`)" in ended.stderr
 
 

@@ -1,6 +1,7 @@
 """Binding: a grant and the ports become the context of one call. What a tool was not given, it cannot reach."""
 
 import inspect
+import os
 import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 
 _MAKING = threading.Lock()
+
+
+def _fresh_lock() -> None:
+    global _MAKING
+    _MAKING = threading.Lock()  # a thread of the parent may have held the other
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 class BoundContext:
