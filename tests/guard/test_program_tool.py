@@ -64,8 +64,9 @@ import sys
 from pathlib import Path
 from licet import load_manifest, run
 from licet.assemble.program import program_gate
+from licet.backends.attached import AttachedStreams
 
-gate = program_gate(load_manifest("agent.yaml"), Path("state"), [])
+gate = program_gate(load_manifest("agent.yaml"), Path("state"), [], attached=AttachedStreams())
 assert [tool.name for tool in gate.tools] == ["run"]
 run(gate, "run", {"command": ["true"]})
 print(*sys.modules)

@@ -58,7 +58,7 @@ def test_each_call_gets_what_the_rules_say(profile: Mapping[str, Any]) -> None:
     allowed = {name for name in found if rules.get(name) == YES}
     free = swept(None)
     assert {name: (found[name], free[name]) for name in allowed if found[name] == "EPERM" != free[name]} == {}
-    assert len(allowed) > 140  # aarch64 has fewer than x86_64
+    assert len(allowed) > (150 if kernel.machine() == "x86_64" else 140)  # aarch64 has fewer calls in all
 
 
 def test_it_is_the_filter_that_refuses() -> None:
