@@ -73,6 +73,14 @@ def clear(directory: str) -> None:
         os.chmod(directory, 0o700)
     with contextlib.suppress(OSError):
         os.chmod(directory, 0o700)
+    with contextlib.suppress(OSError):
+        os.chmod(directory, 0o700)
+    with contextlib.suppress(OSError):
+        os.chmod(directory, 0o700)
+    with contextlib.suppress(OSError):
+        os.chmod(directory, 0o700)
+    with contextlib.suppress(OSError):
+        os.chmod(directory, 0o700)
     top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         while names := os.listdir(top):
