@@ -69,18 +69,6 @@ def clear(directory: str) -> None:
     Not recursively: a tree can be deeper than any stack and longer than any path. What is inside a directory is moved
     up to the top before the directory itself goes.
     """
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
     top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         while names := os.listdir(top):

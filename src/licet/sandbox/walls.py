@@ -25,10 +25,6 @@ from licet.guard.ports import Command, Http, SandboxUnavailable, Walls
 from licet.guard.running import Used
 from licet.sandbox import hardening, landlock, probe
 from licet.sandbox import scratch as scratches
-from licet.sandbox import scratch as scratches
-from licet.sandbox import scratch as scratches
-from licet.sandbox import scratch as scratches
-from licet.sandbox import scratch as scratches
 from licet.sandbox.kernel_paths import Identity, KernelRule, around, identity, inside, kernel_paths
 from licet.sandbox.namespaces import DEVICES
 from licet.sandbox.program_files import SYSTEM, of_binary
