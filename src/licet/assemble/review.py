@@ -12,6 +12,7 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.shapes import check
 from licet.backends.user_state import home_directory
 from licet.backends.yaml_nodes import read_nodes
+from licet.core.foreseen import pair_problems
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.scope import Malformed
@@ -56,6 +57,8 @@ def review(
         wrong = _declared(policy.partial)[1] if policy.partial is not None else []
         return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
+    if manifest.sources and (crowded := list(pair_problems(manifest))):
+        return Policy(policy.kind, None, (*policy.problems, *problems, *crowded))
     places = places or Places.here()
     try:
         expanded = manifest.expand(places.workdir, places.home)

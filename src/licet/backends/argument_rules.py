@@ -21,6 +21,9 @@ _WORDS = (
     *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
 )
 MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
+LONGEST_PATTERNS = (
+    1 << 16
+)  # characters of all different rules with patterns: to compile them takes a hundred times that
 LARGEST_PATTERN = 1 << 19  # bytes, compiled: more than any that a person can read, and `\PL{200}` takes ten times that
 LONGEST_SHOWN = 200  # of what is wrong with a rule
 _PATTERN = '"pattern": '  # as JSON writes the key; in a text its quotes would be escaped
@@ -37,7 +40,7 @@ _SCOPES = (
 def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:
     """Everything in the argument rules of tools that would silently not be enforced, beside what is known already."""
     seen: set[str] = set()
-    patterns = 0
+    patterns = length = 0
     for name, held in (rule for args in tools if args is not None for rule in args.value.items()):
         if not isinstance(held.value, dict):
             yield Problem(held.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
@@ -51,9 +54,12 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
         if problems or text in seen:
             continue
         seen.add(text)
-        patterns += text.count(_PATTERN)
-        if patterns > MOST_PATTERNS:
+        if _PATTERN in text:
+            patterns, length = patterns + text.count(_PATTERN), length + len(text)
+        if patterns > MOST_PATTERNS or length > LONGEST_PATTERNS:
             found = f"more than {MOST_PATTERNS} different patterns"
+            if patterns <= MOST_PATTERNS:
+                found = f"more than {LONGEST_PATTERNS} characters in different rules with patterns"
             yield Problem(held.origin, found, "fewer", "what follows was not compiled")
             return
         yield from _uncompilable(text, held.origin)

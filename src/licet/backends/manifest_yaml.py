@@ -23,7 +23,7 @@ from licet.backends.yaml_nodes import Mapping, Node, Scalar, read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
-from licet.core.foreseen import address_problems, quorum_problems
+from licet.core.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.manifest import EVERY_DOMAIN, POLICY, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
@@ -112,7 +112,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
     if manifest is not None:
         names = tuple(dict.fromkeys(str(one.path) for one in files))
         manifest = _protected(replace(manifest, files=names), files, problems)
-        problems += (*address_problems(manifest), *quorum_problems(manifest))
+        problems += (*address_problems(manifest), *quorum_problems(manifest), *pair_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
 

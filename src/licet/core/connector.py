@@ -45,6 +45,9 @@ class ConnectorRule:
         return bool(ref.version) and SpecifierSet(self.versions).contains(ref.version, prereleases=True)
 
 
+LONGEST_RANGE = 500  # characters: each clause of a range takes time wherever it is compared
+
+
 @dataclass(frozen=True, slots=True)
 class Connectors:
     """The allowlists that apply to one agent; None does not narrow, an empty list leaves nothing."""
@@ -119,6 +122,8 @@ def version_range(text: str) -> str:
     """A specifier in its normal spelling; a bare `1.5` means `==1.5.*`."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+    if len(text) > LONGEST_RANGE:
+        raise Malformed(text[:80], f"a version range of at most {LONGEST_RANGE} characters")
     try:
         if text[:1].isdigit():
             _version(text)

@@ -13,16 +13,21 @@ from licet.core.scope import (
     Malformed,
     binary,
     host_ancestors,
+    hosts_below,
     name,
     name_ancestors,
     name_text,
+    nothing_below,
     path_ancestors,
     path_key,
     path_text,
+    paths_below,
+    reversed_host,
     secret_ancestors,
     secret_key,
     secret_reference,
     secret_text,
+    secrets_below,
     variable,
 )
 from licet.values import dataclass
@@ -43,6 +48,9 @@ class Domain:
     phrases: tuple[int, ...]
     target: Callable[[str], str]
     top_phrases: frozenset[int]
+    # Sorted by `sorted_as`, the keys that a key covers stand together and start with `begins_below` of it.
+    begins_below: Callable[[str], str] = nothing_below
+    sorted_as: Callable[[str], str] = str
 
 
 def nearest(word: str, words: tuple[str, ...]) -> str:
@@ -60,6 +68,7 @@ def _named(
     text: Callable[[str], str],
     ancestors: Callable[[str], tuple[str, ...]],
     target: Callable[[str], str],
+    begins_below: Callable[[str], str] = nothing_below,
 ) -> Domain:
     every = (1 << len(actions)) - 1
     atoms = {**{action: 1 << bit for bit, action in enumerate(actions)}, "*": every}
@@ -74,7 +83,7 @@ def _named(
         return f"{domain}:{phrases[mask]}:{render_key(key)}"
 
     order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
-    return Domain(domain, atoms, parse, render, ancestors, order, target, frozenset(order))
+    return Domain(domain, atoms, parse, render, ancestors, order, target, frozenset(order), begins_below)
 
 
 def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
@@ -112,18 +121,27 @@ def _network() -> Domain:
 
     phrases = tuple(network.PHRASES)
     return Domain(
-        "network", network.ACTION_ATOMS, network.parse_scope, render, host_ancestors, phrases, str, frozenset(phrases)
+        "network",
+        network.ACTION_ATOMS,
+        network.parse_scope,
+        render,
+        host_ancestors,
+        phrases,
+        str,
+        frozenset(phrases),
+        hosts_below,
+        reversed_host,
     )
 
 
 DOMAINS: dict[str, Domain] = {
     domain.name: domain
     for domain in (
-        _named("fs", ("read", "write", "delete"), path_key, path_text, path_ancestors, str),
+        _named("fs", ("read", "write", "delete"), path_key, path_text, path_ancestors, str, paths_below),
         _network(),
         _named("process", ("exec",), _or_star(binary), name_text, name_ancestors, binary),
         _named("env", ("read",), _or_star(variable), name_text, name_ancestors, variable),
-        _named("secret", ("read",), secret_key, secret_text, secret_ancestors, secret_reference),
+        _named("secret", ("read",), secret_key, secret_text, secret_ancestors, secret_reference, secrets_below),
         _storage(),
         _named("tool", ("call",), _or_star(name), name_text, name_ancestors, name),
         _named("connector", ("use",), _or_star(name), name_text, name_ancestors, name),

@@ -13,12 +13,37 @@ from licet.core.connector import ConnectorRef, Connectors
 from licet.core.decision import Ground
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import WRITES, EffectClass, permits
+from licet.core.grid import TooManyPairs
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
 from licet.core.set import CapabilitySet
 from licet.values import dataclass, field
 
 CEILINGS = ("manifest", "personality")
+# A tool's grant holds every deny of its manifest. Without a limit, a file of 200 KB with thousands of tools and denies
+# would take gigabytes.
+MOST_PAIRS = 1_000_000
+_WEIGHT = 300  # what a bundle or a connector that one tool has alone takes, in pairs
+_WEIGHT_OF_A_LINE = 6  # and what each line of the lists of connectors adds to that
 _NOTHING = CapabilitySet()
+
+
+class _Held:
+    """Counts the rules and denies of the different grants of one manifest."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self) -> None:
+        self._pairs = 0
+
+    def counted(self, grant: CapabilitySet) -> CapabilitySet:
+        """The grant; `TooManyPairs` if it is too much beside the others."""
+        self.count(grant.size)
+        return grant
+
+    def count(self, pairs: int) -> None:
+        self._pairs += pairs
+        if self._pairs > MOST_PAIRS:
+            raise TooManyPairs
 
 
 class _Known:
@@ -62,7 +87,9 @@ class Common:
     unexpanded: tuple[Ground, ...]
     _narrower: CapabilitySet  # what is particular to these tools: their bundles' layers and their connector
     _above: _Above
+    _held: "_Held" = field(compare=False, repr=False)
     _known: _Known = field(default_factory=_Known, compare=False, repr=False)
+    _writes: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def denied(self) -> CapabilitySet:
         """Everything that a deny covers."""
@@ -77,11 +104,17 @@ class Common:
     def grant(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
         """What a tool holds that needs so much and runs at a class."""
         # The small sets first: a manifest may have thousands of rules, and a tool seldom needs more than a few.
-        return self._known((effect, needs), lambda: needs & self._narrower & self._above.most(effect))
+        return self._known(
+            (effect, needs), lambda: self._held.counted(needs & self._narrower & self._above.most(effect))
+        )
 
-    def writes(self, needs: CapabilitySet, effect: EffectClass | None) -> CapabilitySet:
-        """What of its grant such a tool can change."""
-        return self._known(("writes", effect, needs), lambda: self.grant(needs, effect) & WRITES)
+    def writes(self, needs: CapabilitySet, effect: EffectClass | None) -> bool:
+        """Whether such a tool can change anything."""
+        key = effect, needs
+        if key not in self._writes:
+            changing = needs & WRITES
+            self._writes[key] = bool(changing) and bool(changing & self._narrower & self._above.most(effect))
+        return self._writes[key]
 
 
 def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef | None) -> Common:
@@ -96,9 +129,12 @@ def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef
 
 
 def _common(manifest: Manifest, bundles: tuple[Layer, ...], connector: ConnectorRef | None) -> Common:
-    layers = distinct((*manifest.layers, *bundles, _connector_layer(manifest, connector)))
+    held: _Held = manifest._known.setdefault("held", _Held())
+    held.count(_WEIGHT + sum(len(layer.allows) for layer in bundles))
+    connectors = _connector_layer(manifest, connector, held)
+    layers = distinct((*manifest.layers, *bundles, connectors))
     narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
-    return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers))
+    return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers), held)
 
 
 def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
@@ -134,15 +170,21 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
     return ()
 
 
-def _connector_layer(manifest: Manifest, stated: ConnectorRef | None) -> Layer:
+def _connector_layer(manifest: Manifest, stated: ConnectorRef | None, held: _Held) -> Layer:
     """The connectors that the lists admit for a tool that states one of them and its version, or none."""
+    known: dict[ConnectorRef | None, Layer] = manifest._known.setdefault("connector layers", {})
+    if stated in known:
+        return known[stated]
+    held.count(_WEIGHT_OF_A_LINE * len(_lines(manifest)))
     rules = tuple(
         line.rule
         for name, line in _lines(manifest).items()
         if (line.about.obstacle(stated) is None if stated is not None and stated.name == name else line.any_version)
     )
     silent = EVERY_DOMAIN - {"connector"}
-    return Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
+    layer = Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
+    known[stated] = layer
+    return layer
 
 
 class _Line(NamedTuple):

@@ -9,7 +9,8 @@ from licet.core.address import address_grounds, nature
 from licet.core.approval import key_bytes
 from licet.core.capability import Capability
 from licet.core.decision import Decision, Deny, Ground
-from licet.core.folding import CEILINGS
+from licet.core.folding import CEILINGS, MOST_PAIRS
+from licet.core.grid import TooManyPairs
 from licet.core.manifest import Manifest, Rule
 from licet.core.origin import Problem
 from licet.core.reach import Reach, reach_of
@@ -18,6 +19,7 @@ from licet.core.use import Use
 from licet.core.validate import unmet_needs
 from licet.values import replace
 
+MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 # Names that lead to no public address wherever they are looked up.
 _INNER = (".localhost", ".local", ".internal", ".intranet", ".lan", ".corp", ".private", ".home.arpa")
@@ -60,6 +62,36 @@ def address_problems(manifest: Manifest) -> Iterator[Problem]:
                     yield _metadata(rule)
             elif unopened and _inner(about.key):
                 yield _unopened(rule)
+
+
+def pair_problems(manifest: Manifest) -> Iterator[Problem]:
+    """An error if the grants of a manifest's tools would take too much memory, all together."""
+    declared = [manifest.tools[name] for name in manifest.seats if name in manifest.tools]
+    bundles = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    layers = [*manifest.layers, *{id(layer): layer for layer in bundles}.values()]
+    rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
+    lines = sum(map(len, manifest.connectors.profiles))
+    needs = [need for spec in declared for need in spec.needs]
+    parts = sum(rule.key.count("." if rule.domain == "network" else "/") for rule in (*rules, *needs))
+    if parts > MOST_PARTS:
+        found, expected = f"{parts} parts in the paths and names of all rules", f"at most {MOST_PARTS}"
+        yield Problem(manifest.origin, found, expected, "write the directories above them, or split the agent")
+        return
+    ports = sum(rule.port is not None for rule in (*rules, *needs))
+    if (len(declared) + ports + 1) * (len(rules) + len(needs) + lines) <= MOST_PAIRS:
+        return  # most manifests: whatever meets what, it is not too much
+    try:
+        for spec in (manifest.ceiling and declared) or ():
+            reach_of(manifest, spec.name)
+    except TooManyPairs:
+        kinds = len({(spec.needs, spec.connector, manifest.seats[spec.name][0].bundle) for spec in declared})
+        denies = sum(len(layer.denies) for layer in layers)
+        found = f"{kinds} tools with different needs under {len(rules) - denies} rules and {denies} denies"
+        expected = f"at most {MOST_PAIRS} pairs of a tool and a rule or deny that it holds"
+        hint = "write equal needs where tools do the same, deny whole directories and domains, or split the agent"
+        yield Problem(
+            manifest.places.get("deny") or manifest.places.get("tools", manifest.origin), found, expected, hint
+        )
 
 
 def quorum_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ A box is a key and a port (None is any port); a grid maps boxes to atoms. One si
 other side's grid, so that every operation costs about the size of its input and output.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from licet.core.capability import Box, meet_boxes
@@ -15,7 +16,19 @@ Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowe
 Grid = dict[str, dict[int | None, int]]
 Grids = dict[str, tuple[Grid, Grid]]  # by domain: allows, denies
 Below = dict[str, list[str]]
+Order = tuple[list[str], list[str]]  # what keys are sorted by, and the keys
 EMPTY: tuple[Grid, Grid] = ({}, {})
+
+
+# Hosts on one side and ports on the other have a box in common for each pair; nothing else grows so.
+MOST_BOXES = 100_000
+
+
+class TooManyPairs(ValueError):
+    """Sets that would hold a rule for each pair of many others: more than fits into memory."""
+
+    def __init__(self) -> None:
+        super().__init__("too many pairs of rules to hold in memory")
 
 
 def fold(tables: Tables) -> None:
@@ -72,26 +85,57 @@ def texts(grids: Grids, side: int) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def meet(domain: str, one: Grid, two: Grid) -> Grid:
-    """The boxes that two grids have in common."""
+def meet(domain: str, small: Grid, large: Grid, order: Order) -> Grid:
+    """The boxes that two grids have in common; `order` is that of the large one, which is not walked as a whole."""
     met: Grid = {}
     ancestors = DOMAINS[domain].ancestors
-    for walked, probed in ((one, two), (two, one)):
-        for key, ports in walked.items():
-            for above in ancestors(key):
-                for other, atoms in probed.get(above, {}).items():
-                    if other is not None and None not in ports:
-                        if other in ports:
-                            _add(met, key, other, atoms & ports[other])
-                        continue
-                    for port, mask in ports.items():
-                        if port is None or other is None or port == other:
-                            _add(met, key, other if port is None else port, atoms & mask)
+    left = MOST_BOXES + 2 * (len(small) + len(large))
+    for key, ports in small.items():
+        pairs = [(key, ports, large[above]) for above in ancestors(key) if above in large]
+        pairs += [(below, large[below], ports) for below in keys_below(domain, order, key) if below != key]
+        for narrower, one, two in pairs:
+            left -= len(one) * len(two)
+            if left < 0:
+                raise TooManyPairs
+            _meet_ports(met, narrower, one, two)
     return met
+
+
+def _meet_ports(met: Grid, key: str, ports: dict[int | None, int], others: dict[int | None, int]) -> None:
+    """Add what two boxes with the same narrower key have in common."""
+    for other, atoms in others.items():
+        if other is not None and None not in ports:
+            if other in ports:
+                _add(met, key, other, atoms & ports[other])
+            continue
+        for port, mask in ports.items():
+            if port is None or other is None or port == other:
+                _add(met, key, other if port is None else port, atoms & mask)
+
+
+def ordered(domain: str, grid: Grid) -> Order:
+    """The keys of a grid in an order in which those below a key stand together."""
+    sorted_as = DOMAINS[domain].sorted_as
+    both = sorted((sorted_as(key), key) for key in grid)
+    return [text for text, _ in both], [key for _, key in both]
+
+
+def keys_below(domain: str, order: Order, key: str) -> list[str]:
+    """The keys that a key covers, perhaps itself among them."""
+    texts, keys = order
+    if key == TOP:
+        return keys
+    first = DOMAINS[domain].begins_below(key)
+    if not first:
+        return []
+    start = bisect_left(texts, first)
+    return keys[start : bisect_left(texts, first[:-1] + chr(ord(first[-1]) + 1), start)]
 
 
 def covering(grid: Grid, chain: Iterable[str], port: int | None) -> int:
     """The atoms of all boxes that cover a box, given by its chain of ancestors and its port."""
+    if grid.keys().isdisjoint(chain):  # long chains are mostly looked through in vain
+        return 0
     atoms = 0
     for key in chain:
         if (ports := grid.get(key)) is not None:

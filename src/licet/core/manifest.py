@@ -300,7 +300,7 @@ class Manifest(Carried):
 
 
 def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
-    """The values in order, each once; two ceilings may share a workspace."""
+    """A few values in order, each once: two ceilings may share a workspace. Each is compared with all before it."""
     return tuple(value for place, value in enumerate(values) if value not in values[:place])
 
 

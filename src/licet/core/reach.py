@@ -238,7 +238,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     write: WriteApproval = min(
         (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
-    asks = effect == "destructive" or (write != "manifest" and bool(common.writes(spec.needs, effect)))
+    asks = effect == "destructive" or (write != "manifest" and common.writes(spec.needs, effect))
     max_calls: int | None = None
     max_cost: Decimal | None = None
     for seat in seats:

@@ -148,6 +148,16 @@ def host_ancestors(key: str) -> tuple[str, ...]:
     return (key, *_parents(key[dot:])) if dot > 0 else (key, TOP)
 
 
+def reversed_host(key: str) -> str:
+    """A host key backwards: sorted so, the names below a domain stand together."""
+    return key[::-1]
+
+
+def hosts_below(key: str) -> str:
+    """What every key that a host key covers begins with, backwards; nothing if it covers itself alone."""
+    return key[::-1] if key[0] == "." else ""
+
+
 _parents = lru_cache(4096)(host_ancestors)  # hosts are many, the domains above them few
 
 
@@ -244,12 +254,20 @@ def path_text(key: str) -> str:
 
 def path_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a path: itself, each directory above it, the top."""
-    keys = []
-    while key:
-        keys.append(key)
-        key = key.rpartition("/")[0]
+    if not key:
+        return (TOP,)
+    keys = [key]
+    slash = key.rfind("/")
+    while slash > 0:
+        keys.append(key[:slash])
+        slash = key.rfind("/", 0, slash)
     keys.append(TOP)
     return tuple(keys)
+
+
+def paths_below(key: str) -> str:
+    """What every path below a path begins with."""
+    return f"{key}/"
 
 
 def _path_hint(text: str) -> str:
@@ -305,6 +323,11 @@ def secret_ancestors(key: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
+def secrets_below(key: str) -> str:
+    """What every key that a secret key covers begins with; nothing if it covers itself alone."""
+    return key if key[-1] == "/" else ""
+
+
 def name(text: str) -> str:
     """A tool, connector, agent, bundle or session name."""
     if not _NAME.fullmatch(text):
@@ -334,6 +357,11 @@ def binary(text: str) -> str:
 def name_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a name: itself and the top."""
     return (key, TOP) if key else (TOP,)
+
+
+def nothing_below(key: str) -> str:
+    """A name covers itself alone."""
+    return ""
 
 
 def name_text(key: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 from licet.core import grid
 from licet.core.capability import Box, Capability, capability
 from licet.core.domain import DOMAINS, PATH_DOMAINS, parse_rule, said
-from licet.core.grid import Grids, Tables
+from licet.core.grid import Grids, Order, Tables
 from licet.core.scope import TOP, Malformed, directory_key, is_unexpanded
 from licet.core.sealed import Sealed
 from licet.core.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
@@ -33,12 +33,14 @@ class Piece(NamedTuple):
 class _SetParts:
     """The fields of a set while it is made; taking the class `CapabilitySet` seals it."""
 
-    __slots__ = ("_answers", "_grids", "_ports", "_tables", "_texts")
+    __slots__ = ("_answers", "_denied", "_grids", "_orders", "_ports", "_tables", "_texts")
 
     _tables: dict[str, dict[str, int]]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
     _ports: dict[int | None, dict[str, int]]  # the same for rules that name a port
     _answers: dict[Kind, dict[str, bool]]  # the tables again for one kind of use, made when it is first asked about
     _grids: Grids | None
+    _denied: Tables | None  # the denies of the normal form as tables, made when they are first needed
+    _orders: dict[str, Order]  # by domain: the allows of the normal form in order, made when they are first needed
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
 
 
@@ -141,13 +143,18 @@ class CapabilitySet(Sealed, _SetParts):
     def __and__(self, other: "CapabilitySet") -> "CapabilitySet":
         if not isinstance(other, CapabilitySet):
             return NotImplemented
-        tables: Tables = {}
         mine, theirs = self._normal(), other._normal()
+        # A manifest's denies are in the grant of each tool: copied as a whole, they cost a tenth of one by one.
+        fewer, more = (self, other) if self._deny_count() <= other._deny_count() else (other, self)
+        tables = {name: dict(table) for name, table in more._deny_tables().items()}
+        for domain, (_, denies) in fewer._normal().items():
+            grid.put(tables, domain, denies, DENY_SHIFT)
         for domain in mine.keys() & theirs.keys():
-            grid.put(tables, domain, grid.meet(domain, mine[domain][0], theirs[domain][0]), 0)
-        for side in (mine, theirs):
-            for domain, (_, denies) in side.items():
-                grid.put(tables, domain, denies, DENY_SHIFT)
+            small, large = self, other
+            if len(mine[domain][0]) > len(theirs[domain][0]):
+                small, large = other, self
+            common = grid.meet(domain, small._normal()[domain][0], large._normal()[domain][0], large._order(domain))
+            grid.put(tables, domain, common, 0)
         return _from_tables(tables)
 
     def __or__(self, other: "CapabilitySet") -> "CapabilitySet":
@@ -200,6 +207,11 @@ class CapabilitySet(Sealed, _SetParts):
     def __len__(self) -> int:
         return len(self._canonical()[0])
 
+    @property
+    def size(self) -> int:
+        """How many entries the set takes in memory; it grows with the rules that it was made of."""
+        return sum(len(table) for _, table in self._named_tables())
+
     def __bool__(self) -> bool:
         """Whether anything is allowed at all."""
         return any(allows for allows, _ in self._normal().values())
@@ -248,6 +260,24 @@ class CapabilitySet(Sealed, _SetParts):
             grids = grid.normal(self._named_tables())
             object.__setattr__(self, "_grids", grids)
         return grids
+
+    def _deny_count(self) -> int:
+        return sum(len(denies) for _, denies in self._normal().values())
+
+    def _deny_tables(self) -> Tables:
+        denied = self._denied
+        if denied is None:
+            denied = {}
+            for domain, (_, denies) in self._normal().items():
+                grid.put(denied, domain, denies, DENY_SHIFT)
+            object.__setattr__(self, "_denied", denied)
+        return denied
+
+    def _order(self, domain: str) -> Order:
+        order = self._orders.get(domain)
+        if order is None:
+            order = self._orders[domain] = grid.ordered(domain, self._normal()[domain][0])
+        return order
 
     def _canonical(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         texts = self._texts
@@ -303,8 +333,8 @@ def _from_tables(tables: Tables) -> CapabilitySet:
     parts = object.__new__(_SetParts)
     parts._tables = {name: table for name, table in tables.items() if isinstance(name, str)}
     parts._ports = {name: table for name, table in tables.items() if isinstance(name, int)}
-    parts._answers = {}
-    parts._grids = parts._texts = None
+    parts._answers, parts._orders = {}, {}
+    parts._denied = parts._grids = parts._texts = None
     parts.__class__ = CapabilitySet
     return parts  # type: ignore[return-value]
 

@@ -1,18 +1,21 @@
 """Registration: does a tool fit a manifest? The misfits, as data; the same folding decides calls."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol
 
 from licet.core.advice import add_to_layer, remove
 from licet.core.capability import Capability
 from licet.core.decision import REASON_OF_DOMAIN, Ground
-from licet.core.folding import common_of
+from licet.core.folding import MOST_PAIRS, common_of
+from licet.core.grid import TooManyPairs
 from licet.core.manifest import Layer, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.values import dataclass, field
 
+_FEWER = "write equal needs where tools do the same, or deny whole directories and domains"
 _APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
 
 
@@ -37,8 +40,10 @@ class Declared(Protocol):
         """What the tool declares."""
 
 
-def validate_registration(tool: ToolSpec | Declared, manifest: Manifest) -> tuple[Misfit, ...]:
-    """Everything a tool asks for that the manifest does not give; empty if it fits."""
+def validate_registration(
+    tool: ToolSpec | Declared, manifest: Manifest, *, most: int | None = None
+) -> tuple[Misfit, ...]:
+    """Everything a tool asks for that the manifest does not give, or the first of it; empty if it fits."""
     spec = _spec(tool)
     if manifest.tools.get(spec.name) is not spec:  # else what was folded already is known there
         manifest = manifest.declare([spec])
@@ -51,22 +56,24 @@ def validate_registration(tool: ToolSpec | Declared, manifest: Manifest) -> tupl
     )
     unmet = (
         Misfit(spec.name, ground.capability, ground.text.removeprefix(f"`{spec.name}` "), ground.fix)
-        for ground in unmet_needs(reach)
+        for ground in unmet_needs(reach, most)
     )
     return (*standing, *unmet)
 
 
-def unmet_needs(reach: Reach) -> tuple[Ground, ...]:
+def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
     """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
     spec = reach.spec
     told = {ground.capability for ground in reach.grounds}
     denied = common_of(reach.manifest, reach.seats, spec.connector).denied()
     unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
-    return tuple(_unmet(reach, need) for need in unfit)
+    return tuple(_unmet(reach, need) for need in islice(unfit, most))
 
 
-def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> tuple[Misfit, ...]:
-    """The misfits of all tools, and of names that are taken twice."""
+def validate_tools(
+    tools: Iterable[ToolSpec | Declared], manifest: Manifest, *, most: int | None = None
+) -> tuple[Misfit, ...]:
+    """The misfits of all tools, and of names that are taken twice; about as many as `most` at most."""
     misfits: list[Misfit] = []
     seen: set[str] = set()
     specs = [_spec(tool) for tool in tools]
@@ -74,10 +81,17 @@ def validate_tools(tools: Iterable[ToolSpec | Declared], manifest: Manifest) -> 
         manifest = manifest.declare(specs)  # all at once: a manifest folds what its tools share only once
     for spec in specs:
         name = spec.name
+        if most is not None and len(misfits) >= most:
+            break
         if name in seen:
             misfits.append(Misfit(name, f"tool:call:{name}", f"`{name}` is declared twice"))
         seen.add(name)
-        misfits += validate_registration(spec, manifest)
+        try:
+            misfits += validate_registration(spec, manifest, most=most)
+        except TooManyPairs:
+            text = f"`{name}` and the tools before it hold more than {MOST_PAIRS} rules and denies together"
+            misfits.append(Misfit(name, f"tool:call:{name}", text, _FEWER))
+            break
     return tuple(misfits)
 
 
@@ -93,7 +107,8 @@ def _fits(reach: Reach, need: Capability, denied: CapabilitySet) -> bool:
 def _unallowed(reach: Reach, need: Capability) -> Layer | None:
     """The first layer whose allows do not cover a need. Denies are left out: what they only cut into still fits."""
     wanted = CapabilitySet((need,))
-    return next((layer for layer in reach.layers if not wanted <= layer.without_denies), None)
+    narrowing = (layer for layer in reach.layers if need.domain not in layer.silent)
+    return next((layer for layer in narrowing if not wanted <= layer.without_denies), None)
 
 
 def _unmet(reach: Reach, need: Capability) -> Ground:

@@ -19,7 +19,7 @@ from licet.surfaces.cli.policy import (
     read,
     undeclared_problems,
 )
-from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
+from licet.surfaces.cli.show import counted, first_problems, problem_document, show, show_json, show_problems
 
 
 @click.command(name="check")
@@ -54,16 +54,23 @@ def command(
     problems = sorted({problem for file in files for problem in _problems(file, setting)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
+    first, rest = first_problems(problems)
     if as_json:
         names = [str(file) for file in files]
-        listed = [problem_document(problem) for problem in problems]
-        show_json({"files": names, "errors": errors, "warnings": warnings, "problems": listed})
+        listed = [problem_document(problem) for problem in first]
+        left_out = len(problems) - len(first)
+        show_json(
+            {"files": names, "errors": errors, "warnings": warnings, "problems": listed, "problems_left_out": left_out}
+        )
     elif sarif:
         from licet.surfaces.cli.sarif import sarif_log
 
-        show_json(sarif_log(problems))
+        show_json(sarif_log(first))
     else:
-        show_problems(problems)
+        show_problems(first)
+    if rest and not as_json:
+        show(rest, err=True)
+    if not (as_json or sarif):
         show(_summary(len(files), errors, warnings), err=True)
     ctx.exit(1 if errors else 0)
 

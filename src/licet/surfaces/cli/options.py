@@ -83,10 +83,13 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
 
 def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
     """Show what is wrong with files and end the command with 1."""
-    from licet.surfaces.cli.show import problem_document, show_json, show_problems
+    from licet.surfaces.cli.show import first_problems, problem_document, show, show_json, show_problems
 
+    first, rest = first_problems(problems)
     if as_json:
-        show_json({"problems": [problem_document(problem) for problem in problems]})
+        show_json({"problems": [problem_document(problem) for problem in first]})
     else:
-        show_problems(problems, err=True)
+        show_problems(first, err=True)
+    if rest:
+        show(rest, err=True)
     click.get_current_context().exit(1)

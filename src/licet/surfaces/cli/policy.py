@@ -1,6 +1,5 @@
 """Reading policies the way a reviewer does, and what of them would not run: tools that do not fit, or are unknown."""
 
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +8,17 @@ import click
 from licet.assemble import Places, review
 from licet.backends.manifest_yaml import Policy
 from licet.backends.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
+from licet.backends.shape_parts import meant_by, nearest
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
 from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
+from licet.surfaces.cli.show import MOST_PROBLEMS
 
 _MOST_NAMED = 5  # tools or files that one message names
+_MOST_LISTED = 50  # arguments that one message names
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -36,9 +38,10 @@ def read(path: Path, setting: Setting) -> Policy:
 
 
 def misfits(manifest: Manifest) -> tuple[Misfit, ...]:
-    """Each thing that a declared tool of this agent asks for and the manifest does not give."""
+    """Each thing that a declared tool of this agent asks for and the manifest does not give, up to a number."""
     # A workspace may declare tools for other agents too; those are not this manifest's business.
-    return validate_tools([spec for name, spec in manifest.tools.items() if name in manifest.seats], manifest)
+    specs = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
+    return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
 
 
 def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -48,15 +51,19 @@ def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
     """A problem for each rule on an argument that its tool does not have, as far as source tells: no gate takes it."""
+    told: list[Problem] = []
     for name, seats in manifest.seats.items():
         taken = manifest.tools[name].parameters if name in manifest.tools else None
+        if taken is None:
+            continue
+        known = frozenset(taken)
         for origin, argument in ((seat.origin, argument) for seat in seats for argument in seat.args):
-            if taken is None or argument in taken:
+            if argument in known or len(told) > MOST_PROBLEMS:
                 continue
-            near = difflib.get_close_matches(argument, taken, 1)
             found = f"that `{argument}` is no argument of `{name}`: its rule would stop nothing"
-            expected = f"one of {', '.join(taken)}" if taken else "no rule: it takes none"
-            yield Problem(origin, found, expected, f"did you mean `{near[0]}`?" if near else "")
+            expected = f"one of {_some(taken)}" if taken else "no rule: it takes none"
+            told.append(Problem(origin, found, expected, nearest(argument, taken, told)))
+    return iter(told)
 
 
 def idle_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -89,8 +96,8 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
         hint = "until then it is not checked whether they fit"
         # Whoever misspells a tool leaves the one that was meant without a place.
         unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.seats.keys())
-        near = [(name, difflib.get_close_matches(name, unplaced, 1)) for name in unknown[:_MOST_NAMED]]
-        if meant := [f"`{close[0]}` by `{name}`" for name, close in near if close]:
+        near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
+        if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
             hint += f"; did you mean {', '.join(meant)}?"
         origin = manifest.seats[unknown[0]][0].origin
         yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
@@ -106,6 +113,10 @@ def _directory(path: Path) -> Problem:
     inside.sort(key=lambda one: (one.name != WORKSPACE_FILE, one.name, -len(one.parts)))
     hint = f"perhaps {_listed(list(map(str, inside)))}" if inside else "there is none in it"
     return Problem(Origin(str(path), 1, 1), "a directory", "a policy file", hint)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")
 
 
 def _listed(names: list[str]) -> str:

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +13,8 @@ from licet.assemble import Places
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.surfaces.cli.json_text import json_text
+
+MOST_PROBLEMS = 1000  # that are shown of a run: more help nobody, and a hostile file could have a million
 
 
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
@@ -47,6 +49,15 @@ def fail(text: str, as_json: bool) -> NoReturn:
     else:
         show(text, err=True, colour="red")
     click.get_current_context().exit(1)
+
+
+def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
+    """As many problems as are shown, errors before warnings, in their order; and what is said about the rest."""
+    if len(problems) <= MOST_PROBLEMS:
+        return list(problems), ""
+    ranked = sorted(range(len(problems)), key=lambda place: (problems[place].severity == "warning", place))
+    kept = [problems[place] for place in sorted(ranked[:MOST_PROBLEMS])]
+    return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: mend these first"
 
 
 def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
