@@ -164,7 +164,7 @@ def test_a_grant_over_an_entry_is_refused_and_says_what_put_it_there(
     said = [text for _, text in misfits if origin in text]
     assert said, misfits
     assert "could run in this process, without walls; to allow it: grant a subdirectory" in said[0]
-    for help_ in ("install the code", "`python -P`", "unchecked_imports=True"):
+    for help_ in ("installed", "`python -P`", "unchecked_imports=True"):
         assert help_ in said[0]
 
 

@@ -137,7 +137,7 @@ def test_the_same_program_without_a_shell(project: Path) -> None:
     (project / ".licet").rmdir()
     ended = agreed(project, "agent.yaml", "git", "init", "-q", "other")
     assert ended.returncode not in (0, 125)
-    said = f"licet: no new names can be made directly in `{project}`, for policy could be planted in it"
+    said = f"no new names can be made directly in `{project}`, for policy could be planted in it"
     assert said in ended.stderr
 
 

@@ -36,8 +36,9 @@ OnMisfit = Literal["refuse", "narrow"]
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
 
 _IMPORT_FIX = (
-    "grant a subdirectory that holds no code, such as `${workdir}/work`; or install the code and start it with "
-    "`python -P`; or accept the risk with `Gate(…, unchecked_imports=True)`, which receipts then say"
+    "grant a subdirectory that holds no code, such as `${workdir}/work`; or start the program with `python -P`, with "
+    "the modules that it imports installed; or accept the risk with `Gate(…, unchecked_imports=True)`, which receipts "
+    "then say"
 )
 
 # What a domain of capabilities needs behind it, and what that is called in a refusal.
@@ -180,7 +181,12 @@ def _import_misfit(tool: str, where: Writable) -> Misfit:
     entry = where.entry
     said = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
     text = f"{said} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
-    return Misfit(tool, f"fs:write:{where.path}", text, fix=_IMPORT_FIX)
+    fix = _IMPORT_FIX
+    if where.path.startswith(entry.path.rstrip("/") + "/"):
+        name = where.path[len(entry.path.rstrip("/")) + 1 :].partition("/")[0]
+        text = f"{text}; `{visible(name)}` is also the name of a module, whose place it could take"
+        fix = f"give the directory a name that no module has, such as `work`; or {_IMPORT_FIX}"
+    return Misfit(tool, f"fs:write:{where.path}", text, fix=fix)
 
 
 def _load_code(registered: Iterable[Registered], ports: Ports) -> None:

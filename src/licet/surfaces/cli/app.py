@@ -47,7 +47,7 @@ FIRST = (
 FURTHER = (
     Entry("trust", "accept the policy of this directory, as it is now", "licet trust"),
     Entry("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
-    Entry("run", "run any command under a manifest", "licet run -- git status"),
+    Entry("run", "run any command under a manifest", "licet run -- git log"),
     Entry("approvals", "answer calls that wait for a person", "licet approvals list"),
     Entry("receipts", "list, show, verify and export what happened", "licet receipts list --since 1d"),
     Entry("doctor", "try which levels this machine can keep", "licet doctor"),

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,8 +75,8 @@ def run_program(
         signal.signal(signal.SIGTERM, before)
     code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
-        _tell_held(held)
-        _tell_closed(gate.policy.tools[tool].reach, degraded=bool(result.programs and result.programs.missing))
+        degraded = bool(result.programs and result.programs.missing)
+        _show_hints(_hints(gate.policy.tools[tool].reach, held, degraded=degraded))
     return code
 
 
@@ -133,32 +134,42 @@ def _tell_refusals(result: Result, state: str) -> None:
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 
-def _tell_held(held: set[str]) -> None:
-    """Name the directories that may be why a move failed: the program says only that it crossed a device."""
-    shown = sorted(held)[:MOST_TOLD]
-    if shown:
-        more = f" and {len(held) - len(shown)} more" if len(held) > len(shown) else ""
-        names = ", ".join(f"`{visible(path)}`" for path in shown)
-        show(f"licet: moves and hard links into or out of {names}{more} fail here: files there are closed", err=True)
-
-
-def _tell_closed(reach: Reach | None, *, degraded: bool) -> None:
-    """Name the directories in which the program could make no new names: it says only that it was not permitted."""
-    if reach is None or reach.effect == "read_only":
+def _hints(reach: Reach | None, held: set[str], *, degraded: bool) -> Iterator[str]:
+    """What walls of this call may have made a program fail, which itself says only that it was not permitted."""
+    if reach is None or reach.effect in (None, "read_only"):
         return
-    held = held_paths(reach.grant)
+    # Most programs fail for reasons of their own: only a person is told this, and not each line of a log.
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    if watched and reach.effect != "destructive" and held_paths(reach.grant).allowed("write"):
+        yield f"programs of class {reach.effect} neither rename nor delete files; `git` and `sed -i` need destructive"
+    if held:
+        more = f" and {len(held) - MOST_TOLD} more" if len(held) > MOST_TOLD else ""
+        names = ", ".join(f"`{visible(path)}`" for path in sorted(held)[:MOST_TOLD])
+        yield f"closed files lie in {names}{more}: moves and hard links into or out of there fail, copies do not"
+    yield from _without_new_names(reach, degraded=degraded)
+
+
+def _without_new_names(reach: Reach, *, degraded: bool) -> Iterator[str]:
+    """The directories in which the program could make no new names."""
     rules = (rule for layer in reach.layers if layer.kind == "policy files" for rule in layer.denies)
     # A private root lays a mount over a closed name, if there is something under that name.
     missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
     found = [
         directory
-        for directory in held.directories_with_closed_names()
+        for directory in held_paths(reach.grant).directories_with_closed_names()
         if degraded or directory in map(os.path.dirname, missing)
     ]
     for directory in found[:MOST_TOLD]:
         why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
         way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"
-        show(f"licet: no new names can be made directly in `{visible(directory)}`, {why}: {way}", err=True)
+        yield f"no new names can be made directly in `{visible(directory)}`, {why}: {way}"
+
+
+def _show_hints(hints: Iterable[str]) -> None:
+    for number, hint in enumerate(hints):
+        if not number:
+            show("licet: if the command failed because something was not permitted:", err=True)
+        show(f"  - {hint}", err=True)
 
 
 def _code(returncode: int) -> int:

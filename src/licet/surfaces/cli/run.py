@@ -43,7 +43,7 @@ def command(
     with `licet trust`.
 
     \b
-      licet run agent.yaml -- git status
+      licet run agent.yaml -- git log --oneline
       licet run agent.yaml --tool fetch_weather -- curl -sS http://api.weather.gov
       licet run -- make test                      (with the policy of this directory)
 
@@ -56,7 +56,7 @@ def command(
     """
     words: list[str] = ctx.meta["command"]
     if not words:
-        raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git status`", ctx)
+        raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
     with ahead.supervisor() as ready:
         from licet.sandbox import probe
         from licet.surfaces.cli.one_program import run_program
