@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks import building, decisions, fetch, files, floods, governed, programs, receipts, startup, workers
+from benchmarks import building, check, decisions, fetch, files, floods, governed, programs, receipts, startup, workers
 from benchmarks.harness import Effort, Row, table
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "decisions": decisions.measure,
     "building": building.measure,
     "startup": startup.measure,
+    "check": check.measure,
     "fetch": fetch.measure,
     "files": files.measure,
     "governed": governed.measure,

@@ -24,6 +24,7 @@ from licet.values import dataclass
 __all__ = ["Source", "find_tool", "read_tools", "shown_file"]
 
 MOST_HOPS = 8
+_MOST_COMPARED = 100  # functions of a file that a name may have been meant as
 LONGEST_REFERENCE = 512
 
 _READY_MADE = ("licet", "tools")
@@ -101,13 +102,13 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -
 
 def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSpec | Problem | tuple[Imported, Origin]:
     """What a name means in a file: a tool, a problem, or something imported from elsewhere."""
-    for one in module.declared:
-        if one.function == function:
-            return one.spec or next(problem for problem in one.problems if problem.severity == "error")
+    if (one := module.by_function.get(function)) is not None:
+        return one.spec or next(problem for problem in one.problems if problem.severity == "error")
     bindings = module.names.bindings(function)
     way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
     if not bindings:
-        if meant := nearest(function, tuple(one.function for one in module.declared)):
+        few = module.declared[:_MOST_COMPARED]  # comparing takes time, and a file may name thousands
+        if meant := nearest(function, tuple(one.function for one in few)):
             return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
         stars = "; names behind `import *` are not followed" if module.names.bindings("*") else ""
         where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"

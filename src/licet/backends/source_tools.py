@@ -2,8 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from licet.core.scope import Malformed, visible
 from licet.core.tool import ToolSpec
 from licet.core.tool_capabilities import ToolCapabilities
 from licet.declare import tool
-from licet.values import dataclass, replace
+from licet.values import dataclass, field, replace
 
 MOST_ARGUMENTS = 50  # of one decorator
 LONGEST_SHOWN = 300  # of what is wrong with a value
@@ -31,6 +30,9 @@ ARGUMENTS = tuple(
 _CODE = frozenset({"available"})  # runs beside the tool, and says nothing about its reach: not evaluated
 
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
+
+
+MOST_KEPT = 600_000  # bytes of source whose trees are kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,24 @@ class Module:
     declared: tuple[Declared, ...]
     problems: tuple[Problem, ...]  # of the whole file, not of one tool
     unread: Problem | None = None  # why the rest of the file was not read, where it was not
+    by_function: Mapping[str, Declared] = field(default_factory=dict, compare=False, repr=False)  # the first of a name
 
 
-@lru_cache(maxsize=8)  # many tools of one file are looked up one by one
+_kept: dict[tuple[bytes, str], Module | Problem] = {}  # the oldest first
+
+
 def module_of(data: bytes, file: str) -> Module | Problem:
     """Everything that a file declares, or why it cannot be read at all."""
+    # Many tools of one file are looked up one by one. What is kept is limited by size: a tree takes a hundred times it.
+    key = data, file
+    if key not in _kept:
+        while _kept and len(data) + sum(len(held) for held, _ in _kept) > MOST_KEPT:
+            del _kept[next(iter(_kept))]
+        _kept[key] = _read_module(data, file)
+    return _kept[key]
+
+
+def _read_module(data: bytes, file: str) -> Module | Problem:
     text = parse(data, file)
     if isinstance(text, Problem):
         return text
@@ -89,7 +104,9 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     else:
         problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
     problems += [unread] if unread else []
-    return Module(text, names, tuple(_each_once(declared)), tuple(problems), unread)
+    once = tuple(_each_once(declared))
+    by_function = {one.function: one for one in reversed(once)}
+    return Module(text, names, once, tuple(problems), unread, by_function)
 
 
 def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:

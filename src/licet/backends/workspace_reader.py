@@ -9,6 +9,8 @@ from licet.core.needs import spec_of
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
 
+MOST_MODULES = 1000  # that a workspace names: each is looked for in several places, and closed to writing there
+
 
 def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec], dict[str, tuple[str, Origin]]]:
     """Tools that are declared inline, and where the others are declared."""
@@ -27,6 +29,11 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
             stated = {key: value.value for key, value in given.items() if key != "needs"}
             needs = [rule.value for rule in plain(given, "needs", ())]
             tools[name] = spec_of(name=name, needs=needs, **stated, origin=key_origin(held))
+    modules = {reference.partition(":")[0] for reference, _ in sources.values()}
+    if len(modules) > MOST_MODULES:
+        found, expected = f"{len(modules)} different modules under `from`", f"at most {MOST_MODULES}"
+        problems.append(Problem(key_origin(shared["tools"]), found, expected, "their source was not looked at"))
+        return tools, {}
     return tools, sources
 
 

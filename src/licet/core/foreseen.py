@@ -72,7 +72,9 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
     rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
     lines = sum(map(len, manifest.connectors.profiles))
     needs = [need for spec in declared for need in spec.needs]
-    parts = sum(rule.key.count("." if rule.domain == "network" else "/") for rule in (*rules, *needs))
+    by_hand = [layer for layer in layers if layer.kind != "policy files"]
+    written = [rule.capability for layer in by_hand for rule in (*layer.allows, *layer.denies)]
+    parts = sum(rule.key.count("." if rule.domain == "network" else "/") for rule in (*written, *needs))
     if parts > MOST_PARTS:
         found, expected = f"{parts} parts in the paths and names of all rules", f"at most {MOST_PARTS}"
         yield Problem(manifest.origin, found, expected, "write the directories above them, or split the agent")
