@@ -1,5 +1,6 @@
 """A grant covers what the host, its helpers or another agent trusts: writing there would run code past every rule."""
 
+import asyncio
 import os
 import site
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import licet
 from attacks import trusting_helper
 from attacks import trusting_tools as tools
+from attacks.granted import granted, refused, scoped
 from attacks.walled_programs import Programs, both_kinds, needs_namespaces, place
 from licet import Backends, Gate
 from licet.assemble.never_writable import never_writable
@@ -140,7 +142,7 @@ def test_the_entry_script_is_on_the_list(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_text(
         "from licet.assemble.never_writable import never_writable\n"
-        "print(*(one.path for one in never_writable([], '/')), sep='\\n')\n"
+        "print(*(one.path for one in never_writable('/')), sep='\\n')\n"
     )
     listed = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
     assert str(script) in listed.splitlines()
@@ -187,6 +189,51 @@ def test_next_to_a_closed_file_a_program_writes_and_deletes_as_granted(tmp_path:
     ended = Programs("namespaces", rules, deny=deny, effect="destructive").run("sh", "-c", line)
     assert ended.stdout.decode().split() == [".licet", "newer"]
     assert (where / ".licet" / "licet.yaml").read_text() == "closed"
+
+
+LINKS = {
+    "the closed directory is a link": (".venv", "outside", ".venv/bin/python"),
+    "a link on the way": ("deep/conf", "../../outside", "deep/conf/bin/python"),
+    "a link inside the grant": ("mid", "real", "mid/bin/python"),
+}
+
+
+@both_kinds
+@pytest.mark.parametrize("case", LINKS)
+def test_a_link_on_the_way_to_a_closed_file_stays(kind: str, case: str, tmp_path: Path) -> None:
+    name, target, closed = LINKS[case]
+    for number, walls in enumerate(("open", kind)):
+        where = tmp_path / str(number) / "in"
+        (where / "deep").mkdir(parents=True)
+        for place_ in (tmp_path / str(number) / "outside", where / "real"):
+            (place_ / "bin").mkdir(parents=True)
+            (place_ / "bin" / "python").write_text("trusted")
+        (where / name).symlink_to(target if target != "outside" else tmp_path / str(number) / "outside")
+        line = f"cd {where} && mv {name} gone; mkdir -p {name}/bin && echo planted > {closed}"
+        rules = [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
+        deny = [f"fs:{action}:{where}/{closed}" for action in ("write", "delete")]
+        Programs(walls, rules, deny=deny, effect="destructive").run("sh", "-c", line)
+        assert ((where / closed).read_text() == "trusted") is (walls == kind), f"{walls}: {case}"
+
+
+def test_a_handle_moves_no_link_that_leads_to_a_closed_file(tmp_path: Path) -> None:
+    root = granted(tmp_path)
+    (root / "real").mkdir()
+    (root / "real" / "python").write_text("trusted")
+    (root / "hop").symlink_to("real")
+    (root / "venv").symlink_to("hop")
+    fs = scoped(root, True, [f"{root}/venv/python"])
+    for name in ("venv", "hop", "real"):
+        assert refused(fs.rename(name, "gone")) == "PATH_NOT_REACHABLE"
+        assert refused(fs.delete(name)) == "PATH_NOT_REACHABLE"
+    (root / "other").symlink_to("real")
+    asyncio.run(fs.rename("other", "another"))  # no closed path leads through it
+
+
+def test_compiled_code_that_python_itself_would_run_is_closed() -> None:
+    listed = never_writable("/", tools=[tools.by_itself])
+    compiled = os.path.join(os.path.dirname(trusting_helper.__file__), "__pycache__")
+    assert {one.why for one in listed if one.path == compiled} == {"the code of a tool is never writable"}
 
 
 # Hard links ----------------------------------------------------------------------------------------------------------
@@ -238,7 +285,7 @@ def test_a_library_is_not_written_by_a_second_name(tmp_path: Path, way: str, new
 
 
 def test_the_list_names_a_reason_for_each_path() -> None:
-    listed = never_writable([tools.by_itself], "/")
+    listed = never_writable("/", tools=[tools.by_itself])
     assert {one.why for one in listed if one.path == trusting_helper.__file__} == {
         "the code of a tool is never writable"
     }

@@ -224,7 +224,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     walled = Programs(kind, (f"fs:read:{where}",))
     from licet.sandbox import kernel_paths as module
 
-    monkeypatch.setattr(module, "identity", lambda path: (1, 1))
+    monkeypatch.setattr(module._Identities, "of", lambda self, path: (1, 1))
     with pytest.raises(Refused, match="has become another file") as refusal:
         walled.run("echo", "ran")
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"

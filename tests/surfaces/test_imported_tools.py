@@ -83,7 +83,8 @@ def test_a_tool_that_declares_another_thing_than_its_source_is_refused(here: Pat
     assert run("surface", "m.yaml").exit_code == 0  # what a reviewer sees is in order
     result = run("call", "m.yaml", "t")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"`{MODULE}:t`, whose `{part}` is another when it runs than its source says ({MODULE}.py:" in result.stderr
+    said = f"`{MODULE}:t`, which declares a different `{part}` when it runs than in its source ({MODULE}.py:"
+    assert said in result.stderr
 
 
 def test_a_tool_whose_source_cannot_be_read_for_sure_does_not_run(here: Path) -> None:

@@ -83,7 +83,7 @@ def _imported(
     if isinstance(reviewed, Problem):
         raise ManifestError([reviewed])
     if part := _unlike(found.spec, reviewed):
-        said = f"`{reference}`, whose `{part}` is another when it runs than its source says ({reviewed.origin})"
+        said = f"`{reference}`, which declares a different `{part}` when it runs than in its source ({reviewed.origin})"
         hint = "some code changes it where no reviewer sees it: write it as a literal, in one place"
         raise ManifestError([Problem(origin, said, "the declaration in the source", hint)])
     return found

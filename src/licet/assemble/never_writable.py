@@ -22,6 +22,7 @@ from licet.backends.user_state import data_root, home_directory, state_root
 from licet.core.domain import DOMAINS
 from licet.core.manifest import CODE, SECOND_CODE, Manifest
 from licet.declare import Tool
+from licet.guard.module_finder import FromText
 from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
 from licet.sandbox import scratch
 from licet.sandbox.shared_inodes import installed_by_links
@@ -47,22 +48,37 @@ _SYSTEM_FILES = (
 _PARTS_OF_A_PREFIX = ("bin", "lib", "lib64", "lib32", "include", "pyvenv.cfg")
 
 
-def never_writable(tools: Sequence[Tool], workdir: str) -> tuple[ProtectedPath, ...]:
-    """Every closed path for a gate with these tools, each with the reason; see the module for what is on the list."""
+def never_writable(
+    workdir: str, manifest: Manifest | None = None, tools: Sequence[Tool] = ()
+) -> tuple[ProtectedPath, ...]:
+    """Every closed path, each with the reason; see the module for what is on the list.
+
+    `tools` are those that a gate is given, `manifest` names others with `from:`: the files of both are closed.
+    """
     found = [*_of_this_process(workdir)]
-    code = list(dict.fromkeys(project_files(tools)))
-    found += _both_names(code, CODE)
-    found += _both_names((os.path.join(os.path.dirname(path), "__pycache__") for path in code), SECOND_CODE)
+    found += _code(project_files(tools))
+    found += _project(manifest) if manifest is not None else ()
     return outermost(found)
 
 
 def protect_in(workdir: str) -> Protect:
-    """The same as a function of a gate's tools."""
+    """The function with which a gate in a working directory lists what is closed."""
 
     def protect(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
-        return outermost((*never_writable(tools, workdir), *_project(manifest)))
+        return never_writable(workdir, manifest, tools)
 
     return protect
+
+
+def _code(files: Iterable[str]) -> Iterator[ProtectedPath]:
+    """Files of tools, and where Python keeps what it has compiled of them."""
+    loaded = (getattr(module, "__spec__", None) for module in list(sys.modules.values()))
+    from_text = {spec.origin for spec in loaded if spec is not None and isinstance(spec.loader, FromText)}
+    for path in dict.fromkeys(files):
+        yield from _both_names((path,), CODE)
+        # Python's own loader runs what it finds there; licet's compiles the text each time.
+        why = SECOND_CODE if path in from_text else CODE
+        yield from _both_names((os.path.join(os.path.dirname(path), "__pycache__"),), why)
 
 
 def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
@@ -78,7 +94,7 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
 
 def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:
     """A reviewed manifest with the list as its innermost denies, so that a review answers as a gate would."""
-    layer = protection_layer(never_writable((), workdir), manifest.origin)
+    layer = protection_layer(never_writable(workdir, manifest), manifest.origin)
     return replace(manifest, layers=(*manifest.layers, layer))
 
 
@@ -89,7 +105,7 @@ def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
     by_loader = [
         ProtectedPath(deny.capability.key or "/", deny.key, deny.capability.key not in unreadable) for deny in denies
     ]
-    return outermost((*by_loader, *never_writable((), workdir)))
+    return outermost((*by_loader, *never_writable(workdir, manifest)))
 
 
 def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
@@ -139,7 +155,7 @@ def _libraries() -> Iterator[str]:
 
 def _shared_libraries() -> Iterator[str]:
     """The shared libraries that this process has loaded, and the directories that it was told to look in."""
-    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"))
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if " r-xp " in line and "/" in line}

@@ -28,8 +28,9 @@ from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
-from licet.guard.registration import OnMisfit
+from licet.guard.registration import OnMisfit, Registered
 from licet.guard.result import Result
+from licet.sandbox.kernel_paths import search_ahead
 from licet.sandbox.walls import ProgramWalls
 from licet.values import dataclass, field, fields
 
@@ -183,6 +184,22 @@ class CommandGate(Gate):
     """The gate of a command of licet: the import path is its own, so what a grant may write is dropped from it."""
 
     _imports = "drop"
+
+    def reload(self, manifest: Manifest) -> None:
+        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void."""
+        super().reload(manifest)
+        for registered in self.policy.tools.values():
+            reach = registered.reach
+            if reach is not None and not registered.unavailable and _reaches_files(registered):
+                search_ahead(reach)
+
+
+def _reaches_files(registered: Registered) -> bool:
+    """Whether kernel rules are made for the files of a tool: it is isolated, or starts programs."""
+    reach = registered.reach
+    if reach is None:
+        return False
+    return reach.level == "isolated" or any(rule.domain == "process" for rule in reach.grant.allow)
 
 
 def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from licet.core.scope import path_ancestors
+from licet.guard.links import followed
 from licet.guard.ports import Escaped, Held
 
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
@@ -54,12 +55,13 @@ def _planted(path: str, writable: Callable[[str], bool]) -> bool:
 class Resolver:
     """Opens what paths lead to, for grants that hold it."""
 
-    __slots__ = ("_aliases", "_fixed", "_paths", "_real")
+    __slots__ = ("_aliases", "_fixed", "_links", "_paths", "_real")
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._real: dict[str, str] = {}
         self._aliases: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._links: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
         self._fixed = False
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
@@ -165,6 +167,8 @@ class Resolver:
         denied = held.denied(action)
         if denied and any(real == path or _inside(real, path) for path in self._aliases_of(denied)):
             raise Escaped("it leads to what is denied under another name")
+        if action != "read" and denied and real in self._links_to(denied):
+            raise Escaped("it is a link that leads to what is denied")
         if real.startswith(_SPECIAL) and not f"{self._real_of(held.root(action, written))}/".startswith(_SPECIAL):
             raise Escaped("windows into the kernel and devices are held only by rules that name them")
 
@@ -173,9 +177,19 @@ class Resolver:
         if not held.covers_tree(action, place.written):
             raise Escaped("something in it is not held")
         denied = held.denied(action)
-        if any(_inside(path, place.real) for path in (*denied, *self._aliases_of(denied))):
+        if any(_inside(path, place.real) for path in (*denied, *self._aliases_of(denied), *self._links_to(denied))):
             raise Escaped("something in it is denied")
         self._check_followed(place.real, place.written, action, held)
+
+    def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
+        """The links on the way to denies: who exchanges one of them decides what is denied. Found once for each set."""
+        known = self._links.get(id(denied))
+        if known is None or known[0] is not denied:
+            if len(self._links) > 1000:
+                self._links.clear()
+            known = denied, frozenset(link for path in denied for link in _links_on_the_way(path))
+            self._links[id(denied)] = known
+        return known[1]
 
     def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
         """The real paths of denies, where they are not what is written: found once for each set of denies."""
@@ -187,6 +201,13 @@ class Resolver:
             known = denied, tuple(path for path, said in zip(real, denied, strict=True) if path != said)
             self._aliases[id(denied)] = known
         return known[1]
+
+
+def _links_on_the_way(path: str) -> tuple[str, ...]:
+    try:
+        return followed(path)[1]
+    except OSError:  # links in circles lead nowhere
+        return ()
 
 
 def _inside(path: str, directory: str) -> bool:

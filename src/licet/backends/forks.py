@@ -91,8 +91,9 @@ class Forks:
 
     def _let_others_go_first(self, give_up: float) -> None:
         """Leave a turn to threads that forks have kept from using SQLite; forks may well overlap."""
-        while (self._waiting or self._wanted > monotonic()) and monotonic() < give_up:
-            self._changed.wait(min(give_up, self._wanted or give_up) - monotonic())
+        while (now := monotonic()) < give_up and (self._waiting or self._wanted > now):
+            until = self._wanted if self._wanted > now else give_up
+            self._changed.wait(min(give_up, until) - now)
 
     def after_in_parent(self) -> None:
         """Let other threads go on, once no thread forks any more."""

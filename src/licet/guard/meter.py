@@ -110,7 +110,10 @@ class Meter:
 
     @asynccontextmanager
     async def files(self, count: int) -> AsyncIterator[None]:
-        """Hold files for work that ends by itself: where there are too many at once, it waits for its turn."""
+        """Hold files for work that ends by itself: where there are too many at once, it waits for its turn.
+
+        Work that needs more files than a call may ever hold is done alone.
+        """
         count = min(count, self.host_files)
         while True:
             with self._lock:
@@ -144,7 +147,8 @@ class Meter:
         with self._lock:
             waiting, self._turns = self._turns, []
         for turn in waiting:
-            turn.get_loop().call_soon_threadsafe(_set, turn)
+            with suppress(RuntimeError):  # its loop is closed: nobody waits there any more
+                turn.get_loop().call_soon_threadsafe(_set, turn)
 
     def _too_many_files(self) -> Exceeded:
         text = f"this call would make the host hold more than {self.host_files} open files for it at once"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
-from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.manifest import EVERY_DOMAIN, SECOND_CODE, Layer, Manifest, Rule
 from licet.core.origin import Origin
+from licet.core.scope import path_ancestors
 from licet.declare import Tool
 from licet.values import dataclass
 
@@ -48,14 +49,17 @@ def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
 
 def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
     """The same protection with fewer paths: one that lies inside another, and is no stricter, is left out."""
-    found = list(dict.fromkeys(paths))
-    kept: list[ProtectedPath] = []
-    for closed in sorted(found, key=lambda one: (one.path, one.readable)):
-        if not any(_covers(outer, closed) for outer in kept):
-            kept.append(closed)
-    return tuple(kept)
+    kept: dict[str, ProtectedPath] = {}
+    strict: set[str] = set()  # of those, the ones that are not readable either
+    for closed in sorted(dict.fromkeys(paths), key=lambda one: (one.path, one.readable, one.why == SECOND_CODE)):
+        around = _around(closed.path)
+        if strict.isdisjoint(around) and (not closed.readable or kept.keys().isdisjoint(around)):
+            kept[closed.path] = closed
+            if not closed.readable:
+                strict.add(closed.path)
+    return tuple(kept.values())
 
 
-def _covers(outer: ProtectedPath, inner: ProtectedPath) -> bool:
-    same_or_below = inner.path == outer.path or inner.path.startswith(outer.path.rstrip("/") + "/")
-    return same_or_below and (inner.readable or not outer.readable)
+def _around(path: str) -> set[str]:
+    """A path and every directory that it lies in."""
+    return {key or "/" for key in path_ancestors("" if path == "/" else path)}

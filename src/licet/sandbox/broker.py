@@ -195,6 +195,8 @@ class Broker:
         operations = self._operations
         if self._mirrors is not None:
             self._mirrors.update()
+        if not isinstance(op, str):
+            raise BrokenWire("a question that names no operation")
         if op in NOW:
             self._meter.give_memory(admitted)
             self._open[number] = None

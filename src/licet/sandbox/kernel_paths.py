@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from licet.core.manifest import SECOND_CODE
+from licet.core.reach import Reach
 from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.holding import Holding
 from licet.guard.links import changeable, followed
@@ -20,7 +21,7 @@ from licet.sandbox import landlock
 from licet.sandbox.shared_inodes import second_names
 from licet.values import dataclass
 
-_MOST_RULES = 20_000
+_MOST_RULES = 3_000  # more would hold up the event loop each time a worker is made
 NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these
 Identity = tuple[int, int]
 
@@ -48,22 +49,20 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
     """What of a call's files the kernel can grant; a private root covers closed files with mounts.
 
     A mount cannot be renamed, removed or written through, and neither can a directory that is held by one. Where there
-    is no private root, or nothing yet at a closed path to mount on, no rule is made for the directories around it.
+    is no private root, or nothing yet at a closed path to mount on, no rule is made for the directories around it. A
+    link cannot be mounted on: where one leads to a closed path, nothing in its directory can be removed or renamed.
     """
-    held, effect = held_paths(holding.reach.grant), holding.reach.effect
-    reads = _roots(holding, held, "read")
-    writes = _roots(holding, held, "write") if effect not in (None, "read_only") else {}
-    # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
-    deletes = _roots(holding, held, "delete") if effect == "destructive" else {}
-    unread = _with_second_names(reads, held.denied("read"))
-    unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
+    reach = holding.reach
+    held = held_paths(reach.grant)
+    reads, writes, deletes, unread, unwritten = _granted(reach)
     undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
+    links = _links_to(undeleted) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if execute else 0)
     if not private_root:
         rules = (
             *_rules(reads.values(), readable, unread),
             *_rules(writes.values(), landlock.WRITE, unwritten, (*unwritten, *unread)),
-            *_rules(deletes.values(), landlock.DELETE, undeleted),
+            *_rules(deletes.values(), landlock.DELETE, undeleted, links=links),
         )
         return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
     hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
@@ -71,15 +70,51 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
     everywhere = (*changed, *changed.values())  # by the name that the grant uses, and by the real one
     there = (path for path in unwritten if path not in unread and os.path.lexists(path))
     kept = tuple(path for path in there if inside(path, everywhere))
-    plantable = _plantable(holding, unwritten)
+    plantable = _plantable(reach, unwritten)
     lasting = [path for path in held.denied("delete") if path not in unwritten and path not in hide]
     rules = (
         *_rules(reads.values(), readable, ()),
         *_rules(writes.values(), landlock.WRITE, plantable, (*unwritten, *unread)),
-        *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread)),
+        *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
     )
-    hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable)))
+    hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
     return KernelPaths((*reads, *kept), tuple(changed), hide, hold, rules)
+
+
+def _links_to(paths: Iterable[str]) -> list[str]:
+    """The links on the way to some paths: who exchanges one of them decides what is found there."""
+    found: dict[str, None] = {}
+    for path in paths:
+        with suppress(OSError):  # links in circles lead nowhere
+            found.update(dict.fromkeys(followed(path)[1]))
+    return list(found)
+
+
+class _Granted(NamedTuple):
+    """The roots of a grant, each with the real path; and what in them must not be reached, second names included."""
+
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    deletes: Mapping[str, str]
+    unread: tuple[str, ...]
+    unwritten: tuple[str, ...]
+
+
+def _granted(reach: Reach) -> _Granted:
+    held, effect = held_paths(reach.grant), reach.effect
+    reads = _roots(reach, held, "read")
+    writes = _roots(reach, held, "write") if effect not in (None, "read_only") else {}
+    # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
+    deletes = _roots(reach, held, "delete") if effect == "destructive" else {}
+    unread = _with_second_names(reads, held.denied("read"))
+    unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
+    return _Granted(reads, writes, deletes, unread, unwritten)
+
+
+def search_ahead(reach: Reach) -> None:
+    """Search a grant for second names now, so that no call does it in an event loop: the answer is remembered."""
+    with suppress(SandboxUnavailable):  # the call that needs the answer says so
+        _granted(reach)
 
 
 def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,14 +122,16 @@ def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tup
     return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
 
 
-def _plantable(holding: Holding, unwritten: Sequence[str]) -> list[str]:
+def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
     """The closed paths where nothing is yet, and where a file that a program puts there would be used.
 
     Not those next to the code of a tool: a second file for a module is refused when it is loaded, and what was compiled
     is not read where a grant may write it.
     """
-    layers = (layer for layer in holding.reach.manifest.layers if layer.kind == "policy files")
-    unused = {rule.capability.key for layer in layers for rule in layer.denies if rule.key == SECOND_CODE}
+    layers = [layer for layer in reach.manifest.layers if layer.kind == "policy files"]
+    rules = [rule for layer in layers for rule in layer.denies]
+    unused = {rule.capability.key for rule in rules if rule.key == SECOND_CODE}
+    unused -= {rule.capability.key for rule in rules if rule.key != SECOND_CODE}
     return [path for path in unwritten if path not in unused and not os.path.lexists(path)]
 
 
@@ -110,28 +147,28 @@ def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
     yield from sorted(found)
 
 
-def _roots(holding: Holding, held: HeldPaths, action: str) -> Mapping[str, str]:
+def _roots(reach: Reach, held: HeldPaths, action: str) -> Mapping[str, str]:
     """The outermost paths of an action that are there and lead where the manifest's author saw them lead, and where."""
     found: dict[str, str] = {}
     allowed = held.allowed(action)
     if "/" in allowed:
         allowed = tuple(os.path.join("/", name) for name in sorted(os.listdir("/")))
     for path in allowed:
-        if not inside(path, NEVER) and not inside(path, found) and (real := _led(holding, path, action)):
+        if not inside(path, NEVER) and not inside(path, found) and (real := _led(reach, path, action)):
             found[path] = real
     # A link to the root itself would bring the windows back in.
     return {path: real for path, real in found.items() if real != "/" and not inside(real, NEVER)}
 
 
-def _led(holding: Holding, path: str, action: str) -> str | None:
+def _led(reach: Reach, path: str, action: str) -> str | None:
     """Where a path leads, or None: nowhere, to what is denied, or through a link that a tool could have put there."""
     try:
         real, links = followed(path)
     except OSError:
         return None
-    if not os.path.exists(real) or any(changeable(link, holding.reach.manifest.ceiling) for link in links):
+    if not os.path.exists(real) or any(changeable(link, reach.manifest.ceiling) for link in links):
         return None
-    held = held_paths(holding.reach.grant)
+    held = held_paths(reach.grant)
     return None if inside(real, (*held.denied("read"), *held.denied(action))) else real
 
 
@@ -141,20 +178,32 @@ def inside(path: str, trees: Iterable[str]) -> bool:
 
 
 def _rules(
-    roots: Iterable[str], access: int, denied: Sequence[str], left_out: Sequence[str] = ()
+    roots: Iterable[str],
+    access: int,
+    denied: Sequence[str],
+    left_out: Sequence[str] = (),
+    links: Sequence[str] = (),
 ) -> Iterator[KernelRule]:
-    """Rules for the parts of trees that hold nothing denied, and that are not themselves to be left out."""
+    """Rules for the parts of trees that hold nothing denied and no such link, and that are not to be left out."""
     count = 0
     denied, left_out = [os.path.realpath(path) for path in denied], [os.path.realpath(path) for path in left_out]
-    for root in roots:
-        for path in around(root, denied):
-            if inside(path, left_out):
-                continue
-            count += 1
-            if count > _MOST_RULES:
-                raise SandboxUnavailable(f"{root} holds denied paths among more neighbours than can be granted")
-            with suppress(OSError):
-                yield KernelRule(path, access, identity(path))
+    with _Identities() as identities:
+        for root in roots:
+            for path in around(root, (*denied, *links)):
+                if inside(path, left_out):
+                    continue
+                count += 1
+                if count > _MOST_RULES:
+                    raise _too_many(root)
+                with suppress(OSError):
+                    yield KernelRule(path, access, identities.of(path))
+
+
+def _too_many(directory: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"{directory} holds a denied or closed path among more than {_MOST_RULES} neighbours, which would each need a "
+        "kernel rule: grant the subdirectories that are needed, or move the path elsewhere"
+    )
 
 
 def around(root: str, denied: Sequence[str]) -> Iterator[str]:
@@ -167,6 +216,8 @@ def around(root: str, denied: Sequence[str]) -> Iterator[str]:
             names = sorted(os.listdir(root))
         except OSError:
             return
+        if len(names) > _MOST_RULES:
+            raise _too_many(root)
         for name in names:
             path = os.path.join(root, name)
             if not os.path.islink(path):
@@ -174,21 +225,51 @@ def around(root: str, denied: Sequence[str]) -> Iterator[str]:
 
 
 def identity(path: str) -> Identity:
-    """Which file or directory a path is, without following any link; `OSError` if it has one, or is neither.
+    """Which file or directory a path is, without following any link; `OSError` if it has one, or is neither."""
+    with _Identities() as identities:
+        return identities.of(path)
 
-    Step by step: a directory on the way could become a link after somebody has looked at it.
-    """
+
+class _Identities:
+    """Identities of paths, one after the other. The directory of the last one stays open: neighbours often follow."""
+
+    def __init__(self) -> None:
+        self._directory, self._fd = "", -1
+
+    def __enter__(self) -> "_Identities":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def of(self, path: str) -> Identity:
+        """Which file or directory a path is; see `identity`."""
+        directory, name = os.path.split(path)
+        if self._fd == -1 or directory != self._directory:
+            self._close()
+            self._fd, self._directory = _opened(directory), directory
+        found = os.stat(name, dir_fd=self._fd, follow_symlinks=False) if name else os.fstat(self._fd)
+        # Only what is read and written like a file: a socket or a device in a granted tree is no file of the grant.
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise OSError(errno.ELOOP, "neither a file nor a directory", path)
+        return found.st_dev, found.st_ino
+
+    def _close(self) -> None:
+        if self._fd != -1:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _opened(directory: str) -> int:
+    """A directory, opened step by step: one on the way could become a link after somebody has looked at it."""
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("/", flags)
     try:
-        for step in filter(None, path.split("/")):
+        for step in filter(None, directory.split("/")):
             inner = os.open(step, flags, dir_fd=fd)
             os.close(fd)
             fd = inner
-        found = os.fstat(fd)
-    finally:
+    except BaseException:
         os.close(fd)
-    # Only what can be read and written like a file: a socket or a device in a granted tree is no file of the grant.
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        raise OSError(errno.ELOOP, "neither a file nor a directory", path)
-    return found.st_dev, found.st_ino
+        raise
+    return fd

@@ -130,8 +130,6 @@ def private_root(
     without links, with the device and number that somebody has seen there: another file is an error. `hide` are paths
     within these that look empty and cannot be opened. `hold` are directories within these that stay where they are:
     each is mounted onto itself, so that the kernel neither renames nor removes it. `scratch` is a directory and the
-    within these that look empty and cannot be opened. `hold` are directories within these that stay where they are:
-    each is mounted onto itself, so that the kernel neither renames nor removes it. `scratch` is a directory and the
     bytes it can hold in memory. `proc` shows the processes of this namespace, read-only and without `PROC_COVERED`;
     where the kernel refuses that, as in a container that hides parts of its own, /proc stays empty.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 from licet.guard.bind import BoundContext
 from licet.guard.running import Running, Streams
-from licet.sandbox.redacted_copy import redacted_copy
+from licet.sandbox.redacted_copy import start_redacted_copy
 
 MOST_RUNNING = 16  # of one call at once
 # Whoever stops a program stops what waits for it inside the walls, and not the program.
@@ -82,7 +82,7 @@ class Programs:
                 given.append(file)
                 continue
             near, far = os.pipe()
-            task = asyncio.ensure_future(redacted_copy(file, far, self._context.secrets.placed))
+            task = start_redacted_copy(file, far, self._context.secrets.placed)
             self._copying.add(task)
             task.add_done_callback(self._copying.discard)
             given.append(near)

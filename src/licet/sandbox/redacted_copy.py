@@ -11,8 +11,19 @@ from typing import Any
 from licet.guard.redact import BLOCK, Redactor, in_turn
 
 
-async def redacted_copy(source: int, sink: int, redactor: Redactor) -> None:
-    """Copy one pipe into another until one of them ends; both are closed then."""
+def start_redacted_copy(source: int, sink: int, redactor: Redactor) -> "asyncio.Task[None]":
+    """Copy one pipe into another until one of them ends; both are closed when the task is over, however it ends."""
+
+    def close(_: "asyncio.Task[None]") -> None:  # a task that is cancelled before it starts runs none of its code
+        os.close(source)
+        os.close(sink)
+
+    task = asyncio.ensure_future(_copy(source, sink, redactor))
+    task.add_done_callback(close)
+    return task
+
+
+async def _copy(source: int, sink: int, redactor: Redactor) -> None:
     try:
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
@@ -22,9 +33,6 @@ async def redacted_copy(source: int, sink: int, redactor: Redactor) -> None:
         await _write(sink, stream.finish())
     except OSError:  # nobody reads any more: the program finds out when its own pipe is closed
         return
-    finally:
-        os.close(source)
-        os.close(sink)
 
 
 async def _read(source: int) -> bytes:

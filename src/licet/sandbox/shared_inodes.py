@@ -37,13 +37,17 @@ def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_S
     `SandboxUnavailable` if a closed file has a second name, and the roots hold more files than are searched for it.
     """
     single = [path for path in closed if os.path.isfile(path)]  # the cheap ones are looked at each time
-    return _second_names(tuple(roots), tuple(closed), tuple(_identity(path) for path in single), most)
+    found = _second_names(tuple(roots), tuple(closed), tuple(_identity(path) for path in single), most)
+    if isinstance(found, str):
+        raise SandboxUnavailable(found)
+    return found
 
 
 @lru_cache(256)
 def _second_names(
     roots: tuple[str, ...], closed: tuple[str, ...], seen: tuple[object, ...], most: int
-) -> tuple[str, ...]:
+) -> tuple[str, ...] | str:
+    """The names, or why they could not be searched: a refusal is remembered too."""
     found: list[_Linked] | None
     try:
         found = list(_linked(roots, most))
@@ -56,7 +60,7 @@ def _second_names(
         return ()
     if found is None:
         example = next(iter(elsewhere.values()))
-        raise SandboxUnavailable(
+        return (
             f"`{example}` is closed to this call and has a second name, and the grant holds more than {most} "
             "files, too many to search for it: grant smaller directories, or replace the file by a copy"
         )
