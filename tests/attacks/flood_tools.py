@@ -115,6 +115,19 @@ async def names(ctx: Context) -> int:
 
 
 @tool(needs=["fs:read:${workdir}"], effect="read_only")
+async def lists(ctx: Context, many: int) -> list[str]:
+    """List a directory many times at once; how many names each list had, or why there is none."""
+
+    async def one() -> str:
+        try:
+            return str(len(await ctx.fs.list(".")))
+        except Exception as error:
+            return str(error).partition(":")[0]
+
+    return list(await asyncio.gather(*(one() for _ in range(many))))
+
+
+@tool(needs=["fs:read:${workdir}"], effect="read_only")
 async def open_files(ctx: Context, many: int, *, keep: bool) -> int:
     """Open a file many times, and close each before the next unless it is kept."""
     kept = []

@@ -144,6 +144,20 @@ def test_a_directory_of_too_many_names_is_refused(tmp_path: Path, level: str) ->
     assert call(at, "names").value == MOST_NAMES  # with the manifest
 
 
+@pytest.mark.parametrize("level", WALLED)
+def test_lists_count_as_memory_of_the_call(tmp_path: Path, level: str) -> None:
+    needs_walls()
+    place = tmp_path / "many"
+    place.mkdir()
+    for number in range(4999):
+        os.mknod(place / f"{number:0200}")
+    local = Backends.local(tmp_path / "state")
+    at = gate(place, level, tools.lists, backends=local, limits={"host_memory_mb": 1})
+    assert call(at, "lists", {"many": 20}).value == ["LIMIT_HOST_MEMORY"] * 20
+    at = gate(place, level, tools.lists, backends=local, limits={"host_memory_mb": 8})
+    assert call(at, "lists", {"many": 20}).value == ["5000"] * 20  # which are 20 MB together
+
+
 @pytest.mark.parametrize("level", ["native"])
 def test_files_that_a_tool_keeps_open_are_counted(tmp_path: Path, level: str) -> None:
     (tmp_path / "a.txt").write_text("a")

@@ -134,6 +134,21 @@ async def the_rest(ctx: Context) -> list[Any]:
 
 
 @tool(needs=NEEDS, effect="write_limited")
+async def lists(ctx: Context) -> list[Any]:
+    """Lists of files and keys, all at once: of many names, of odd ones, and of none."""
+    odd = ['"', "\\", "a,b", "[]", "\n", "ü", "\u2028", "😀", " ", "null", "0"]
+    names = [*odd, *(f"{n}-{odd[n % len(odd)]}" for n in range(250))]
+    await ctx.fs.mkdir("/box/none")
+    await ctx.fs.mkdir("/box/many")
+    await asyncio.gather(*(ctx.fs.write(f"/box/many/{name}", "") for name in names))
+    await asyncio.gather(*(ctx.kv.set(name, 1) for name in names))
+    asked = (ctx.fs.list("/box/none"), ctx.kv.list("none of them"), ctx.fs.list("/box/missing"), ctx.fs.list("/etc"))
+    many = (each for _ in range(20) for each in (ctx.fs.list("/box/many"), ctx.kv.list(), ctx.kv.list("1")))
+    found = await asyncio.gather(*asked, *many, return_exceptions=True)
+    return [[type(one).__name__, one if isinstance(one, list) else str(one)] for one in found]
+
+
+@tool(needs=NEEDS, effect="write_limited")
 async def times(ctx: Context) -> list[str]:
     """Numbers of seconds that are none, or more than there are, for each handle that takes one."""
     given: list[Any] = ["nan", float("nan"), float("inf"), True, "5", 0, -1, Decimal("NaN"), 10**400]

@@ -76,6 +76,7 @@ CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
     "fetches": (tools.fetches, {}),
     "fetch_blocking": (tools.fetch_blocking, {}),
     "the_rest": (tools.the_rest, {}),
+    "lists": (tools.lists, {}),
     "times": (tools.times, {}),
     "lets_through": (tools.lets_through, {}),
     **ARGUMENTS,
@@ -114,4 +115,5 @@ def test_what_crosses_at_native_is_what_the_cases_are_about(tmp_path: Path) -> N
     assert at_native("numbers", tmp_path)[1][0] == ["Decimal", "Decimal('1.10')"]
     assert at_native("octets", tmp_path)[1][1] == ["bytes", "b'hello'"]
     assert at_native("turned", tmp_path)[1][0] == ["int", "2"]
+    assert [len(one[1]) for one in at_native("lists", tmp_path)[1][4:6]] == [261, 261]
     assert at_native("times", tmp_path)[1][:-2] == ["INPUT_INVALID"] * 16

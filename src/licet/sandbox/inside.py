@@ -18,6 +18,7 @@ from typing import Any
 from licet.guard.ports import Finished, Stat
 from licet.guard.response import Headers, Response
 from licet.sandbox.asking import Asking
+from licet.sandbox.names import names_in
 
 _LARGEST = 10**15  # of numbers that are sent: above every limit of the host, and short
 _MOST_HEADERS = 4096  # that are sent to the host at all: of more than that only the number
@@ -63,7 +64,7 @@ class RemoteFiles:
 
     async def list(self, path: Any = ".") -> list[str]:
         """The names in a directory, sorted."""
-        return [*(await self._host.ask("fs.list", path=_path(path))).head["value"]]
+        return names_in((await self._host.ask("fs.list", path=_path(path))).blob)
 
     async def mkdir(self, path: Any) -> None:
         """Make a directory and its parents."""
@@ -243,7 +244,7 @@ class RemoteKv:
 
     async def list(self, prefix: str = "") -> list[str]:
         """The keys that begin with exactly this prefix, sorted."""
-        return [*(await self._host.ask("kv.list", kind=self._kind, prefix=prefix)).head["value"]]
+        return names_in((await self._host.ask("kv.list", kind=self._kind, prefix=prefix)).blob)
 
 
 class RemoteEnv:

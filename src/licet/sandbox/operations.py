@@ -18,6 +18,7 @@ from licet.guard.kv import ScopedKv
 from licet.guard.meter import Exceeded, Meter
 from licet.guard.running import Streams
 from licet.sandbox.dial import dial
+from licet.sandbox.names import packed_names
 from licet.sandbox.programs import Programs
 from licet.sandbox.wire import FROM_A_CHILD, BrokenWire, Overrun
 
@@ -110,6 +111,7 @@ class Operations:
         self._programs = programs
         self._answer = answer
         self._streams: dict[int, asyncio.Queue[int | None]] = {}
+        self._listing = asyncio.Lock()
 
     def find(self, op: object) -> Act:
         """What a question asks for; `BrokenWire` if it is nothing."""
@@ -138,9 +140,9 @@ class Operations:
         """What a path is."""
         return Answered({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
 
-    async def fs_list(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_list(self, number: int, head: Head, blob: bytes) -> None:
         """The names in a directory."""
-        return Answered({"value": await self.context.fs.list(_of(head, "path"))})
+        await self._list(number, self.context.fs.list, _of(head, "path"))
 
     async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> Answered:
         """Make a directory."""
@@ -259,9 +261,19 @@ class Operations:
         """Forget a value."""
         return Answered({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
 
-    async def kv_list(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
         """Keys."""
-        return Answered({"value": await self._kv(head).list(head.get("prefix"))})  # type: ignore[arg-type]
+        await self._list(number, self._kv(head).list, head.get("prefix"))
+
+    async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
+        """Answer with a list. A call has one at a time, from when it is looked up until it is being sent."""
+        holding = self.context._holding
+        async with self._listing:
+            try:
+                data = await packed_names(await names(of), holding.meter)
+            except Exceeded as over:
+                holding.exceeded(over)
+            await self._answer(number, Answered({}, data))
 
     async def process_spawn(self, _: int, head: Head, blob: bytes) -> Answered:
         """Run a program."""
