@@ -16,6 +16,6 @@ def load_code(domains: Iterable[str], parts: Iterable[object]) -> None:
     for name in (name for domain in domains for name in _OF_DOMAIN.get(domain, ())):
         importlib.import_module(name)
     for part in parts:
-        load = getattr(part, "load_code", None)
+        load = getattr(type(part), "load_code", None)  # of its class: a part may answer to any name
         if load is not None:
-            load()
+            load(part)
