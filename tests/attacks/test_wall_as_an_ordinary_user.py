@@ -34,6 +34,7 @@ ON_PROGRAMS = (
     "sandbox/test_launcher.py::test_one_http_request_of_a_program",
 )
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS})
+OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone
 LONGEST = 1800  # seconds for all of it together, on a machine that has much else to do
 
 pytestmark = pytest.mark.skipif(
@@ -127,5 +128,7 @@ def test_the_walls_hold_for_an_ordinary_user(file: str, outcomes: dict[str, list
     tests = outcomes.get(file, [])
     failed = [f"{name}\n{said[-3000:]}" for name, outcome, said in tests if outcome == "failed"]
     assert not failed, "\n\n".join(failed)
+    if tests and all(outcome == "skipped" and OTHER_MACHINE in said for _, outcome, said in tests):
+        pytest.skip("an attack with the system call numbers of another architecture")
     # What the system lets only root do is skipped without walls; behind them nothing is.
     assert any(outcome == "passed" for _, outcome, _ in tests), tests
