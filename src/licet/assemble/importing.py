@@ -14,7 +14,7 @@ from pathlib import Path
 
 from licet.backends.policy_paths import policy_root
 from licet.backends.project_modules import ProjectModules, project_modules
-from licet.backends.source import find_tool, shown_file
+from licet.backends.source import Modules, find_tool, shown_file
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
@@ -36,7 +36,10 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     roots = code_roots(manifest)
     wanted = {name: source for name, source in manifest.sources.items() if name in manifest.seats}
     # All of it is read before any of it runs, and could write source.
-    reviewed = {name: find_tool(said, roots, name=name, origin=at) for name, (said, at) in wanted.items()}
+    modules = Modules()
+    reviewed = {
+        name: find_tool(said, roots, name=name, origin=at, modules=modules) for name, (said, at) in wanted.items()
+    }
     project = project_modules([said for said, _ in wanted.values()], roots)
     if project.doubled:
         hint = "remove one: which of them is loaded would depend on the order in which Python looks"

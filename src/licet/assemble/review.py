@@ -85,13 +85,17 @@ def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """The manifest with every `from:` resolved below the directories that its files speak for."""
     if not manifest.sources:  # what reads source is loaded only where there is some
         return manifest.declare(()), []
-    from licet.backends.source import find_tool
+    from licet.backends.source import Modules, find_tool
 
     # Not made absolute: what is found there is then named the way the manifest was.
     roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
-    # Module by module, since only the last ones that were read are kept in memory.
-    by_module = sorted(manifest.sources.items(), key=lambda source: source[1][0])
-    found = {name: find_tool(reference, roots, name=name, origin=origin) for name, (reference, origin) in by_module}
-    in_order = [found[name] for name in manifest.sources]
-    specs = [one for one in in_order if isinstance(one, ToolSpec)]
-    return manifest.declare(specs), [one for one in in_order if isinstance(one, Problem)]
+    modules = Modules()
+    specs: list[ToolSpec] = []
+    problems: list[Problem] = []
+    for name, (reference, origin) in manifest.sources.items():
+        found = find_tool(reference, roots, name=name, origin=origin, modules=modules)
+        if isinstance(found, ToolSpec):
+            specs.append(found)
+        else:
+            problems.append(found)
+    return manifest.declare(specs), problems

@@ -16,6 +16,10 @@ from licet.guard.module_finder import Place
 from licet.guard.module_imports import followed, library_directories, with_parents
 
 _OURS = "licet"
+# A review follows imports too, of files that may be hostile. What is beyond these bounds is not found, so not loaded.
+_MOST_BYTES = 8 << 20
+_MOST_NAMES = 100_000  # that these files import
+_MOST_TAKEN = 2000  # different top-level names that no library has: each is closed in every directory that is searched
 _ENDINGS = ("", ".py", *importlib.machinery.EXTENSION_SUFFIXES)
 # No compiled files without source: nobody could have read them.
 _LOADERS = (
@@ -76,7 +80,8 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
     directories = [place for root in absolute for place in code_directories(root)]
     project = _Project(directories, {name.partition(".")[0] for name in named})
     start = {name: project.place(name) for dotted in named for name in with_parents(dotted)}
-    found = followed({name: place for name, place in start.items() if place is not None}, project.place)
+    known = {name: place for name, place in start.items() if place is not None}
+    found = followed(known, project.place, most_bytes=_MOST_BYTES, most_names=_MOST_NAMES)
     return ProjectModules(found, *project.paths()) if named else ProjectModules({}, (), ())
 
 
@@ -113,6 +118,8 @@ class _Project:
             return None
         if not parent:
             if name not in self._named and self._is_library(name):
+                return None
+            if len(self._taken) >= _MOST_TAKEN and name not in self._named:
                 return None
             self._taken[name] = None
             directories: Sequence[str] = self._directories

@@ -4,13 +4,13 @@ A declaration read this way has no `schema`: type hints are code, and code under
 not that of the running tool; its needs, class, level, connector and cost are.
 """
 
-import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from licet.backends.regular_files import size_text
 from licet.backends.source_names import Imported
 from licet.backends.source_text import read_bytes
 from licet.backends.source_tools import Module, module_of
@@ -19,13 +19,16 @@ from licet.core.domain import nearest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
 from licet.core.tool import ToolSpec
+from licet.guard.source_tokens import MOST_TOKENS, token_count
 from licet.values import dataclass
 
-__all__ = ["Source", "find_tool", "read_tools", "shown_file"]
+__all__ = ["Modules", "Source", "find_tool", "read_tools", "shown_file"]
 
 MOST_HOPS = 8
 _MOST_COMPARED = 100  # functions of a file that a name may have been meant as
 LONGEST_REFERENCE = 512
+MOST_BYTES_IN_REVIEW = 4 << 20  # of all source files that the references of one review lead to
+MOST_TOKENS_IN_REVIEW = 300_000  # each takes about 15 microseconds
 
 _READY_MADE = ("licet", "tools")
 _INSTALLED = Path(__file__).parents[2]  # the directory in which this very package lies
@@ -46,7 +49,7 @@ class Source:
 def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Source:
     """Read the tools of a Python file without importing it; whatever is wrong comes back as problems."""
     file = os.fspath(path) if display is None else display
-    module = _module(path, file)
+    module = Modules().read(path, file)
     if isinstance(module, Problem):
         return Source((), (module,), MappingProxyType({}))
     specs = tuple(one.spec for one in module.declared if one.spec)
@@ -56,25 +59,67 @@ def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Sour
     return Source(specs, tuple(ordered), MappingProxyType(functions))
 
 
+class Modules:
+    """The source files of one review: each is read once, and all of them together are bounded."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Module | Problem] = {}
+        self._bytes = self._tokens = 0
+        self._full = ""  # what was too much
+
+    def read(self, path: str | os.PathLike[str], file: str) -> Module | Problem:
+        """What a file declares, or why it is not read. Each link to a file counts, as it is parsed for each."""
+        name = os.fspath(path)
+        if name not in self._read:
+            self._read[name] = self._module(name, file)
+        return self._read[name]
+
+    def _module(self, path: str, file: str) -> Module | Problem:
+        if self._full:
+            return self._refused(file)
+        data = read_bytes(path, file)
+        if isinstance(data, Problem):
+            return data
+        tokens = token_count(data.decode(errors="replace"))
+        self._bytes += len(data)
+        self._tokens += tokens if tokens <= MOST_TOKENS else 0  # a file with more is refused, and not parsed
+        if self._bytes > MOST_BYTES_IN_REVIEW:
+            self._full = f"{self._bytes} bytes"
+        elif self._tokens > MOST_TOKENS_IN_REVIEW:
+            self._full = f"{self._tokens} tokens"
+        return self._refused(file) if self._full else module_of(data, file)
+
+    def _refused(self, file: str) -> Problem:
+        found = f"more source than one review reads ({self._full} up to here)"
+        most = f"at most {size_text(MOST_BYTES_IN_REVIEW)} and {MOST_TOKENS_IN_REVIEW} tokens in all files together"
+        return Problem(Origin(file, 1, 1), found, most, "name tools of fewer or smaller files with `from:`")
+
+
 def find_tool(
-    reference: str, roots: Sequence[Path], *, name: str | None = None, origin: Origin | None = None
+    reference: str,
+    roots: Sequence[Path],
+    *,
+    name: str | None = None,
+    origin: Origin | None = None,
+    modules: Modules | None = None,
 ) -> ToolSpec | Problem:
     """Find the declaration that `pkg.mod:func` names below some directories, or say where it was looked for.
 
-    `name` is what the tool must call itself, `origin` the place where the reference is written.
+    `name` is what the tool must call itself, `origin` the place where the reference is written. `modules` is the same
+    for every reference of one review.
     """
     origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
     parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
     if parts is None:
         return Problem(origin, f"`{visible(reference[:80])}`", "`package.module:function`")
-    found = _follow(parts[1], parts[2], roots, origin)
+    found = _follow(parts[1], parts[2], roots, origin, modules or Modules())
     if isinstance(found, ToolSpec) and name is not None and found.name != name:
         hint = f"call it `{found.name}` here, or give it `name={name!r}` there"
         return Problem(origin, f"a tool that calls itself `{found.name}` ({found.origin})", f"`{name}`", hint)
     return found
 
 
-def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -> ToolSpec | Problem:
+def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, modules: Modules) -> ToolSpec | Problem:
     """Go from import to import until the function itself is found."""
     seen: list[str] = []
     while True:
@@ -87,7 +132,7 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin) -
         if isinstance(path, Problem):
             return path
         file = shown_file(path)
-        module = _module(path, file)
+        module = modules.read(path, file)
         if isinstance(module, Problem):
             return module
         further = _resolve(module, function, file, origin)
@@ -104,24 +149,23 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
     """What a name means in a file: a tool, a problem, or something imported from elsewhere."""
     if (one := module.by_function.get(function)) is not None:
         return one.spec or next(problem for problem in one.problems if problem.severity == "error")
-    bindings = module.names.bindings(function)
+    meaning = module.names.get(function)
     way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
-    if not bindings:
+    if meaning is None:
         few = module.declared[:_MOST_COMPARED]  # comparing takes time, and a file may name thousands
         if meant := nearest(function, tuple(one.function for one in few)):
             return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
-        stars = "; names behind `import *` are not followed" if module.names.bindings("*") else ""
+        stars = "; names behind `import *` are not followed" if "*" in module.names else ""
         where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"
         hint = way_out.replace("licet.yaml", where) + stars
         return Problem(origin, f"no `{function}` in {file}", "a function of that name", hint)
-    place = module.text.place(bindings[-1].node)
-    if len(bindings) > 1:
-        return Problem(place, f"`{function}` bound {len(bindings)} times in this file", "one meaning", way_out)
-    meaning = bindings[0].meaning
-    if module.unread and isinstance(bindings[0].node, ast.FunctionDef | ast.AsyncFunctionDef):
+    place = module.lines.place_at(meaning.line, meaning.offset)
+    if meaning.times > 1:
+        return Problem(place, f"`{function}` bound {meaning.times} times in this file", "one meaning", way_out)
+    if module.unread and meaning.is_function:
         return module.unread
-    if isinstance(meaning, Imported) and meaning.name:
-        return meaning, place
+    if meaning.imported and meaning.imported.name:
+        return meaning.imported, place
     return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)
 
 
@@ -173,8 +217,3 @@ def _absolute(imported: Imported, dotted: str, is_package: bool) -> str | None:
     if kept < 1:
         return None
     return ".".join([*package[:kept], *([imported.module] if imported.module else [])])
-
-
-def _module(path: str | os.PathLike[str], file: str) -> Module | Problem:
-    data = read_bytes(path, file)
-    return data if isinstance(data, Problem) else module_of(data, file)

@@ -110,6 +110,10 @@ class Names:
         """Every meaning a name is given at the level of the module."""
         return self._bindings.get(name, [])
 
+    def by_name(self) -> dict[str, list[Binding]]:
+        """Every name that is bound at the level of the module, with its meanings."""
+        return self._bindings
+
     def dotted(self, node: ast.AST) -> set[str]:
         """The full names that an expression such as `licet.tool` may stand for; more than one if it is bound again."""
         tail: list[str] = []

@@ -12,6 +12,7 @@ import warnings
 
 from licet.backends.regular_files import TooLarge, read_regular, size_text
 from licet.core.origin import Origin, Problem
+from licet.guard.source_tokens import parse_cost
 from licet.values import dataclass
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
@@ -32,19 +33,28 @@ _F_STRING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A file that could be read as Python: its tree, and its lines to find columns by."""
+class Lines:
+    """The lines of a file, to find columns by."""
 
     file: str
     lines: tuple[str, ...]
+
+    def place_at(self, line: int, offset: int) -> Origin:
+        """The place of a line and an offset in bytes; columns count characters, as editors do."""
+        before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
+        return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Lines):
+    """A file that could be read as Python, with its tree, which is large: nothing that is kept refers to one."""
+
     tree: ast.Module
     nodes: tuple[ast.AST, ...]  # all of the tree; gathered once, since walking is what costs
 
     def place(self, node: ast.AST) -> Origin:
-        """Where a node begins; columns count characters, as editors do."""
-        line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
-        return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
+        """Where a node begins."""
+        return self.place_at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
 
     def beginning(self, node: ast.expr) -> str:
         """The first characters of a node that is long, or else nothing: a long one takes time to write out."""
@@ -78,12 +88,14 @@ def parse(data: bytes, file: str) -> Text | Problem:
     text = _decoded(data, file)
     if isinstance(text, Problem):
         return text
+    start = Origin(file, 1, 1)
+    if too_much := parse_cost(text):
+        return Problem(start, *too_much)
     lines = tuple(_LINE_BREAK.split(text))
     for number, line in enumerate(lines, 1):
         if hidden := _REORDERING.search(line):
             found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
             return Problem(Origin(file, number, hidden.start() + 1), found, "text in reading order", "delete it")
-    start = Origin(file, 1, 1)
     for string in _F_STRING.finditer(text):
         if string[0].count("{") > MOST_PARTS:
             line = len(_LINE_BREAK.findall(text, 0, string.start())) + 1

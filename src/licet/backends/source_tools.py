@@ -3,11 +3,12 @@
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from licet.backends.source_names import MOST_IN_FILE, TOOL, Function, Names, NotLiteral, Spent
-from licet.backends.source_text import Text, parse
+from licet.backends.source_names import MOST_IN_FILE, TOOL, Binding, Function, Imported, Names, NotLiteral, Spent
+from licet.backends.source_text import Lines, Text, parse
 from licet.core.domain import nearest
 from licet.core.needs import TOUCHES_NOTHING, spec_of, summary
 from licet.core.origin import Origin, Problem
@@ -32,9 +33,6 @@ _CODE = frozenset({"available"})  # runs beside the tool, and says nothing about
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
-MOST_KEPT = 600_000  # bytes of source whose trees are kept in memory
-
-
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A decorated function: its spec, or None and at least one problem that is an error."""
@@ -44,38 +42,36 @@ class Declared:
     problems: tuple[Problem, ...]
 
 
+class Meaning(NamedTuple):
+    """What a name means in a module, without a reference to its syntax tree."""
+
+    times: int  # it is bound; the rest is of the last binding
+    line: int
+    offset: int
+    imported: Imported | None
+    is_function: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What one file declares; `text` and `names` are for those who look further."""
+    """What one file declares, and what each of its names means."""
 
-    text: Text
-    names: Names
+    lines: Lines
+    names: Mapping[str, Meaning]
     declared: tuple[Declared, ...]
     problems: tuple[Problem, ...]  # of the whole file, not of one tool
     unread: Problem | None = None  # why the rest of the file was not read, where it was not
     by_function: Mapping[str, Declared] = field(default_factory=dict, compare=False, repr=False)  # the first of a name
 
 
-_kept: dict[tuple[bytes, str], Module | Problem] = {}  # the oldest first
-
-
+@lru_cache(maxsize=8)  # a command may review a policy and then load its tools
 def module_of(data: bytes, file: str) -> Module | Problem:
     """Everything that a file declares, or why it cannot be read at all."""
-    # Many tools of one file are looked up one by one. What is kept is limited by size: a tree takes a hundred times it.
-    key = data, file
-    if key not in _kept:
-        while _kept and len(data) + sum(len(held) for held, _ in _kept) > MOST_KEPT:
-            del _kept[next(iter(_kept))]
-        _kept[key] = _read_module(data, file)
-    return _kept[key]
-
-
-def _read_module(data: bytes, file: str) -> Module | Problem:
     text = parse(data, file)
     if isinstance(text, Problem):
         return text
     names = Names(text)
-    top = {id(node) for node in names.top}
+    top = {id(node) for node in names.top if isinstance(node, Function)}
     in_class = {id(one) for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
     declared: list[Declared] = []
     problems: list[Problem] = []
@@ -104,9 +100,18 @@ def _read_module(data: bytes, file: str) -> Module | Problem:
     else:
         problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
     problems += [unread] if unread else []
+    lines = Lines(text.file, text.lines)
     once = tuple(_each_once(declared))
     by_function = {one.function: one for one in reversed(once)}
-    return Module(text, names, once, tuple(problems), unread, by_function)
+    meanings = {name: _meaning(bindings) for name, bindings in names.by_name().items()}
+    return Module(lines, meanings, once, tuple(problems), unread, by_function)
+
+
+def _meaning(bindings: list[Binding]) -> Meaning:
+    node, meaning = bindings[-1].node, bindings[-1].meaning
+    imported = meaning if isinstance(meaning, Imported) else None
+    line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    return Meaning(len(bindings), line, offset, imported, isinstance(node, Function))
 
 
 def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:

@@ -9,16 +9,28 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from math import inf
 
 from licet.guard.module_finder import Place
+from licet.guard.source_tokens import parse_cost
 
 _MOST_MODULES = 2000
 _MOST_BYTES = 512 << 10  # of one source file, as in a review; in a longer one no imports are looked for
+_LONGEST_NAME = 512  # of a module; the packages that a much longer one is in would fill the memory
 _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
-def followed(start: Mapping[str, Place], locate: Callable[[str], Place | None]) -> dict[str, Place]:
-    """Modules, the packages they are in, and every module that these import, as far as `locate` knows where it is."""
+def followed(
+    start: Mapping[str, Place],
+    locate: Callable[[str], Place | None],
+    *,
+    most_bytes: float = inf,
+    most_names: float = inf,
+) -> dict[str, Place]:
+    """Modules, the packages they are in, and every module that these import, as far as `locate` knows where it is.
+
+    Imports are not followed further once the files have more than `most_bytes`, or import more than `most_names`.
+    """
     found: dict[str, Place] = {}
     left = list(start.items())
     while left and len(found) < _MOST_MODULES:
@@ -27,8 +39,10 @@ def followed(start: Mapping[str, Place], locate: Callable[[str], Place | None]) 
             continue
         found[name] = place
         wanted = [name.rpartition(".")[0]]
-        if place.file is not None:
+        if place.file is not None and most_bytes >= 0 and most_names >= 0:
+            most_bytes -= _size(place.file)
             wanted += imported_names(place.file, name, is_package=place.directory is not None)
+        most_names -= len(wanted)
         unseen = [(other, locate(other)) for other in wanted if other and other not in found]
         left += [(other, there) for other, there in unseen if there is not None]
     return found
@@ -40,6 +54,13 @@ def library_directories() -> tuple[str, ...]:
     found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [path for path in sys.path if os.path.basename(path) in _LIBRARY_NAMES]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
 
 
 def imported_names(file: str, name: str, *, is_package: bool) -> tuple[str, ...]:
@@ -56,20 +77,24 @@ def _names(file: str, name: str, is_package: bool, changed: int) -> tuple[str, .
         return ()
     try:
         tree = ast.parse(_text(file))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (OSError, SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
         return ()
     package = name if is_package else name.rpartition(".")[0]
-    return tuple(dict.fromkeys(above for dotted in _imports(tree, package) for above in with_parents(dotted)))
+    names = (dotted for dotted in _imports(tree, package) if len(dotted) <= _LONGEST_NAME)
+    return tuple(dict.fromkeys(above for dotted in names for above in with_parents(dotted)))
 
 
-def _text(file: str) -> bytes:
+def _text(file: str) -> str:
     # Without O_NONBLOCK a named pipe in the place of a file would block for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise ValueError("not a regular file")
-        text = opened.read(_MOST_BYTES + 1)
-    if len(text) > _MOST_BYTES:
+        data = opened.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
         raise ValueError("a source file that is too long")
+    text = importlib.util.decode_source(data)  # before the count: in UTF-7 much code can look like one word
+    if parse_cost(text):
+        raise ValueError("a source file that takes too much memory to parse")
     return text
 
 
