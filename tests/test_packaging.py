@@ -58,10 +58,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
     quietly(sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--no-index", str(wheel))
-    # The pinned dependencies, borrowed: `.pth` files in a borrowed folder are not followed, so neither is the editable
-    # licet that the development environment has.
+    # The pinned dependencies, linked one by one: the editable licet of the development environment stays out.
     [site] = (folder / "venv" / "lib").glob("python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "licet" not in entry.name and entry.suffix != ".pth" and not (site / entry.name).exists():
+            (site / entry.name).symlink_to(entry)
     (folder / "elsewhere").mkdir()
     return Installed(wheel, sdist, python.parent, folder / "elsewhere")
 

@@ -91,6 +91,7 @@ def test_every_command_names_files_in_the_same_way(
     assert set(_PLACE.findall(said)) == expected
 
 
+ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
 BROKEN: dict[str, tuple[dict[str, str], str, str]] = {
     "the module itself": ({"broken.py": "import os\n\n1 / 0\n"}, "ZeroDivisionError: division by zero", "broken.py:3"),
     "a function of it": ({"broken.py": "def f():\n    {}['k']\n\n\nf()\n"}, "KeyError: 'k'", "broken.py:2"),
@@ -129,7 +130,9 @@ def test_what_breaks_an_import_is_named_with_its_line(
     (line,) = result.stderr.splitlines()
     found = "below/m.yaml:3:16: error: found `broken:t`, expected a tool that can be imported ("
     assert line.startswith(found + said)
-    assert line.endswith(f"); it stops at below/{place}" if place else ")")
+    hints = [f"it stops at below/{place}"] if place else []
+    hints += [ONLY_NAMED] if said.startswith("ModuleNotFoundError") else []
+    assert line.endswith("); " + "; ".join(hints) if hints else ")")
 
 
 STANDS = """from licet import Context, tool

@@ -44,7 +44,7 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     if project.doubled:
         hint = "remove one: which of them is loaded would depend on the order in which Python looks"
         raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
-    _let_import(project)
+    _let_import(project, [said.partition(":")[0] for said, _ in wanted.values()])
     return [_placed(_imported(said, roots, at, reviewed[name], project), roots) for name, (said, at) in wanted.items()]
 
 
@@ -53,18 +53,22 @@ def code_roots(manifest: Manifest) -> list[Path]:
     return list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))
 
 
-def _let_import(project: ProjectModules) -> None:
-    """Make the modules of a project importable, for good: functions of tools may import some when they are called."""
-    for name, place in project.modules.items():
-        loaded = sys.modules.get(name)
-        if loaded is not None and getattr(loaded.__spec__, "origin", None) != place.file and _of_a_project(name):
-            del sys.modules[name]  # of another project, which this process has read before
+def _let_import(project: ProjectModules, named: Sequence[str]) -> None:
+    """Make the modules of a project importable, for good: functions of tools may import some when they are called.
+
+    Modules of the same names that belong to a project which this process has read before are forgotten: a missing
+    module is then missing, and not the other project's.
+    """
+    tops = {name.partition(".")[0] for name in (*project.modules, *named)}
+    for earlier in [finder for finder in sys.meta_path if isinstance(finder, KnownModules)]:
+        for name in [name for name in earlier.modules if name.partition(".")[0] in tops]:
+            place = earlier.modules.pop(name)
+            if place != project.modules.get(name):
+                sys.modules.pop(name, None)
+        if not earlier.modules:
+            sys.meta_path.remove(earlier)
     if project.modules:
         sys.meta_path.insert(0, KnownModules(project.modules))
-
-
-def _of_a_project(name: str) -> bool:
-    return any(name in finder.modules for finder in sys.meta_path if isinstance(finder, KnownModules))
 
 
 def _imported(
@@ -137,8 +141,8 @@ def _named_from(file: str, roots: Sequence[Path]) -> str:
     if (shown := shown_file(path)) != file:
         return shown
     for root in roots:
-        if path.is_relative_to(root.absolute()):
-            return str(root / path.relative_to(root.absolute()))
+        if path.is_relative_to(there := os.path.abspath(root)):
+            return str(root / path.relative_to(there))
     return ""
 
 

@@ -118,7 +118,8 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
     yield from _both_names(_SYSTEM_FILES, _SYSTEM)
     yield from _both_names(_shared_libraries(), _SYSTEM)
     yield from _both_names(_entry_script(), _SCRIPT)
-    for root, why in ((state_root(), KEPT), (data_root(), _DATA), (scratch.parent(), _OTHERS)):
+    scratches = scratch.parent() if sys.platform == "linux" else None  # only calls behind walls have scratch
+    for root, why in ((state_root(), KEPT), (data_root(), _DATA), (scratches, _OTHERS)):
         yield from _both_names(filter(None, (root,)), why, readable=False)
     if installed_by_links(libraries()):
         yield from _both_names(_installer_caches(), _CACHE)

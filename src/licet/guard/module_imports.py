@@ -85,8 +85,9 @@ def _names(file: str, name: str, is_package: bool, changed: int) -> tuple[str, .
 
 
 def _text(file: str) -> str:
-    # Without O_NONBLOCK a named pipe in the place of a file would block for ever.
-    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+    # Without O_NONBLOCK, which Windows does not have, a named pipe in the place of a file would block for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    with open(os.open(file, flags), "rb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise ValueError("not a regular file")
         data = opened.read(_MOST_BYTES + 1)

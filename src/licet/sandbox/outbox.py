@@ -5,17 +5,19 @@ worker has more of them than an honest one can ask for, its call is ended.
 """
 
 import asyncio
-import fcntl
 import os
 import socket
 import sys
-import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.wire import Closed, Overrun
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 # Answers that an honest worker leaves unread: it asks half as many questions at once.
 MOST_UNREAD = 32
