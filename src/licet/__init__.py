@@ -66,11 +66,11 @@ __all__ = [
 # Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
 _HOMES = {
     "licet.assemble.running": ("Backends", "Gate", "run"),
+    "licet.backends.manifest_data": ("Manifest",),  # with what `Manifest.from_data` needs
     "licet.backends.manifest_yaml": ("load_manifest",),
     "licet.core.capability": ("Capability",),
     "licet.core.decide": ("decide",),
     "licet.core.decision": ("Allow", "Ask", "Decision", "Deny", "Request", "Usage"),
-    "licet.core.manifest": ("Manifest",),
     "licet.core.set": ("CapabilitySet",),
     "licet.core.tool": ("ToolSpec",),
     "licet.core.use": ("Use", "use_of_path", "use_of_url"),

@@ -662,10 +662,10 @@ def test_a_policy_of_one_file_is_its_own_workspace_beside_another_one(tmp_path: 
 def test_what_a_workspace_says_to_every_agent_is_not_left_out_by_an_own_key(tmp_path: Path) -> None:
     (tmp_path / "licet.yaml").write_text("destinations: {allow: []}\n")
     (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
-    with pytest.raises(ManifestError, match="the workspace key `tools` beside a workspace file"):
+    with pytest.raises(ManifestError, match="the workspace key `tools` beside a separate workspace"):
         load_manifest(tmp_path / "v1.yaml")
     # Nor is a workspace that is named.
     (tmp_path / "other.yaml").write_text(WHOLE % "new.example")
     (tmp_path / "licet.yaml").unlink()
-    with pytest.raises(ManifestError, match="the workspace key `tools` beside a workspace file"):
+    with pytest.raises(ManifestError, match="the workspace key `tools` beside a separate workspace"):
         load_manifest(tmp_path / "v1.yaml", workspace=tmp_path / "other.yaml")

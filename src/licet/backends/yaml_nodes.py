@@ -146,7 +146,7 @@ class _Builder:
             kind = type(event)
             mark = event.start_mark
             if kind is scalar:
-                node: Node | None = self.scalar(event, _new(Origin, (file, mark.line + 1, mark.column + 1)))
+                node: Node | None = self.scalar(event, _new(Origin, (file, mark.line + 1, mark.column + 1, "")))
             elif kind in starts:
                 top = self.opened(event, Origin(file, mark.line + 1, mark.column + 1), kind is starts[1], len(stack))
                 stack.append(top)

@@ -3,10 +3,10 @@
 Reading files is not done here, and neither is judging: see `reach` for what one tool holds, `decide` for one call.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from licet.core.capability import Capability
 from licet.core.carried import Carried
@@ -23,6 +23,12 @@ WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
 Number = TypeVar("Number", int, Decimal)
 Item = TypeVar("Item")
+
+
+class PathText(Protocol):
+    """A path that is no text, such as a `Path`."""
+
+    def __fspath__(self) -> str: ...
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -200,6 +206,24 @@ class Manifest(Carried):
     _folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
     _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
+    @classmethod
+    def from_data(
+        cls,
+        data: Mapping[str, Any],
+        workspace: Mapping[str, Any] | None = None,
+        personality: Mapping[str, Any] | None = None,
+        *,
+        root: str | PathText | None = None,
+    ) -> "Manifest":
+        """A manifest from the keys of a policy file as plain data, or `ManifestError` with every problem.
+
+        Checks and digest are those of a file; places are JSON pointers. `root` is the directory of the code that
+        `from:` names; without one, `from:` is refused.
+        """
+        if data_reader is None:
+            raise RuntimeError("the reader of policy data is not loaded: take `Manifest` from `licet`")
+        return data_reader(data, workspace, personality, root=root)
+
     @property
     def digest(self) -> str:
         """The content address of what the files mean, whatever tools and directories were filled in since."""
@@ -297,6 +321,10 @@ class Manifest(Carried):
             roots=MappingProxyType({**other.roots, **self.roots}),
             places=MappingProxyType({**other.places, **self.places, **_tighter_places(self, other)}),
         )
+
+
+# What `Manifest.from_data` calls. The layer that knows the keys of policy files sets it; core knows what they mean.
+data_reader: Callable[..., Manifest] | None = None
 
 
 def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:

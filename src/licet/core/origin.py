@@ -4,23 +4,31 @@ from typing import Literal, NamedTuple
 
 from licet.values import dataclass
 
-__all__ = ["Origin", "Problem"]
+__all__ = ["DATA", "Origin", "Problem"]
+
+DATA = "the data"  # stands for the file name of a manifest that was given as Python data
 
 
 class Origin(NamedTuple):
-    """A place in a file; lines and columns count from 1, and line 0 is no line at all, such as of a call in Python."""
+    """A place in a file; lines and columns count from 1, and line 0 is no line at all, such as of a call in Python.
+
+    In policy that was given as data, `pointer` is the JSON pointer (RFC 6901) of the place; its root has an empty one.
+    """
 
     file: str
     line: int
     column: int
+    pointer: str = ""
 
     def __str__(self) -> str:
+        if self.pointer:
+            return self.pointer if self.file == DATA else f"{self.file} {self.pointer}"
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def full(self) -> str:
-        """The place with its column, as editors and terminals make it clickable."""
-        return f"{self.file}:{self.line}:{self.column}"
+        """The place with its column, as editors and terminals make it clickable; without lines, the same as `str`."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else str(self)
 
 
 @dataclass(frozen=True, slots=True)
