@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 PATIENT = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 
 settings.register_profile(
-    "short", max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=PATIENT
+    "short", max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=PATIENT
 )
 settings.register_profile(
     "long", max_examples=3000, database=None, deadline=None, print_blob=True, suppress_health_check=PATIENT

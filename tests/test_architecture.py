@@ -8,7 +8,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +18,7 @@ import licet
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "licet"
 MODULES = sorted(SOURCE.rglob("*.py"))
+TEXTS = {path: path.read_text(encoding="utf-8") for path in MODULES}
 
 # An allow list, because the standard library has more doors than anyone remembers.
 PURE_MODULES = {
@@ -181,43 +182,44 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+def problems(check: Check, paths: Iterable[Path]) -> list[str]:
+    """Every complaint of one check about some modules, each with its file."""
+    return [f"{name_of(path)}:{complaint}" for path in paths for complaint in check(TEXTS[path])]
+
+
+def within(*layers: str) -> list[Path]:
+    return [path for path in MODULES if path.relative_to(SOURCE).parts[0].removesuffix(".py") in layers]
+
+
 def test_there_are_modules_to_check() -> None:
-    assert SOURCE / "core" / "scope.py" in MODULES
+    assert SOURCE / "core" / "scope.py" in within("core")
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(SOURCE / "core")], ids=name_of)
-def test_core_decides_with_values_alone(path: Path) -> None:
-    assert list(impurities(path.read_text(encoding="utf-8"))) == []
+def test_core_decides_with_values_alone() -> None:
+    assert problems(impurities, within("core")) == []
 
 
 @pytest.mark.parametrize("check", [oversize, missing_opening, missing_sentences, empty_names])
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_each_module_is_small_and_says_what_it_is(path: Path, check: Check) -> None:
-    assert list(check(path.read_text(encoding="utf-8"))) == []
+def test_each_module_is_small_and_says_what_it_is(check: Check) -> None:
+    assert problems(check, MODULES) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_each_path_completes_a_name(path: Path) -> None:
-    assert [part for part in path.relative_to(SOURCE).with_suffix("").parts if says_nothing(part)] == []
+def test_each_path_completes_a_name() -> None:
+    parts = [(path, part) for path in MODULES for part in path.relative_to(SOURCE).with_suffix("").parts]
+    assert [name_of(path) for path, part in parts if says_nothing(part)] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    layer = path.relative_to(SOURCE).parts[0]
-    if layer == "tools":
-        assert list(back_door_imports(source)) == []
-    elif layer not in ("__init__.py", "surfaces"):
-        assert list(front_door_imports(source)) == []
+def test_ready_made_tools_use_the_front_door_and_lower_layers_never_do() -> None:
+    tools = within("tools")
+    lower = [path for path in MODULES if path not in (*tools, *within("__init__", "surfaces"))]
+    assert problems(back_door_imports, tools) + problems(front_door_imports, lower) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_third_parties_are_spoken_to_at_the_edges_alone(path: Path) -> None:
-    layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if layer in ("__init__", "assemble", "guard", "declare", "errors", "tools"):
-        found = [line.partition(" imports ")[2] for line in third_parties(path.read_text(encoding="utf-8"))]
-        # Argument schemas come from type hints, and pydantic is what reads those.
-        assert set(found) <= ({"pydantic", "pydantic_core"} if layer == "declare" else set())
+def test_third_parties_are_spoken_to_at_the_edges_alone() -> None:
+    assert problems(third_parties, within("__init__", "assemble", "guard", "errors", "tools")) == []
+    # Argument schemas come from type hints, and pydantic is what reads those.
+    found = {line.rpartition(" imports ")[2] for line in problems(third_parties, within("declare"))}
+    assert found <= {"pydantic", "pydantic_core"}
 
 
 def test_the_public_names_are_exactly_those_listed() -> None:

@@ -24,7 +24,7 @@ class Lies(float):
 TAKEN = [(1, 1.0), (0.5, 0.5), (5e-324, 5e-324), (LONGEST + 1, LONGEST), (1e300, LONGEST), (10**400, LONGEST)]
 REFUSED: list[Any] = [
     *(float("nan"), -float("nan"), float("inf"), -float("inf"), Lies("nan"), Lies("inf")),
-    *("nan", "inf", "5", b"5", "", None, [], object()),
+    *("nan", "inf", "5", b"5", "", None, [], Decimal),
     *(True, False, 0, 0.0, -0.0, -1, -(10**400), -1e-9),
     *(Decimal("NaN"), Decimal("sNaN"), Decimal(5), Fraction(1, 2), 1j),
 ]
