@@ -83,19 +83,46 @@ class LedgerReader:
 
         The time is that of the call: from `since` on, and before `until`.
         """
-        exact = {"kind": kind, "agent": agent, "session": session, "tool": tool, "verdict": verdict}
-        wanted: list[tuple[str, object]]  # a condition, and what it asks for
-        wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None and name != "kind"]
-        if kind is not None:
-            # Written out, so that the index of receipts is found.
-            wanted.append(("kind = 'receipt' AND ?", 1) if kind == "receipt" else ("kind = ?", kind))
-        bounds = (("time >= ?", since), ("time < ?", until))
-        wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
-        wanted += [("number < ?", before)] if before is not None else []
-        where = " AND ".join(text for text, _ in wanted) or "1"
+        where, values = _conditions(kind, agent, session, tool, verdict, since, until)
+        if before is not None:
+            where += f" AND number < {before:d}"
         order = "time DESC, number DESC" if kind == "receipt" else "number DESC"  # as the index has it, if there is one
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608 - our words
-        return list(self._rows(query, *(value for _, value in wanted), limit))
+        return list(self._rows(query, *values, limit))
+
+    def containing(
+        self,
+        *texts: Sequence[str],
+        agent: str | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        verdict: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+    ) -> Iterator[Row]:
+        """Receipts whose body has, of each list of texts, one somewhere; the newest first, a few at a time.
+
+        SQLite looks at every receipt that fits the rest, some 100,000 a second, until the caller stops.
+        """
+        where, values = _conditions("receipt", agent, session, tool, verdict, since, until)
+        for some in texts:
+            where += f" AND ({' OR '.join(['instr(body, ?)'] * len(some))})"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY time DESC, number DESC"  # noqa: S608
+        return self._rows(query, *values, *(text.encode() for some in texts for text in some))
+
+    def counts(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        tool: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+    ) -> Iterator[tuple[str, str, str, int]]:
+        """How many receipts there are per day, agent and verdict, the newest day first; by what is searched by."""
+        where, values = _conditions("receipt", agent, session, tool, None, since, until)
+        query = f"SELECT substr(time, 1, 10), agent, verdict, count(*) FROM entries WHERE {where}"  # noqa: S608
+        return chain.from_iterable(self._fetched(f"{query} GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3", values))
 
     def unended(
         self,
@@ -245,6 +272,28 @@ def no_ledger(path: str) -> LedgerUnavailable:
 def _text(data: bytes) -> str:
     """Text as it should be, and what is none in a way that no entry is written in."""
     return data.decode(errors="surrogateescape")
+
+
+def _conditions(
+    kind: str | None,
+    agent: str | None,
+    session: str | None,
+    tool: str | None,
+    verdict: str | None,
+    since: datetime | str | None,
+    until: datetime | str | None,
+) -> tuple[str, tuple[str, ...]]:
+    """The condition of a query, and the values in it."""
+    exact = {"agent": agent, "session": session, "tool": tool, "verdict": verdict}
+    wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None]
+    if kind is not None and kind != "receipt":
+        wanted.append(("kind = ?", kind))
+    bounds = (("time >= ?", since), ("time < ?", until))
+    wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
+    texts = [text for text, _ in wanted]
+    if kind == "receipt":
+        texts.append("kind = 'receipt'")  # written out, so that the index of receipts is found
+    return " AND ".join(texts) or "1", tuple(value for _, value in wanted)
 
 
 def _moment(value: datetime | str) -> str:

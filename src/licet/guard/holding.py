@@ -17,6 +17,7 @@ from licet.core.decision import (
     Request,
 )
 from licet.core.decision import Ask as Asked
+from licet.core.denials import UNLISTED
 from licet.core.effects import delete_asks
 from licet.core.happened import ApprovalAsked, Event, Happened
 from licet.core.reach import Reach
@@ -189,13 +190,13 @@ class Holding:
         told = self._redacted_events([self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)])
         tool, room = self.request.tool, self._room
         if room is not None and room.more_granted:
-            text = f"{room.more_granted} more checks were granted, which are not listed"
+            text = f"{room.more_granted} more checks were granted, {UNLISTED}"
             told.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
         if room is not None and room.more_refused:
-            text = f"{room.more_refused} more checks were refused, which are not listed"
+            text = f"{room.more_refused} more checks were refused, {UNLISTED}"
             told.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
         if room is not None and room.more_asked:
-            text = f"{room.more_asked} more questions to people and answers, which are not listed"
+            text = f"{room.more_asked} more questions to people and answers, {UNLISTED}"
             told.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
         return tuple(told)
 

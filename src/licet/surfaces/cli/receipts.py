@@ -1,11 +1,9 @@
 """`licet receipts`: what happened, and whether the record of it is still what was written."""
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +27,8 @@ from licet.assemble.records import (
 from licet.core.evidence import head_line, sound_entry
 from licet.core.receipt import VERDICTS, Row, Unsound
 from licet.surfaces.cli.options import FILE, Command, json_option
+from licet.surfaces.cli.receipt_filters import Wanted, check_lines, checks_document, found_receipts, search_options
+from licet.surfaces.cli.receipt_summary import day_lines, days
 from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
 from licet.surfaces.cli.show import fail, show, show_json
 from licet.surfaces.cli.state import manifest_option, of_manifest
@@ -36,9 +36,7 @@ from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tel
 from licet.surfaces.cli.writing import is_output, write_file
 
 _MOST_OF_A_NAME = 80  # characters
-_AGO = re.compile(r"(\d+)([smhdw])")
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def state_option(command: Command) -> Command:
@@ -53,22 +51,6 @@ def key_option(command: Command) -> Command:
     return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
 
 
-class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
-    """A date or time, in UTC unless it says otherwise, or how long ago."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The moment that a word stands for."""
-        try:
-            if ago := _AGO.fullmatch(value):
-                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-            moment = datetime.fromisoformat(value)
-        except (ValueError, OverflowError):
-            self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 @click.group(name="receipts")
 def command() -> None:
     """List, show, verify and export what happened: every call leaves a receipt.
@@ -79,6 +61,8 @@ def command() -> None:
     \b
       licet receipts list
       licet receipts list --tool http_get --verdict deny --since 7d
+      licet receipts list --denied-use 'network:*' --verdict allow
+      licet receipts summary --since 7d
       licet receipts show r-9e0f2b41-1
       licet receipts verify
       licet receipts verify backup/ledger.sqlite --key ed25519:… --head heads.txt
@@ -96,55 +80,79 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.option("--agent", metavar="NAME", help="Of this agent.")
-@click.option("--session", metavar="ID", help="Of this session.")
-@click.option("--tool", metavar="NAME", help="Of this tool.")
+@search_options
 @click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict.")
-@click.option("--since", metavar="TIME", type=_Moment(), help="Calls from then on: 2026-01-31, 2026-01-31T12:00, 2h.")
-@click.option("--until", metavar="TIME", type=_Moment(), help="Calls before then.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most so many.  [default: 50]")
 @state_option
 @json_option
-def list_command(
-    agent: str | None,
-    session: str | None,
-    tool: str | None,
-    verdict: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    state: Path | None,
-    as_json: bool,
-) -> None:
+def list_command(verdict: str | None, limit: int, state: Path | None, as_json: bool, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
     A call that has begun and left no receipt is listed too: it still runs, or its process ended before it did.
+
+    `--denied-use` finds calls in which a use was denied, whatever became of the call: a tool may catch a refusal and
+    go on. PATTERN is the text of a capability, or its beginning up to `:`, `@` or `/`; `*` is any characters.
+    `--capability` finds calls with a check that a rule covers, granted or denied; together with `--denied-use` only
+    denied ones count.
     """
-    wanted = {"agent": agent, "session": session, "tool": tool, "verdict": verdict, "since": since, "until": until}
-    unended: Sequence[Row] = ()
-    unsearched = 0
+    wanted = Wanted(**searched)
+    checks, unended, unsearched = wanted.checks, [], 0
     with _reading(state, as_json) as reader:
-        rows = reader.list(**wanted, limit=limit + 1)  # type: ignore[arg-type]
-        if verdict in (None, "allow"):  # nothing else begins
-            oldest = rows[-1].time if len(rows) > limit else since
-            unended, unsearched = reader.unended(
-                agent=agent, session=session, tool=tool, since=oldest, until=until, limit=limit + 1
-            )
-        every = [_entry(row, reader, as_json) for row in (*rows, *unended)]  # before they are sorted: all are sound
-    every.sort(key=lambda entry: (entry["time"], entry["number"]), reverse=True)
+
+        def read(row: Row) -> Entry:
+            return _entry(row, reader, as_json)
+
+        if checks is not None:
+            every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
+        else:
+            every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
+        if checks is None and verdict in (None, "allow"):  # nothing else begins
+            oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
+            rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=limit + 1)
+            unended = list(map(read, rows))
+    every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
     found, more = every[:limit], len(every) > limit
     if as_json:
-        show_json({"receipts": [listed(entry) for entry in found], "more": more, "unsearched": unsearched})
+        documents = [{**listed(entry), **checks_document(entry, checks)} for entry in found]
+        show_json({"receipts": documents, "more": more, "unsearched": unsearched})
         return
-    for line, shown in table(found) if found else ():
+    heading, *lines = table(found) if found else [("", "")]
+    if found:
+        show(heading[0])
+    for (line, shown), entry in zip(lines, found, strict=True):
         show(line, colour=COLOURS.get(shown))
+        for check in check_lines(entry, checks) if checks is not None else ():
+            show(check)
     if not found:
-        show("no receipt fits" if any(wanted.values()) else "no call has left a receipt yet", err=True)
+        asked = verdict is not None or any(value is not None for value in wanted)
+        show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
     if more:
         show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)
     if unsearched:
         told = f"calls without a receipt were not looked for in the {entries(unsearched)} before that"
         show(f"{told}; `--since` and `--until` name a shorter time", err=True)
+
+
+@command.command(name="summary")
+@search_options
+@state_option
+@json_option
+def summary_command(state: Path | None, as_json: bool, **searched: Any) -> None:
+    """Count calls and denied uses per day (UTC) and agent, the newest day first.
+
+    Below each line are the uses that were denied most often, inside calls that went on too. With `--denied-use` or
+    `--capability` only such denied uses count, and only days that have one are told.
+    """
+    wanted = Wanted(**searched)
+    with _reading(state, as_json) as reader:
+        found = days(reader, wanted, lambda row: _entry(row, reader, as_json))
+    if as_json:
+        show_json({"days": found})
+        return
+    for line in day_lines(found) if found else ():
+        show(line)
+    if not found:
+        show("no receipt fits", err=True)
 
 
 @command.command(name="show")
