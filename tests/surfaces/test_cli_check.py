@@ -321,6 +321,33 @@ CASES = [
         "1 file, fine",
     ),
     Case(
+        "a workspace alone that lists names of a private network, or everything",
+        {"licet.yaml": "bundles: {b: {tools: [t], destinations: ['*.internal.corp', '*']}}\n"},
+        ["licet.yaml"],
+        0,
+        [
+            "licet.yaml:1:42: warning: found `*.internal.corp`, which has no public address, …; add `private: …",
+            "licet.yaml:1:61: warning: found `network:*:*` under `bundles.b.destinations`, which is every host, …",
+        ],
+        "1 file, 2 warnings",
+    ),
+    Case(
+        "a tool without walls that needs everything of a kind",
+        {
+            "m.yaml": "agent: a\ncapabilities: {tools: {t: {}, walled: {}, narrow: {}, read_file: {sandbox: native}}, "
+            "native: [t, narrow, read_file], env: [HOME], fs_reach: {read: [/srv]}}\n"
+            "tools:\n"
+            "  t: {needs: ['fs:read:/', 'network:*:*', 'env:read:HOME'], effect: read_only, sandbox: native}\n"
+            "  walled: {needs: ['fs:read:*'], effect: read_only, sandbox: isolated}\n"
+            "  narrow: {needs: ['storage:*:session'], effect: read_only, sandbox: native}\n"
+            "  read_file: {from: 'licet.tools:read_file'}\n"
+        },
+        ["m.yaml"],
+        0,
+        ["m.yaml:4:3: warning: found `t` at level native with `fs:read:*`, `network:*:*`, expected needs with …"],
+        "1 file, 1 warning",
+    ),
+    Case(
         "the name of a file cannot act on the terminal",
         {},
         ["\x1b[2Jgone.yaml"],

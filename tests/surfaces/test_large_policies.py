@@ -41,7 +41,7 @@ TOLD = {
     "hosts and ports": (1, "pairs of a tool and a rule or deny"),
     "hosts and ports of a workspace": (1, "pairs of a tool and a rule or deny"),
     "deep paths and denies": (1, "parts in the paths and names of all rules, expected at most 150000"),
-    "equal tools and denies": (0, "fine"),
+    "equal tools and denies": (0, "1 file, 1 warning"),
     "different tools and allows": (0, "fine"),
     "one long pattern": (1, "more than 65536 characters in different rules with patterns"),
     "one version": (1, "a version range of at most 500 characters"),

@@ -12,11 +12,12 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.shapes import check
 from licet.backends.user_state import home_directory
 from licet.backends.yaml_nodes import read_nodes
-from licet.core.foreseen import pair_problems
+from licet.core.foreseen import address_problems, pair_problems
 from licet.core.manifest import Manifest
 from licet.core.origin import Problem
 from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
+from licet.core.wide import ceiling_problems
 from licet.values import dataclass
 
 __all__ = ["Places", "draft", "review", "straight"]
@@ -55,6 +56,8 @@ def review(
     if policy.manifest is None:
         # What is wrong with the sources is wrong whatever else is; whether tools fit is not known yet.
         wrong = _declared(policy.partial)[1] if policy.partial is not None else []
+        if policy.kind == "workspace" and policy.partial is not None:  # of a manifest, its loader has told them
+            wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
         return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
     if manifest.sources and (crowded := list(pair_problems(manifest))):

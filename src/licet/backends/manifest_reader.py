@@ -22,11 +22,10 @@ from licet.backends.manifest_values import (
     stated,
 )
 from licet.backends.shape_parts import nearest
-from licet.backends.workspace_reader import declarations, read_connectors, workspace_layer
+from licet.backends.workspace_reader import bundle_layer, declarations, read_connectors, workspace_layer
 from licet.core.capability import Capability
 from licet.core.keys import LISTS
 from licet.core.manifest import (
-    ALL_BUT_NETWORK,
     OWN_STORAGE,
     Approvals,
     Budget,
@@ -180,18 +179,12 @@ def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key:
 
 
 def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
-    layer = None
-    held = bundle.get("destinations")
-    if held is not None:
-        narrowing = Lists(bundle, f"bundles.{name}.", key_origin(held))
-        rules = tuple(narrowing.whole_rules("destinations"))
-        layer = Layer("bundle", f"bundles.{name}", narrowing.origin, rules, (), ALL_BUT_NETWORK)
     return Seat(
         origin,
         name,
         effects=stated(bundle, "side_effect_class"),
         levels=stated(bundle, "sandbox"),
-        layer=layer,
+        layer=bundle_layer(name, bundle),
         limits=numbers(bundle.get("limits")),
     )
 

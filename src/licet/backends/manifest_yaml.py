@@ -24,13 +24,14 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.regular_files import open_regular, read_most
 from licet.backends.tool_files import tool_files
 from licet.backends.trust_list import trusted_paths
-from licet.backends.workspace_reader import declarations
+from licet.backends.workspace_reader import bundle_layers, declarations, workspace_layer
 from licet.backends.yaml_nodes import read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.manifest import POLICY, Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, path_key, visible
+from licet.core.wide import ceiling_problems
 from licet.errors import ManifestError
 from licet.values import replace
 
@@ -62,7 +63,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         if workspace is not None or personality is not None:
             problems.append(file.wrong_kind("a manifest or a personality"))
         problems += suffix_problems(file.content)
-        partial = _only_sources(file, problems)
+        partial = _shared_only(file, problems)
         return Policy("workspace", None, tuple(problems), partial)
     shared = _workspace(file, workspace, problems)
     second = None if personality is None else _read(Path(personality), problems)
@@ -71,17 +72,22 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         used = (file, shared, second if second is not None and second.kind == "personality" else None)
         names = tuple(dict.fromkeys(one.name for one in used if one is not None and one.content is not None))
         manifest = _protected(replace(manifest, files=names), problems)
-        problems += (*address_problems(manifest), *quorum_problems(manifest), *pair_problems(manifest))
+        assigned = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+        bundles = bundle_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
+        problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
+        problems += (*quorum_problems(manifest), *pair_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 
-def _only_sources(file: Document, problems: list[Problem]) -> Manifest | None:
-    """A workspace alone, as far as tools are declared in it."""
+def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:
+    """A workspace alone: where tools are declared, and the hosts that it and its bundles list."""
     if file.content is None:
         return None
-    _, sources = declarations(file.content.value, problems)
-    return Manifest(agent="", origin=file.content.origin, sources=sources, files=(file.name,))
+    shared = file.content.value
+    _, sources = declarations(shared, problems)
+    layers = (*workspace_layer(shared, []), *bundle_layers(shared))
+    return Manifest(agent="", origin=file.content.origin, layers=layers, sources=sources, files=(file.name,))
 
 
 def _workspace(file: Document, given: str | Path | None, problems: list[Problem]) -> Document | None:

@@ -1,6 +1,6 @@
 """What a workspace says to every agent: declarations, connectors, and where anybody may connect."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record
 from licet.core.connector import ConnectorRule, Connectors
@@ -79,3 +79,20 @@ def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
         yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)
     elif denies:
         yield Layer("workspace", "the workspace", narrowing.origin, (), denies, EVERY_DOMAIN)
+
+
+def bundle_layer(name: str, bundle: Fields) -> Layer | None:
+    """Where the tools of a bundle may connect, if it says anything about it."""
+    held = bundle.get("destinations")
+    if held is None:
+        return None
+    narrowing = Lists(bundle, f"bundles.{name}.", key_origin(held))
+    rules = tuple(narrowing.whole_rules("destinations"))
+    return Layer("bundle", f"bundles.{name}", narrowing.origin, rules, (), ALL_BUT_NETWORK)
+
+
+def bundle_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]:
+    """The lists of all bundles of a workspace but some."""
+    bundles = record(shared, "bundles").items()
+    layers = (bundle_layer(name, held.value) for name, held in bundles if name not in but)
+    return tuple(layer for layer in layers if layer is not None)

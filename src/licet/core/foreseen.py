@@ -3,7 +3,7 @@
 `decide` judges one call of a tool that is registered. Whoever only has files wants to know the rest too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from licet.core.address import address_grounds, nature
 from licet.core.approval import key_bytes
@@ -11,18 +11,19 @@ from licet.core.capability import Capability
 from licet.core.decision import Decision, Deny, Ground
 from licet.core.folding import CEILINGS, MOST_PAIRS
 from licet.core.grid import TooManyPairs
-from licet.core.manifest import Manifest, Rule
+from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Problem
 from licet.core.reach import Reach, reach_of
-from licet.core.scope import host_text, is_address
+from licet.core.scope import TOP, host_ancestors, host_text, is_address
 from licet.core.use import Use
 from licet.core.validate import unmet_needs
 from licet.values import replace
 
 MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-# Names that lead to no public address wherever they are looked up.
-_INNER = (".localhost", ".local", ".internal", ".intranet", ".lan", ".corp", ".private", ".home.arpa")
+# Names that the public DNS has no addresses for: RFC 6761 (localhost), RFC 6762 (local, and the private names of its
+# appendix G), RFC 8375 (home.arpa), and `internal`, which ICANN keeps for private use. Names without a dot are too.
+_INNER = (".localhost", ".local", ".internal", ".intranet", ".private", ".corp", ".home", ".lan", ".home.arpa")
 
 
 def foreseen(decision: Decision, manifest: Manifest) -> Decision:
@@ -47,21 +48,24 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
 
 
-def address_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each rule that looks as if it opened something and does not, because of where it leads."""
-    seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
-    shut = _shut(manifest)
-    for layer in {id(layer): layer for layer in (*manifest.layers, *seats)}.values():
-        unopened = shut and layer.kind in CEILINGS
-        for rule in layer.allows:
-            about = rule.capability
-            if about.domain != "network":
-                continue
-            if is_address(about.key):
-                if never_dialled(about):
-                    yield _metadata(rule)
-            elif unopened and _inner(about.key):
-                yield _unopened(rule)
+def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> Iterator[Problem]:
+    """A warning for each rule that looks as if it opened something and does not, because of where it leads.
+
+    `unassigned` are the lists of bundles that this agent does not have: a reader of the workspace sees them too.
+    """
+    assigned = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    layers = list({id(layer): layer for layer in (*manifest.layers, *assigned, *unassigned)}.values())
+    rules = [(layer, rule) for layer in layers for rule in layer.allows if rule.capability.domain == "network"]
+    yield from (_metadata(rule) for _, rule in rules if never_dialled(rule.capability))
+    if not _shut(manifest):
+        return
+    inner = [(layer, rule) for layer, rule in rules if _inner(rule.capability.key)]
+    told = {rule.capability.key for layer, rule in inner if layer.kind in CEILINGS}
+    for layer, rule in inner:
+        if layer.kind in CEILINGS:
+            yield _unopened(rule)
+        elif told.isdisjoint(host_ancestors(rule.capability.key)):  # else the warning about the ceiling says it
+            yield _unopened(rule, " in the manifest")
 
 
 def pair_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -130,7 +134,10 @@ def _bare(host: str) -> str:
 
 
 def _inner(host: str) -> bool:
-    return f".{host}".endswith(_INNER)
+    """Whether a host, or every name below it, has no public address."""
+    if host == TOP or is_address(host):
+        return False
+    return "." not in host or f".{host}".endswith(_INNER)
 
 
 def _shut(manifest: Manifest) -> bool:
@@ -138,10 +145,11 @@ def _shut(manifest: Manifest) -> bool:
     return not manifest.private or not all(manifest.private)
 
 
-def _opening(name: str) -> str:
+def _opening(name: str, where: str = "") -> str:
     own = on_this_machine(name)
     listed = ", ".join(f'"{text}"' for text in (LOOPBACK if own else ("10.0.0.0/8",)))
-    return f"add `private: [{listed}]` beside `destinations`" + ("" if own else ", or the ranges that your network has")
+    ranges = "" if own else ", or the ranges that your network has"
+    return f"add `private: [{listed}]` beside `destinations`{where}{ranges}"
 
 
 def _steps(fix: str) -> set[str]:
@@ -154,7 +162,7 @@ def _metadata(rule: Rule) -> Problem:
     return Problem(rule.origin, f"`{host}`, {nature(_bare(host)).title}", "a host that can be reached", hint, "warning")
 
 
-def _unopened(rule: Rule) -> Problem:
+def _unopened(rule: Rule, where: str = "") -> Problem:
     name = host_text(rule.capability.key)
     found, expected = f"`{name}`, which has no public address", "its addresses under `private`"
-    return Problem(rule.origin, found, expected, _opening(name), "warning")
+    return Problem(rule.origin, found, expected, _opening(name, where), "warning")

@@ -9,6 +9,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.origin import Problem
+from licet.core.wide import native_problems
 from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.policy import (
@@ -85,6 +86,7 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
         found += idle_problems(policy.manifest)
         found += degraded_problems(policy.manifest)
         found += undeclared_problems(policy.manifest)
+        found += native_problems(policy.manifest)
     return found
 
 

@@ -1,0 +1,74 @@
+"""Warnings about policies that allow nearly everything: ceilings of `*` and `/`, and trusted tools without bounds.
+
+Nothing here is wrong: a gate takes such a policy, and a call decides as the rules say. A reviewer should see it.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+from licet.core.capability import Capability
+from licet.core.manifest import Manifest, Rule
+from licet.core.origin import Problem
+from licet.core.ranges import common_ranges
+from licet.core.reach import reach_of
+from licet.core.scope import TOP
+
+# What a rule without bounds opens, and what to write instead. Storage, tools and connectors are named one by one.
+_EVERYTHING = {
+    "network": ("every host", "the hosts that its tools need, such as `api.example.com`"),
+    "fs": ("every path", "the directories that its tools need, such as `${workdir}`"),
+    "process": ("every program", "the programs that its tools start, such as `git`"),
+    "env": ("every variable", "the variables that its tools read, such as `PATH`"),
+    "secret": ("every secret", "the secrets that its tools read, such as `github/*`"),
+}
+
+
+def is_wide(rule: Capability) -> bool:
+    """Whether a rule names no host or port, path, program, variable or secret, and so means all of them."""
+    return rule.domain in _EVERYTHING and rule.key == TOP and rule.port is None
+
+
+def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
+    seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    layers = {id(layer): layer for layer in (*manifest.layers, *seats)}.values()
+    wide = (
+        rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
+    )
+    # A line may stand for two rules, such as write and delete: it is told once.
+    yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
+    whole = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
+    for ranges in manifest.private:
+        for each in common_ranges([ranges]):
+            if ipaddress.ip_network(each) in whole:
+                origin = manifest.places.get("private", manifest.origin)
+                found, expected = f"`{each}` under `private`, which is every address", "the ranges of your own network"
+                hint = "an allowed name may then lead to this machine and all machines near it"
+                yield Problem(origin, found, expected, hint, "warning")
+
+
+def native_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each tool that runs in this process, without walls, and needs everything of a kind."""
+    for name in sorted(manifest.native):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.level != "native" or _ready_made(manifest, name):
+            continue
+        wide = [str(need) for need in reach.spec.needs.allow if is_wide(need)]
+        if wide:
+            found = f"`{name}` at level native with {', '.join(f'`{need}`' for need in wide)}"
+            hint = "nothing but its own code bounds it; name what it needs, or run it at `isolated`"
+            origin = reach.spec.origin or reach.seats[0].origin
+            yield Problem(origin, found, "needs with bounds, for a tool without walls", hint, "warning")
+
+
+def _ready_made(manifest: Manifest, name: str) -> bool:
+    """Whether a tool comes with licet: it needs whatever the ceiling gives, and is code that is trusted anyway."""
+    module = manifest.sources[name][0].partition(":")[0] if name in manifest.sources else ""
+    return module == "licet.tools" or module.startswith("licet.tools.")
+
+
+def _wide(rule: Rule) -> Problem:
+    opened, better = _EVERYTHING[rule.capability.domain]
+    shown = str(rule.capability)
+    found = f"`{shown}` under `{rule.key}`, which is {opened}"
+    return Problem(rule.origin, found, better, "a tool that asks for everything gets everything here", "warning")
