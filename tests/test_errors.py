@@ -163,7 +163,10 @@ def test_a_manifest_error_has_every_problem_on_a_line() -> None:
 
 
 def test_a_refused_registration_has_every_misfit_on_a_line() -> None:
-    misfits = (Misfit("t", "env:read:A", "needs env:read:A"), Misfit("u", "sandbox", "nobody states it"))
+    misfits = (
+        Misfit("t", "env", "env:read:A", "needs env:read:A"),
+        Misfit("u", "sandbox", "sandbox", "nobody states it"),
+    )
     error = RegistrationRefused(iter(misfits))
     assert error.misfits == misfits
     assert str(error).splitlines() == ["t: needs env:read:A", "u: nobody states it"]
@@ -173,7 +176,7 @@ CARRIED = [
     errors.Malformed("a", "b", "c"),
     errors.InvalidUse("a", "b"),
     ManifestError([Problem(Origin("a.yaml", 1, 2), "`x`", "a name")]),
-    RegistrationRefused([Misfit("t", "env:read:A", "needs env:read:A", "add it")]),
+    RegistrationRefused([Misfit("t", "env", "env:read:A", "needs env:read:A", "add it")]),
     Refused(denied(Use("fs:read:/etc/passwd"))),
     Refused(denied(None, tool="rocket")),
     Refused(Ask(Request("fetch"), Approval("m", "fetch", "s"), (Ground("APPROVAL_REQUIRED", "it asks"),))),

@@ -105,6 +105,8 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return visible(decision.rules[0].text)
     if code == "APPROVAL_REQUIRED":
         return f"{_asked(use, target) if use else f'this call of {tool}'} needs the approval of a person"
+    if isinstance(decision, Deny) and decision.lacking:
+        return f"{tool} needs {visible(decision.lacking)}, which is not allowed"
     if use is None and code in _OF_HANDLES:  # a handle was asked for what is no concrete use
         return visible(decision.rules[0].text)
     if use is None:

@@ -99,6 +99,7 @@ def test_misfits_are_data() -> None:
     (misfit,) = validate_registration(tool("t", "network:*:api.github.com", "network:*:api.stripe.com"), policy)
     assert misfit == Misfit(
         "t",
+        "network",
         "network:*:api.stripe.com",
         "needs network:*:api.stripe.com, which the manifest does not allow (agent.yaml:1)",
     )
@@ -119,7 +120,7 @@ def test_all_misfits_of_all_tools_come_together() -> None:
 def test_a_name_that_is_taken_twice_is_refused() -> None:
     policy = manifest(tool("a"))
     (misfit,) = validate_tools([tool("a"), tool("a")], policy)
-    assert misfit == Misfit("a", "tool:call:a", "`a` is declared twice")
+    assert misfit == Misfit("a", "tool", "tool:call:a", "`a` is declared twice")
 
 
 def test_no_tools_are_no_misfits() -> None:

@@ -231,20 +231,20 @@ def test_files_in_memory_excuse_nothing_that_is_really_written(host: Host, how: 
     assert isinstance(host.build(["${workdir}"], **how), list)  # type: ignore[arg-type]
 
 
-def test_a_gate_is_not_reloaded_with_such_a_grant_either(host: Host) -> None:
+def test_calls_under_such_a_grant_are_denied_after_a_reload(host: Host) -> None:
     reload = """
     wide = os.environ["WIDE"]
     try:
         gate.reload(load_manifest(wide))
     except RegistrationRefused as refused:
         print(json.dumps("refused"))
-    print(json.dumps(gate.manifest.agent))
+    print(json.dumps([gate.manifest.agent, run(gate, gate.tools[0].name).reason]))
 """
     wide = host.root / "policy" / "wide.yaml"
     assert isinstance(host.build(["${workdir}"]), list)
     wide.write_text(host.manifest.read_text().replace('"agent": "a"', '"agent": "wide"'))
     said = host.build(["${workdir}/notes"], after=reload.strip(), environment={"WIDE": str(wide)})
-    assert said == ["built", "refused", "a"]
+    assert said == ["built", "refused", ["wide", "PATH_NOT_REACHABLE"]]
 
 
 # What accepts it ------------------------------------------------------------------------------------------------------

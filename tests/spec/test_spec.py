@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +11,7 @@ from licet import decide, load_manifest, validate_registration
 from licet.backends.manifest_yaml import read_policy
 from licet.core.decision import CapabilityDenied, CapabilityGranted, events
 from licet.core.reach import reach_of
-from licet.core.validate import unmet_needs
+from licet.core.validate import Category, unmet_needs
 from licet.surfaces.cli.app import licet
 
 from .cases import HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
@@ -135,6 +135,12 @@ def test_the_command_line_finds_the_same_misfits(case: Registration, place: Path
         return
     assert code == (1 if case.misfits else 0)
     assert len(errors) == len(case.misfits)
+    told = [problem["misfit"] for problem in said["problems"] if problem["severity"] == "error"]
+    assert sorted(one["capability"] for one in told) == sorted(capability for capability, _ in case.misfits)
+    for one in told:
+        assert one.keys() == {"tool", "category", "capability", "message", "fix"}
+        assert one["tool"] == "t"
+        assert one["category"] in get_args(Category)
     for _, message in case.misfits:
         # The place of what the library was handed is nowhere; here it is a line of the workspace.
         assert any(message in error for error in errors)

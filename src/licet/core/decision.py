@@ -194,6 +194,13 @@ class Deny(NamedTuple):
         """The code of the first thing that stands in the way."""
         return self.rules[0].reason
 
+    @property
+    def lacking(self) -> str:
+        """The capability that a whole call is refused for, because the tool needs it; empty if it is not that."""
+        first = self.rules[0].capability if self.use is None else ""
+        known = first.partition(":")[0] in REASON_OF_DOMAIN
+        return first if known and first != f"tool:call:{self.request.tool}" else ""
+
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
@@ -254,7 +261,8 @@ def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ..
     granted = tuple(CapabilityGranted(str(use), request.tool, "", _said(decision, use)) for use in passed)
     if stopped is None:
         return granted or (CapabilityGranted(f"tool:call:{request.tool}", request.tool, "", ""),)
-    asked = str(stopped.use) if stopped.use else f"tool:call:{request.tool}"
+    lacking = stopped.lacking if isinstance(stopped, Deny) else ""
+    asked = str(stopped.use) if stopped.use else lacking or f"tool:call:{request.tool}"
     reason = stopped.reason if isinstance(stopped, Deny) else "APPROVAL_REQUIRED"
     return (*granted, CapabilityDenied(asked, request.tool, reason, "; ".join(map(str, stopped.rules))))
 

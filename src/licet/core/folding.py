@@ -108,6 +108,10 @@ class Common:
             (effect, needs), lambda: self._held.counted(needs & self._narrower & self._above.most(effect))
         )
 
+    def holds_part_of(self, need: Capability) -> bool:
+        """Whether any part of a need passes every layer, whatever the class permits."""
+        return bool(CapabilitySet((need,)) & self._narrower & self._above.ceiling)
+
     def writes(self, needs: CapabilitySet, effect: EffectClass | None) -> bool:
         """Whether such a tool can change anything."""
         key = effect, needs
@@ -166,7 +170,7 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
             if rule.capability.domain in PATH_DOMAINS and rule.capability.key[:1] in ("$", "~"):
                 text = f"{rule.capability} names no real directory yet"
                 fix = "call `manifest.expand(workdir, home)` first"
-                return (Ground("DECISION_FAILED", text, rule.origin, fix),)
+                return (Ground("DECISION_FAILED", text, rule.origin, fix, str(rule.capability)),)
     return ()
 
 

@@ -291,7 +291,7 @@ def _elevated_grounds(
         yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(seats), "sandbox native")
     if not manifest.budget:
         text = f"class {effect} needs a budget"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest))
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
 
 
 def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> EffectClass | None:

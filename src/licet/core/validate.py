@@ -1,8 +1,9 @@
-"""Registration: does a tool fit a manifest? The misfits, as data; the same folding decides calls."""
+"""Registration: does a tool fit a manifest? The misfits as data, and as the grounds that deny calls of the tool."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 from licet.core.advice import add_to_layer, remove
 from licet.core.capability import Capability
@@ -10,13 +11,36 @@ from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.folding import MOST_PAIRS, common_of
 from licet.core.grid import TooManyPairs
 from licet.core.manifest import Layer, Manifest
-from licet.core.reach import Reach, reach_of
+from licet.core.reach import Reach, outside, reach_of
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.values import dataclass, field
 
+Category = Literal[
+    "network",
+    "secrets",
+    "storage",
+    "fs_reach",
+    "process",
+    "env",
+    "connector",
+    "side_effect_class",
+    "sandbox",
+    "arguments",
+    "tool",  # the tool itself: it is not admitted, or declared twice
+]
+
 _FEWER = "write equal needs where tools do the same, or deny whole directories and domains"
+_CHANGES = ("write", "delete")
 _APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
+
+# By the first word of `Ground.capability`.
+_CATEGORY_OF: dict[str, Category] = {
+    **{category: category for category in get_args(Category)},
+    "secret": "secrets",
+    "fs": "fs_reach",
+    "args": "arguments",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +48,23 @@ class Misfit:
     """One thing a tool asks for that a manifest does not give."""
 
     tool: str
+    category: Category
     capability: str
     message: str
     fix: str = field(default="", compare=False)  # the change that would make it fit
 
     def __str__(self) -> str:
         return f"{self.tool}: {self.message}" + (f"; to allow it: {self.fix}" if self.fix else "")
+
+
+def misfit_of(tool: str, ground: Ground) -> Misfit:
+    """A ground that denies the calls of a tool, as a misfit."""
+    word = re.split("[:. ]", ground.capability)[0]
+    category = _CATEGORY_OF[word]
+    message = str(ground)
+    if message.startswith(f"`{tool}` needs "):
+        message = message.removeprefix(f"`{tool}` ")
+    return Misfit(tool, category, ground.capability, message, ground.fix)
 
 
 class Declared(Protocol):
@@ -49,16 +84,17 @@ def validate_registration(
         manifest = manifest.declare([spec])
     reach = reach_of(manifest, spec.name)
     if reach is None:
-        text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}` ({manifest.origin})"
-        return (Misfit(spec.name, f"tool:call:{spec.name}", text),)
-    standing = tuple(
-        Misfit(spec.name, ground.capability or "side_effect_class", str(ground), ground.fix) for ground in reach.grounds
-    )
-    unmet = (
-        Misfit(spec.name, ground.capability, ground.text.removeprefix(f"`{spec.name}` "), ground.fix)
-        for ground in unmet_needs(reach, most)
-    )
-    return (*standing, *unmet)
+        text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}`"
+        closed = [ground for ground in outside(manifest, spec.name) if ground.reason == "TOOL_NOT_IN_BUNDLE"]
+        fix = "; ".join(dict.fromkeys(ground.fix for ground in closed if ground.fix))
+        ground = Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix, f"tool:call:{spec.name}")
+        return (misfit_of(spec.name, ground),)
+    return tuple(misfit_of(spec.name, ground) for ground in misfit_grounds(reach, most))
+
+
+def misfit_grounds(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
+    """Everything that keeps a tool from fitting its manifest; `most` limits the needs that are listed."""
+    return (*reach.grounds, *unmet_needs(reach, most))
 
 
 def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
@@ -84,15 +120,25 @@ def validate_tools(
         if most is not None and len(misfits) >= most:
             break
         if name in seen:
-            misfits.append(Misfit(name, f"tool:call:{name}", f"`{name}` is declared twice"))
+            misfits.append(misfit_of(name, declared_twice(name)))
         seen.add(name)
         try:
             misfits += validate_registration(spec, manifest, most=most)
         except TooManyPairs:
-            text = f"`{name}` and the tools before it hold more than {MOST_PAIRS} rules and denies together"
-            misfits.append(Misfit(name, f"tool:call:{name}", text, _FEWER))
+            misfits.append(misfit_of(name, too_many_pairs(name)))
             break
     return tuple(misfits)
+
+
+def declared_twice(tool: str) -> Ground:
+    """Why two tools of one name are refused: a manifest could not tell which of them it admits."""
+    return Ground("TOOL_NOT_IN_BUNDLE", f"`{tool}` is declared twice", capability=f"tool:call:{tool}")
+
+
+def too_many_pairs(tool: str) -> Ground:
+    """Why the grants of some tools are not worked out."""
+    text = f"`{tool}` and the tools before it hold more than {MOST_PAIRS} rules and denies together"
+    return Ground("DECISION_FAILED", text, None, _FEWER, f"tool:call:{tool}")
 
 
 def _spec(tool: ToolSpec | Declared) -> ToolSpec:
@@ -112,10 +158,35 @@ def _unallowed(reach: Reach, need: Capability) -> Layer | None:
 
 
 def _unmet(reach: Reach, need: Capability) -> Ground:
-    layer = _unallowed(reach, need)
+    closed = [one for one in reach.layers if not CapabilitySet((need,)) <= one.without_denies]
+    return _lacking(reach, need, _unallowed(reach, need), closed)
+
+
+def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
+    """The needs of which a tool would hold nothing at all; one that defers takes what there is, even nothing."""
+    common = common_of(reach.manifest, reach.seats, reach.spec.connector)
+    needs = [need for need in reach.spec.needs.allow if not need.defers]
+    lost = [need for need in needs if not common.holds_part_of(need)]
+    if reach.spec.by_keys:  # `fs_reach.write` is one need, although it takes two rules to say it
+        kept = {need.key for need in needs if need.domain == "fs" and need.action in _CHANGES and need not in lost}
+        lost = [need for need in lost if not (need.domain == "fs" and need.action in _CHANGES and need.key in kept)]
+    return tuple(_unheld(reach, need) for need in lost)
+
+
+def _unheld(reach: Reach, need: Capability) -> Ground:
+    wanted = CapabilitySet((need,))
+    speaking = [one for one in reach.layers if need.domain not in one.silent]
+    apart = [one for one in speaking if not wanted & one.without_denies]
+    # Layers may each hold a part of it, and no part in common: then each would have to allow the whole.
+    closed = apart or [one for one in speaking if not wanted <= one.without_denies]
+    return _lacking(reach, need, closed[0] if closed else None, closed)
+
+
+def _lacking(reach: Reach, need: Capability, layer: Layer | None, closed: Sequence[Layer]) -> Ground:
+    """Why a need is not met: the layer that does not allow it, or the denies; and an edit for each closed layer."""
+    origin = None
     if layer:
-        why = f"which {layer.title} does not allow ({layer.origin})"
-        closed = [one for one in reach.layers if not CapabilitySet((need,)) <= one.without_denies]
+        why, origin = f"which {layer.title} does not allow", layer.origin
         steps = [add_to_layer(one, (need,), reach.spec, reach.manifest.roots, None) for one in closed]
     else:
         denies = [(one, rule) for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
@@ -126,4 +197,4 @@ def _unmet(reach: Reach, need: Capability) -> Ground:
             # They stand in no file: they are told by what they keep.
             why, steps = f"but {'; '.join(dict.fromkeys(rule.key for rule in own))}", [_APART]
     text = f"`{reach.spec.name}` needs {need}, {why}"
-    return Ground(REASON_OF_DOMAIN[need.domain], text, None, "; ".join(dict.fromkeys(steps)), str(need))
+    return Ground(REASON_OF_DOMAIN[need.domain], text, origin, "; ".join(dict.fromkeys(steps)), str(need))

@@ -1,18 +1,23 @@
-"""Holds the arguments of a call to the manifest's rules on them, and says which rule was broken."""
+"""Checks the arguments of a call by the rules of the manifest, says which one was broken, and takes their digest."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from licet.core.argument_scopes import tied, use_of
-from licet.core.canonical import canonical_json
+from licet.core.canonical import canonical_json, data_digest, text_digest
 from licet.core.decision import Deny, Ground
 from licet.core.use import InvalidUse
+from licet.declare.arguments import Given
+from licet.declare.json_data import plain_json
+from licet.declare.received import exact
 from licet.errors import Refused
 from licet.guard.holding import MOST_OF_A_GROUND
 from licet.guard.registration import Registered, Rules
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
+
+_AS_JSON = frozenset({str, int, bool, type(None)})
 
 
 def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
@@ -42,3 +47,18 @@ def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
             text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
             fix = f"change `args.{name}` of `{call.tool}`" + (f" in {one.origin.file}" if one.origin else "")
             yield Ground("ARGUMENT_NOT_ALLOWED", text[:MOST_OF_A_GROUND], one.origin, fix)
+
+
+def arguments_digest(arguments: dict[str, Any]) -> str:
+    """The content address of arguments, of which nothing is left out."""
+    last, sorted_already = "", True
+    for name, value in arguments.items():
+        if type(value) not in _AS_JSON or not name.isascii():
+            return data_digest(exact(arguments))
+        if name <= last:
+            sorted_already = False
+        last = name
+    if type(arguments) is Given and arguments.anew:
+        return data_digest(exact(arguments))
+    # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
+    return text_digest(plain_json(arguments if sorted_already else dict(sorted(arguments.items()))))

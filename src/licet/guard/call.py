@@ -5,19 +5,19 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 """
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from licet.core.canonical import data_digest, text_digest
 from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import Use
-from licet.declare.arguments import Given, InvalidArguments
+from licet.declare.arguments import InvalidArguments
 from licet.declare.json_data import data_again, plain_json
-from licet.declare.received import exact, received
+from licet.declare.received import received
 from licet.errors import Refused
-from licet.guard.argument_check import check_rules
+from licet.guard.argument_check import arguments_digest, check_rules
 from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 128  # characters of the name of a tool: a longer one is nobody's, and goes into no receipt
-_AS_JSON = frozenset({str, int, bool, type(None)})
 _new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
@@ -155,9 +154,11 @@ async def _run_call(call: Call, arguments: object) -> Result:
         standing(call)
         registered = call.registered = declare(call)
         call.stores.until = monotonic() + registered.seconds
+        if registered.misfits:
+            deny_misfit(call, registered, arguments)
         call.arguments = validate(call, registered, arguments)
         if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
-            call.digest = _digest(call.arguments)
+            call.digest = arguments_digest(call.arguments)
         if registered.weighed:
             await weigh(call, registered)
         holding = hold(call, registered)
@@ -207,6 +208,8 @@ def standing(call: Call, use: Use | None = None) -> None:
 
 def declare(call: Call) -> Registered:
     """The tool, if it is known and admitted for this agent."""
+    if call.policy.unusable:
+        call.refuse("MANIFEST_CHANGED", call.policy.unusable, "correct the manifest, and load it again")
     registered = call.policy.tools.get(call.tool)
     if registered is None or registered.reach is None:
         if registered is None and call.tool in call.policy.manifest.seats:
@@ -218,6 +221,14 @@ def declare(call: Call) -> Registered:
             raise Refused(decision)
         call.refuse("DECISION_FAILED", "a tool without a decision")
     return registered
+
+
+def deny_misfit(call: Call, registered: Registered, arguments: object) -> NoReturn:
+    """Deny a call of a tool that does not fit the manifest: nobody is asked, nothing is set aside, nothing runs."""
+    with suppress(InvalidArguments):  # they decide nothing here; the receipt has their digest where they have one
+        call.arguments = registered.validate(arguments)
+        call.digest = arguments_digest(call.arguments)
+    hold(call, registered).deny(Deny(call.request, registered.misfits))
 
 
 def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
@@ -234,21 +245,6 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
             check_rules(call, registered, one, got)
     return given
-
-
-def _digest(arguments: dict[str, Any]) -> str:
-    """The content address of arguments, of which nothing is left out."""
-    last, sorted_already = "", True
-    for name, value in arguments.items():
-        if type(value) not in _AS_JSON or not name.isascii():
-            return data_digest(exact(arguments))
-        if name <= last:
-            sorted_already = False
-        last = name
-    if type(arguments) is Given and arguments.anew:
-        return data_digest(exact(arguments))
-    # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
-    return text_digest(plain_json(arguments if sorted_already else dict(sorted(arguments.items()))))
 
 
 async def weigh(call: Call, registered: Registered) -> None:

@@ -4,20 +4,23 @@ import inspect
 import itertools
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import ClassVar
 
 from licet.core.capability import Capability
 from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.manifest import Layer, Manifest, Rule
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet, Rules
+from licet.core.validate import Misfit
 from licet.declare import Tool
-from licet.errors import Refused
+from licet.errors import Refused, RegistrationRefused
 from licet.guard.holding import Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
-from licet.guard.registration import OnMisfit, Policy, Registered, register
+from licet.guard.registration import MODES, OnMisfit, Policy, Registered, register
 from licet.guard.session import Session
 from licet.values import replace
 
@@ -26,6 +29,8 @@ _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceili
 
 class Gate:
     """Tools under a manifest, with the parts of the world that they may be given."""
+
+    _reports: ClassVar[bool] = True  # whether `reload` raises with the tools that do not fit
 
     def __init__(
         self,
@@ -48,8 +53,8 @@ class Gate:
         for observer in observers:
             if not callable(observer) or inspect.iscoroutinefunction(observer):
                 raise TypeError("an observer is a plain function of one event: a coroutine would never run")
-        if on_misfit not in ("refuse", "narrow"):
-            raise ValueError(f"expected `on_misfit` to be `refuse` or `narrow`, found `{on_misfit}`")
+        if on_misfit not in MODES:
+            raise ValueError(f"expected `on_misfit` to be `refuse`, `narrow` or `deny`, found `{on_misfit}`")
         if ports.clock is None:
             raise RuntimeError("a gate needs a clock: give its backends one")
         self.ports = ports
@@ -72,27 +77,60 @@ class Gate:
         return Session(self, id)
 
     def reload(self, manifest: Manifest) -> None:
-        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void."""
+        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void.
+
+        The manifest is in force from now on, even where this raises `RegistrationRefused` with the tools that do not
+        fit it: their calls are denied. If nothing can be judged by it, every call is denied.
+        """
         if self.pin is not None and manifest.digest != self.pin:
             text = f"the manifest is {manifest.digest}, but {self.pin} is pinned"
             fix = f"review it with `licet diff`, then pin {manifest.digest}"
             raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
-        policy = register(
+        at_build = not hasattr(self, "_policy")
+        twice = len({tool.name for tool in self.tools}) < len(self.tools)
+        try:
+            policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
+        except BaseException as error:
+            if not at_build:  # the one before may allow more than this one does
+                why = f"the manifest that was loaded last cannot be used: {type(error).__name__}"
+                self._switch(manifest, Policy(manifest, manifest.digest, {}, unusable=why))
+            raise
+        if at_build:
+            self.manifest, self._policy = manifest, policy
+            return
+        self._switch(manifest, policy)
+        if policy.misfits and self._reports:
+            raise RegistrationRefused(policy.misfits)
+
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+        return register(
             manifest,
             self.tools,
             self.ports,
             self.protect,
             workdir=self.workdir,
             home=self.home,
-            on_misfit=self.on_misfit,
+            narrow=self.on_misfit == "narrow",
             imports=self.imports,
+            refuse=refuse,
+            parent=parent,
         )
-        again = hasattr(self, "_policy")
-        if again:
-            self.reloaded = self.clock.now().timestamp()
+
+    def _switch(self, manifest: Manifest, policy: Policy) -> None:
+        self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
-        if again:
-            self._forget()
+        self._forget()
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """What admitted tools ask for and the manifest does not give; calls of these tools are denied."""
+        return self.policy.misfits
+
+    @property
+    def not_admitted(self) -> tuple[str, ...]:
+        """The tools of this gate that the manifest does not admit; their calls are `TOOL_NOT_IN_BUNDLE`."""
+        known = self.policy.tools
+        return tuple(tool.name for tool in self.tools if tool.name not in known or known[tool.name].reach is None)
 
     @property
     def policy(self) -> Policy:
@@ -142,6 +180,8 @@ class Gate:
 class _Delegated(Gate):
     """A gate below another: it follows its parent, whatever that is reloaded with, and freezes with it."""
 
+    _reports = False  # a delegate may be given too little for some tools; their calls are denied
+
     def __init__(self, parent: Gate, agent: str, allow: Rules) -> None:
         self._parent = parent
         self._followed = parent.policy
@@ -169,8 +209,15 @@ class _Delegated(Gate):
         """What calls are judged by now: what the parent's calls are, and the delegation."""
         if self._parent.policy is not self._followed:
             self._followed = self._parent.policy
-            self.reload(self._narrowed())
+            # A call asks here: what cannot be used denies it, and whoever loaded it has been told.
+            with suppress(Exception):
+                self.reload(self._narrowed())
         return self._policy
+
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+        if self._followed.unusable:
+            return Policy(manifest, manifest.digest, {}, unusable=self._followed.unusable)
+        return super()._register(manifest, refuse=False, parent=self._followed)
 
     def _follows(self) -> bool:
         return self._parent._policy is self._followed and self._parent._follows()

@@ -209,6 +209,8 @@ class Holding:
             rules = self.reach.grounds_of(use) if use is not None else ()
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
+        if isinstance(refusal, Deny):
+            asked = refusal.lacking or asked
         return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))
 
     def _redacted_events(self, events: list[Event]) -> list[Event]:

@@ -7,11 +7,13 @@ fail-closed guard, whose question (what does this tool need that nothing stands 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from licet.core.budget import NOTHING
 from licet.core.canonical import money_text
+from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
+from licet.core.grid import TooManyPairs
 from licet.core.happened import BudgetReserved, BudgetSettled, SandboxEntered
 from licet.core.manifest import Manifest, least_limits
 from licet.core.origin import Origin
@@ -20,7 +22,7 @@ from licet.core.scope import visible
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 from licet.core.use import use_of_path
-from licet.core.validate import Misfit, validate_tools
+from licet.core.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
@@ -32,7 +34,8 @@ from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
-OnMisfit = Literal["refuse", "narrow"]
+OnMisfit = Literal["refuse", "narrow", "deny"]
+MODES: tuple[OnMisfit, ...] = get_args(OnMisfit)
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
 
 _IMPORT_FIX = (
@@ -68,6 +71,7 @@ class Registered:
 
     tool: Tool
     reach: Reach | None  # None: the manifest does not admit it
+    misfits: tuple[Ground, ...]  # why it does not fit: every call of it is denied with these
     validate: Callable[[object], dict[str, Any]]
     missing: Mapping[str, str]  # categories that it needs and that nothing stands behind, and the part that would
     layers: tuple[str, ...]  # what is in force at its level
@@ -87,7 +91,8 @@ class Registered:
     @property
     def ready(self) -> bool:
         """Whether nothing stands in the way of a call but its arguments, its budget and the people to be asked."""
-        return self.reach is not None and not (self.reach.grounds or self.missing or self.unavailable)
+        blocked = self.misfits or self.missing or self.unavailable
+        return self.reach is not None and not (self.reach.grounds or blocked)
 
 
 class Usual(NamedTuple):
@@ -107,6 +112,12 @@ class Policy:
     digest: str
     tools: Mapping[str, Registered]
     facts: bool = False  # the ledger asks for what each call knows; otherwise nothing is worked out for it
+    unusable: str = ""  # why nothing can be judged by this manifest, so that every call is refused
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """Everything that admitted tools ask for and do not get, where their calls are denied for it."""
+        return tuple(misfit_of(name, ground) for name, one in self.tools.items() for ground in one.misfits)
 
 
 def register(
@@ -117,33 +128,38 @@ def register(
     *,
     workdir: str,
     home: str,
-    on_misfit: OnMisfit,
+    narrow: bool,
     imports: WritableImports = "refuse",
+    refuse: bool = False,
+    parent: Policy | None = None,
 ) -> Policy:
-    """Registration validation: every tool fits the manifest, or all misfits are reported and none is registered.
+    """The tools under a manifest. One that is not admitted is no misfit; calls of one that does not fit are denied.
 
     What `protect` lists is taken out of every grant before anything is compared. A grant over a directory that this
-    process imports modules from is a misfit too, unless `imports` says otherwise.
+    process imports modules from is a misfit too, unless `imports` says otherwise. With `narrow`, a tool that asks for
+    more holds what overlaps; what cannot be narrowed stays a misfit. Under the `parent` of a delegate, what is denied
+    there is denied, and a tool that needs something of which the delegate holds nothing. With `refuse`, any misfit
+    raises `RegistrationRefused` with all of them.
     """
-    narrow = on_misfit == "narrow"
-    unlike = [misfit for tool in tools for misfit in _unlike(tool, manifest)]
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
     closed = (*kept_private(ports.state), *protect(manifest, tools))
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))
-    twice = {tool.name for place, tool in enumerate(tools) if tool.name in {other.name for other in tools[:place]}}
-    misfits = validate_tools([ceiling.tools[tool.name] for tool in tools], ceiling)
-    if narrow:  # a call holds the overlap in any case; two tools of one name never have one
-        misfits, unlike = tuple(misfit for misfit in misfits if misfit.tool in twice), []
-    misfits += (*unlike,)
-    misfits += tuple(misfit for tool in tools for misfit in _misnamed(tool, ceiling))
-    if misfits:
-        raise RegistrationRefused(misfits)
+    misfits: dict[str, list[Ground]] = {}
+    for tool in tools:
+        if tool.name in misfits:
+            misfits[tool.name].append(declared_twice(tool.name))
+            continue
+        try:
+            misfits[tool.name] = list(_misfits(tool, manifest, ceiling, narrow, parent))
+        except TooManyPairs:
+            raise RegistrationRefused([misfit_of(tool.name, too_many_pairs(tool.name))]) from None
+        misfits[tool.name] += _import_misfits(reach_of(ceiling, tool.name), ports, imports)
+    if refuse and any(misfits.values()):
+        raise RegistrationRefused(misfit_of(name, ground) for name, found in misfits.items() for ground in found)
     if ports.files is not None:
         ports.files.pin(_roots(ceiling), lambda directory: ceiling.ceiling.has(use_of_path("write", directory)))
-    registered = {tool.name: _registered(tool, ceiling, ports, imports) for tool in tools}
-    if imports != "accept":
-        check_imports(registered.values(), ports, imports)
+    registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
     if imports != "drop":  # a command has nothing on its import path that could be written, and should start quickly
         _load_code(registered.values(), ports)
     return Policy(
@@ -154,30 +170,46 @@ def register(
     )
 
 
-def check_imports(registered: Iterable[Registered], ports: Ports, imports: WritableImports) -> None:
-    """Refuse grants over directories that this process imports modules from, or import from there no more."""
-    for one in registered:
-        if one.reach is None or not _writes_files(one, ports):
-            continue
-        found = list(writable_imports(held_paths(one.reach.grant)))
-        if imports == "drop":
-            drop(found)
-        elif found:
-            raise RegistrationRefused([_import_misfit(one.tool.name, where) for where in found])
+def _misfits(
+    tool: Tool, manifest: Manifest, ceiling: Manifest, narrow: bool, parent: Policy | None
+) -> Iterator[Ground]:
+    """Why a tool does not fit; nothing for one that is not admitted, since no call of it is."""
+    reach = reach_of(ceiling, tool.name)
+    if reach is None:
+        return
+    if parent is not None:
+        above = parent.tools.get(tool.name)
+        yield from above.misfits if above is not None else ()
+        yield from unheld_needs(reach)
+        return
+    if not narrow:  # otherwise a call holds the overlap
+        yield from misfit_grounds(reach)
+        yield from _unlike(tool, manifest)
+    yield from _misnamed(tool, ceiling)
 
 
-def _writes_files(one: Registered, ports: Ports) -> bool:
+def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports) -> list[Ground]:
+    """The directories that a tool may write and this process imports modules from; or import from there no more."""
+    if imports == "accept" or reach is None or not _writes_files(reach, ports):
+        return []
+    found = list(writable_imports(held_paths(reach.grant)))
+    if imports == "drop":
+        drop(found)
+        return []
+    return [_import_misfit(reach.spec.name, where) for where in found]
+
+
+def _writes_files(reach: Reach, ports: Ports) -> bool:
     """Whether any part that a tool may use writes files of this machine: memory twins do not."""
-    grant = one.reach.grant.allow if one.reach is not None else ()
     parts: list[object] = [ports.files]
-    if any(rule.domain == "process" for rule in grant):
+    if any(rule.domain == "process" for rule in reach.grant.allow):
         parts.append(ports.processes)  # what it starts may write what the tool may
     # At `isolated` the worker itself writes what is granted, whatever stands behind the handles.
-    isolated = one.reach is not None and one.reach.level == "isolated"
+    isolated = reach.level == "isolated"
     return isolated or any(part is not None and not getattr(part, "in_memory", False) for part in parts)
 
 
-def _import_misfit(tool: str, where: Writable) -> Misfit:
+def _import_misfit(tool: str, where: Writable) -> Ground:
     entry = where.entry
     said = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
     text = f"{said} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
@@ -186,7 +218,7 @@ def _import_misfit(tool: str, where: Writable) -> Misfit:
         name = where.path[len(entry.path.rstrip("/")) + 1 :].partition("/")[0]
         text = f"{text}; `{visible(name)}` is also the name of a module, whose place it could take"
         fix = f"give the directory a name that no module has, such as `work`; or {_IMPORT_FIX}"
-    return Misfit(tool, f"fs:write:{where.path}", text, fix=fix)
+    return Ground("PATH_NOT_REACHABLE", text, None, fix, f"fs:write:{where.path}")
 
 
 def _load_code(registered: Iterable[Registered], ports: Ports) -> None:
@@ -197,19 +229,30 @@ def _load_code(registered: Iterable[Registered], ports: Ports) -> None:
     load_code(domains, (*used, ports.ledger, ports.budgets, ports.approver, ports.sandbox))
 
 
-def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
+def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
     """Where a tool is or asks for more than the files declare of it: a reviewer has seen the files."""
     said, spec = manifest.tools.get(tool.name), tool.spec
     if said is None:
         return
     for piece in spec.needs - said.needs:
-        yield Misfit(tool.name, str(piece.rule), f"`{tool.name}` needs {piece}, which its declaration does not say")
-    looser = (spec.effect and said.effect and not class_fits(spec.effect, said.effect)) or (
-        spec.sandbox and said.sandbox and not level_fits(spec.sandbox, said.sandbox)
-    )
-    if looser or spec.connector != said.connector or spec.cost_usd != said.cost_usd:
-        text = f"`{tool.name}` differs from its declaration in class, level, connector or cost ({said.origin})"
-        yield Misfit(tool.name, "side_effect_class", text)
+        text = f"`{tool.name}` needs {piece}, which its declaration does not say"
+        fix = f"add `{piece.rule}` to the declaration" if not piece.excepts else "declare the same in both places"
+        yield Ground(REASON_OF_DOMAIN[piece.rule.domain], text, said.origin, fix, str(piece.rule))
+    differs = f"of `{tool.name}` differs from its declaration"
+    same = "state the same in the code and in the declaration"
+    if spec.effect and said.effect and not class_fits(spec.effect, said.effect):
+        text = f"the class {differs}: {spec.effect}, and {said.effect} there"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, said.origin, same, f"side_effect_class {spec.effect}")
+    if spec.sandbox and said.sandbox and not level_fits(spec.sandbox, said.sandbox):
+        text = f"the level {differs}: {spec.sandbox}, and {said.sandbox} there"
+        yield Ground("SANDBOX_NOT_DECLARED", text, said.origin, same, f"sandbox {spec.sandbox}")
+    if spec.connector != said.connector:
+        text = f"the connector {differs}: {spec.connector or 'none'}, and {said.connector or 'none'} there"
+        named = spec.connector or said.connector
+        yield Ground("CONNECTOR_NOT_ALLOWED", text, said.origin, same, f"connector:use:{named.name if named else '*'}")
+    if spec.cost_usd != said.cost_usd:
+        text = f"the cost {differs}: {spec.cost_usd or 0} USD, and {said.cost_usd or 0} USD there"
+        yield Ground("BUDGET_EXCEEDED", text, said.origin, same, f"tool:call:{tool.name}")
 
 
 def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
@@ -229,7 +272,9 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     )
 
 
-def _registered(tool: Tool, manifest: Manifest, ports: Ports, imports: WritableImports) -> Registered:
+def _registered(
+    tool: Tool, manifest: Manifest, ports: Ports, imports: WritableImports, misfits: Iterable[Ground]
+) -> Registered:
     reach = reach_of(manifest, tool.name)
     limits = manifest.limits
     for seat in reach.seats if reach is not None else ():
@@ -243,6 +288,7 @@ def _registered(tool: Tool, manifest: Manifest, ports: Ports, imports: WritableI
     return Registered(
         tool=tool,
         reach=reach,
+        misfits=tuple(dict.fromkeys(misfits)),  # a delegate may have one twice: its parent's, and its own
         validate=tool.validator(),
         missing=missing_ports(tool.spec.needs, ports),
         layers=layers,
@@ -299,7 +345,7 @@ def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     )
 
 
-def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
+def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
     """Rules on arguments that the tool does not take, or takes under other names too: they would not stop anything."""
     seats = [seat for seat in manifest.seats.get(tool.name, ()) if seat.args]
     if not seats:
@@ -309,12 +355,15 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Misfit]:
     for seat in seats:
         for name in seat.args:
             if name not in taken:
-                text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing ({seat.origin})"
-                yield Misfit(tool.name, f"args.{name}", text)
+                text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing"
+                listed = ", ".join(f"`{one}`" for one in taken)
+                fix = f"write the rule for one of {listed}, or take it out" if taken else "take the rule out"
             elif parameters.get(name) is None:
                 text = f"`{name}` of `{tool.name}`, or a part of it, can be sent under another name, past its rule"
                 fix = "give it one name: no `AliasChoices`, no `AliasPath`, no alias beside a name"
-                yield Misfit(tool.name, f"args.{name}", f"{text} ({seat.origin})", fix=fix)
+            else:
+                continue
+            yield Ground("ARGUMENT_NOT_ALLOWED", text, seat.origin, fix, f"args.{name}")
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:

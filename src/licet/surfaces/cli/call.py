@@ -23,7 +23,7 @@ from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
 from licet.surfaces.cli.found import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setting_options
 from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
-from licet.surfaces.cli.show import show, show_json
+from licet.surfaces.cli.show import misfit_document, show, show_json
 
 _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
@@ -130,8 +130,7 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         refuse(list(wrong.problems), as_json)
     except RegistrationRefused as refused:
         if as_json:
-            keys = ("tool", "capability", "message", "fix")
-            show_json({"misfits": [{key: getattr(misfit, key) for key in keys} for misfit in refused.misfits]})
+            show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
         else:
             for misfit in refused.misfits:
                 show(str(misfit), err=True)

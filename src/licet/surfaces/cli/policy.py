@@ -15,7 +15,7 @@ from licet.core.reach import reach_of
 from licet.core.scope import Malformed, path_key
 from licet.core.validate import Misfit, validate_tools
 from licet.surfaces.cli.options import Setting
-from licet.surfaces.cli.show import MOST_PROBLEMS
+from licet.surfaces.cli.show import MOST_PROBLEMS, MisfitProblem
 
 _MOST_NAMED = 5  # tools or files that one message names
 _MOST_LISTED = 50  # arguments that one message names
@@ -60,9 +60,11 @@ def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
         for origin, argument in ((seat.origin, argument) for seat in seats for argument in seat.args):
             if argument in known or len(told) > MOST_PROBLEMS:
                 continue
-            found = f"that `{argument}` is no argument of `{name}`: its rule would stop nothing"
+            message = f"`{argument}` is no argument of `{name}`: its rule would stop nothing"
             expected = f"one of {_some(taken)}" if taken else "no rule: it takes none"
-            told.append(Problem(origin, found, expected, nearest(argument, taken, told)))
+            misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
+            hint = nearest(argument, taken, told)
+            told.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
     return iter(told)
 
 
@@ -140,4 +142,5 @@ def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
     if name not in message:
         message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
     origin = spec.origin or manifest.seats[misfit.tool][0].origin
-    return Problem(origin, f"that {message}", f"a tool that fits `{manifest.agent}`", ", or ".join(filter(None, ways)))
+    hint = ", or ".join(filter(None, ways))
+    return MisfitProblem(origin, f"that {message}", f"a tool that fits `{manifest.agent}`", hint, misfit=misfit)

@@ -12,7 +12,9 @@ import click
 from licet.assemble import Places
 from licet.core.origin import Origin, Problem
 from licet.core.scope import visible
+from licet.core.validate import Misfit
 from licet.surfaces.cli.json_text import json_text
+from licet.values import dataclass
 
 MOST_PROBLEMS = 1000  # that are shown of a run: more help nobody, and a hostile file could have a million
 
@@ -79,8 +81,16 @@ def coloured(*, err: bool = False) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MisfitProblem(Problem):
+    """A problem that is a misfit of a tool, and has it as data too."""
+
+    misfit: Misfit | None = None
+
+
 def problem_document(problem: Problem) -> dict[str, Any]:
     """A problem as plain data."""
+    misfit = problem.misfit if isinstance(problem, MisfitProblem) else None
     return {
         **place_document(problem.origin),
         "severity": problem.severity,
@@ -88,7 +98,13 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "expected": problem.expected,
         "hint": problem.hint or None,
         "message": str(problem),
+        **({"misfit": misfit_document(misfit)} if misfit else {}),
     }
+
+
+def misfit_document(misfit: Misfit) -> dict[str, str]:
+    """A misfit as plain data."""
+    return {key: getattr(misfit, key) for key in ("tool", "category", "capability", "message", "fix")}
 
 
 def place_document(origin: Origin) -> dict[str, Any]:
