@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -21,10 +22,15 @@ from licet.surfaces.cli.manifest_text import Sourced, manifest_text
 from licet.surfaces.cli.module_name import module_name
 from licet.surfaces.cli.options import FILE, json_option, refuse
 from licet.surfaces.cli.policy import misfit_problems
+from licet.surfaces.cli.proposal import Proposal, propose
 from licet.surfaces.cli.schema import not_ours, write_schema
-from licet.surfaces.cli.show import counted, problem_document, show, show_json, show_problems
+from licet.surfaces.cli.show import counted, fail, problem_document, show, show_json, show_problems
 from licet.surfaces.cli.writing import is_output, is_special, write_file
 from licet.values import replace
+
+NO_TOOL = "no tool"
+_DECORATE = "decorate a function with `@tool(…)` from licet"
+_GUESSED = "review the guesses above, put them in with `licet init --write`, then run `licet init` again"
 
 
 @click.command(name="init")
@@ -38,10 +44,17 @@ from licet.values import replace
 )
 @click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--write", is_flag=True, help="Write the proposed declarations into files that have no tool.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[Path, ...], output: Path | None, agent: str | None, force: bool, as_json: bool
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    output: Path | None,
+    agent: str | None,
+    force: bool,
+    write: bool,
+    as_json: bool,
 ) -> None:
     """Write the manifest that fits the tools in some files exactly.
 
@@ -51,10 +64,14 @@ def command(
     the file. Commit the directory with your project: no grant can ever write to it. What was written is accepted, as
     `licet trust` would.
 
+    For a file whose functions are no tools yet, the declarations that its source suggests are proposed as a diff:
+    hosts, paths, programs and variables that its calls name. These are guesses, to be reviewed; `--write` puts them
+    into the file, and writes no manifest.
+
     \b
     Exit codes:
       0  written
-      1  something in the sources is wrong, or the file is there already; nothing was written
+      1  something in the sources is wrong, they have no tools yet, or the file is there already; nothing was written
       2  a command line that makes no sense
     """
     printing = output is not None and is_output(output)
@@ -62,6 +79,12 @@ def command(
     if agent is not None:
         _check_agent(agent, ctx)
     tools, problems = _read(files, policy_root(target))
+    proposals = [made for file in _without_tools(problems, files) if (made := propose(file)) is not None]
+    if write:
+        _write_proposals(proposals, as_json)
+        return
+    if proposals:
+        _show_proposals(proposals, problems, as_json)
     if not printing:
         problems += _obstacles(target, force) or _schema_obstacles(_schema_folder(target))
     text = manifest_text(
@@ -88,6 +111,42 @@ def command(
         show(f"next: licet surface{'' if target in PLACES else f' {target}'}")
 
 
+def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Path]:
+    """The files that can be read and have no tool."""
+    named = {problem.origin.file for problem in problems if problem.found == NO_TOOL}
+    return [file for file in dict.fromkeys(files) if str(file) in named]
+
+
+def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json: bool) -> NoReturn:
+    """Print what files without tools could declare, and end the command: there is nothing to write a manifest for."""
+    hinted = {str(proposal.file) for proposal in proposals}
+    told = [
+        replace(one, hint=_GUESSED) if one.found == NO_TOOL and one.origin.file in hinted else one for one in problems
+    ]
+    if as_json:
+        listed = [proposal.as_data() for proposal in proposals]
+        show_json({"problems": [problem_document(problem) for problem in told], "proposals": listed})
+    else:
+        for proposal in proposals:
+            click.echo(proposal.diff, nl=False)
+        show_problems(told, err=True)
+    click.get_current_context().exit(1)
+
+
+def _write_proposals(proposals: list[Proposal], as_json: bool) -> None:
+    """Put the proposed declarations into their files."""
+    if not proposals:
+        fail("no file without tools has functions to declare, so there is nothing to write", as_json)
+    for proposal in proposals:
+        write_file(proposal.file, proposal.after, replace=True)
+    if as_json:
+        show_json({"written": [proposal.as_data() for proposal in proposals]})
+        return
+    for proposal in proposals:
+        show(f"wrote {counted(len(proposal.guesses), 'guessed declaration')} into {proposal.file}: review every line")
+    show(f"next: licet init {' '.join(str(proposal.file) for proposal in proposals)}")
+
+
 def _check_agent(agent: str, ctx: click.Context) -> None:
     try:
         checked_name(agent)
@@ -111,8 +170,7 @@ def _read(files: tuple[Path, ...], root: Path) -> tuple[list[Sourced], list[Prob
         problems += source.problems
         if not source.specs:
             if not _errors(source.problems):
-                hint = "decorate a function with `@tool(…)` from licet"
-                problems.append(Problem(Origin(str(file), 1, 1), "no tool", "at least one", hint))
+                problems.append(Problem(Origin(str(file), 1, 1), NO_TOOL, "at least one", _DECORATE))
             continue
         module = module_name(file, root)
         if isinstance(module, Problem):
