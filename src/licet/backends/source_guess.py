@@ -261,7 +261,7 @@ def _program(
 ) -> Touch:
     word = ANY
     if name in _SHELLS or (isinstance(shell, ast.Constant) and shell.value is True):
-        word = "sh"
+        word = "/bin/sh"
     else:
         while isinstance(program, ast.BinOp) and isinstance(program.op, ast.Add):
             program = program.left

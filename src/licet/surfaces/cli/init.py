@@ -44,7 +44,7 @@ _GUESSED = "review the guesses above, put them in with `licet init --write`, the
 )
 @click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
-@click.option("--write", is_flag=True, help="Write the proposed declarations into files that have no tool.")
+@click.option("--write", is_flag=True, help="Write proposed declarations into files without tools.")
 @json_option
 @click.pass_context
 def command(
@@ -71,7 +71,7 @@ def command(
     \b
     Exit codes:
       0  written
-      1  something in the sources is wrong, they have no tools yet, or the file is there already; nothing was written
+      1  nothing was written: sources are wrong or declare no tool, or the file is there already
       2  a command line that makes no sense
     """
     printing = output is not None and is_output(output)
