@@ -115,13 +115,21 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
     if draw(st.booleans()):
         workspace["bundles"] = {
             "b": {
-                "tools": ["t"],
+                "tools": draw(st.sampled_from((["t"], ["t", "u"]))),
                 **maybe("side_effect_class", st.sampled_from(CLASSES)),
                 **maybe("sandbox", st.sampled_from(LEVELS)),
                 **maybe("destinations", st.lists(st.sampled_from(HOSTS), max_size=2, unique=True)),
             }
         }
-        capabilities = {"bundles": ["b"]}
+        # Assigned, named or both; and next to another bundle that holds one of its tools.
+        workspace["bundles"] |= maybe("c", st.sampled_from(({"tools": ["u"]}, {"tools": ["t", "u", "v"]})))
+        capabilities |= draw(st.sampled_from(({"bundles": ["b"]}, {"bundles": ["b"], "tools": []}, {})))
+        if (
+            "c" in workspace["bundles"]
+            and "t" not in workspace["bundles"]["c"]["tools"]
+            and "bundles" not in capabilities
+        ):
+            capabilities["bundles"] = ["c"]
     if draw(st.booleans()):
         workspace["destinations"] = {
             **maybe("allow", st.lists(st.sampled_from(HOSTS), max_size=2, unique=True)),
@@ -138,6 +146,8 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
     }
     if draw(st.booleans()):
         files[PERSONALITY] = {"id": "p", "tools": draw(st.sampled_from((["t"], []))), **ceiling()}
+        if "bundles" in workspace:
+            files[PERSONALITY] |= maybe("bundles", st.sampled_from([[name] for name in workspace["bundles"]]))
         hosts = {"allow": some(HOSTS), "deny": some(HOSTS, 1)}
         files[PERSONALITY] |= draw(st.sampled_from(({}, {"safety": {"network": hosts}}, {"destinations": hosts})))
     if in_source:
@@ -218,8 +228,12 @@ def _set_each(files: Files, places: str) -> None:
             held = files[file]
             (held["capabilities"] if file == MANIFEST else held)[key] = word
         else:
-            seat = files[file]["bundles"]["b"] if file == WORKSPACE else files[file]["capabilities"]["tools"]["t"]
-            seat[key] = word
+            if file == WORKSPACE:
+                seats = [bundle for bundle in files[file]["bundles"].values() if key in bundle]
+            else:
+                seats = [files[file]["capabilities"]["tools"]["t"]]
+            for seat in seats:
+                seat[key] = word
 
 
 def _on_tool(files: Files, key: str, word: str) -> None:

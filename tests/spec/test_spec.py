@@ -16,7 +16,9 @@ from licet.surfaces.cli.app import licet
 
 from .cases import HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
 
-DECISIONS = tuple(cases(Case, "decisions.yaml", "effects.yaml", "ceilings.yaml", "connectors.yaml", "seeds.yaml"))
+DECISIONS = tuple(
+    cases(Case, "decisions.yaml", "effects.yaml", "ceilings.yaml", "bundles.yaml", "connectors.yaml", "seeds.yaml")
+)
 REGISTRATIONS = tuple(cases(Registration, "registration.yaml"))
 TROUBLES = tuple(cases(Trouble, "problems.yaml"))
 

@@ -23,6 +23,7 @@ from licet.backends.manifest_values import (
 )
 from licet.backends.shape_parts import nearest
 from licet.backends.workspace_reader import bundle_layer, declarations, read_connectors, workspace_layer
+from licet.core.bundle import Bundle, Roster
 from licet.core.capability import Capability
 from licet.core.keys import LISTS
 from licet.core.manifest import (
@@ -73,12 +74,13 @@ def _read_ceiling(
     ceiling: Lists, kind: Any, agent: str, app: str, workspace: Value | None, problems: Problems
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
-    seats = _seats(ceiling, shared, problems)
+    bundles = {name: _bundle(name, held) for name, held in record(shared, "bundles").items()}
+    seats, unassigned, roster = _seats(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     tools, sources = declarations(shared, problems)
     native = ceiling.listed("native")
     for item in native:
-        if item.value not in seats:
+        if item.value not in seats and item.value not in unassigned:
             hint = nearest(item.value, seats, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
@@ -91,6 +93,9 @@ def _read_ceiling(
         origin=ceiling.origin,
         layers=(*workspace_layer(shared, problems), _own_layer(ceiling, kind, seats)),
         seats=MappingProxyType(seats),
+        unassigned=MappingProxyType(unassigned),
+        bundles=MappingProxyType(bundles),
+        rosters=(roster,),
         tools=MappingProxyType(tools),
         sources=MappingProxyType(sources),
         max_effects=(
@@ -139,36 +144,57 @@ def _own_layer(ceiling: Lists, kind: Any, seats: Mapping[str, tuple[Seat, ...]])
     return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}))
 
 
-def _seats(ceiling: Lists, shared: Fields, problems: Problems) -> dict[str, tuple[Seat, ...]]:
-    """Every tool that is admitted, through a bundle or by name."""
-    seats: dict[str, tuple[Seat, ...]] = {}
-    bundles = record(shared, "bundles")
-    for item in {item.value: item for item in ceiling.listed("bundles")}.values():
+Seats = dict[str, tuple[Seat, ...]]
+
+
+def _seats(
+    ceiling: Lists, title: str, bundles: Mapping[str, Bundle], problems: Problems
+) -> tuple[Seats, Seats, Roster]:
+    """Every tool that is admitted; every one that is named while its bundle is not assigned; and who says so."""
+    seats: Seats = {}
+    unassigned: Seats = {}
+    assigned = {item.value: item for item in ceiling.listed("bundles")}
+    for item in assigned.values():
         bundle = bundles.get(item.value)
         if bundle is None:
             hint = nearest(item.value, bundles, problems) or "define it under `bundles` in the workspace, `licet.yaml`"
             problems.append(Problem(item.origin, f"the bundle `{item.value}`", "a bundle of the workspace", hint))
             continue
-        seat = _bundle_seat(item.value, bundle.value, item.origin)  # made once: its tools share one list of rules
-        for tool in {tool.value: tool for tool in plain(bundle.value, "tools", ())}.values():
-            if tool.value in seats:
-                found = f"`{tool.value}` in `{item.value}` and in `{seats[tool.value][0].bundle}`"
-                problems.append(Problem(tool.origin, found, "a tool in one of the assigned bundles"))
+        for tool, origin in bundle.tools.items():
+            if tool in seats:
+                found = f"`{tool}` in `{item.value}` and in `{seats[tool][0].bundle}`"
+                problems.append(Problem(origin, found, "a tool in one of the assigned bundles"))
                 continue
-            seats[tool.value] = (replace(seat, origin=tool.origin),)
-    named = ceiling.keys.get("tools")
-    if named is not None and isinstance(named.value, tuple):
-        for item in named.value:
-            seats.setdefault(item.value, (Seat(item.origin),))
-    elif named is not None:
-        problems += argument_problems((entry.value.get("args") for entry in named.value.values()), problems)
-        for tool, entry in named.value.items():
-            seats[tool] = (*seats.get(tool, ()), _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval"))
+            seats[tool] = (replace(bundle.seat, origin=origin),)
+    bundled = {tool for bundle in bundles.values() for tool in bundle.tools}
+    named, listed = _named(ceiling, problems), isinstance(plain(ceiling.keys, "tools", ()), tuple)
+    for tool, seat in named.items():
+        if tool in bundled and tool not in seats:
+            unassigned[tool] = (seat,)
+        elif tool not in seats or not listed:  # a mere name says no more than its bundle does
+            seats[tool] = (*seats.get(tool, ()), seat)
     stated = record(ceiling.keys, "approvals").get("write")
     default: WriteApproval = "session" if stated is None else stated.value
     origin = ceiling.origin if stated is None else stated.origin
     key = f"{ceiling.prefix}approvals.write"
-    return {tool: _asked(held, default, origin, key) for tool, held in seats.items()}
+    places = MappingProxyType({tool: seat.origin for tool, seat in named.items()})
+    return (
+        {tool: _asked(held, default, origin, key) for tool, held in seats.items()},
+        {tool: _asked(held, default, origin, key) for tool, held in unassigned.items()},
+        Roster(title, ceiling.origin, ceiling.prefix, frozenset(assigned), places),
+    )
+
+
+def _named(ceiling: Lists, problems: Problems) -> dict[str, Seat]:
+    """What a ceiling says about single tools, under their names."""
+    held = ceiling.keys.get("tools")
+    if held is None:
+        return {}
+    if isinstance(held.value, tuple):
+        places = {item.value: item.origin for item in reversed(held.value)}  # of a name that stands twice, the first
+        return {item.value: Seat(places[item.value]) for item in held.value}
+    problems += argument_problems((entry.value.get("args") for entry in held.value.values()), problems)
+    return {tool: _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval") for tool, entry in held.value.items()}
 
 
 def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key: str) -> tuple[Seat, ...]:
@@ -178,14 +204,20 @@ def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key:
     return (replace(seats[0], approval=default, approval_origin=origin, approval_key=key), *seats[1:])
 
 
-def _bundle_seat(name: str, bundle: Fields, origin: Origin) -> Seat:
-    return Seat(
-        origin,
-        name,
-        effects=stated(bundle, "side_effect_class"),
-        levels=stated(bundle, "sandbox"),
-        layer=bundle_layer(name, bundle),
-        limits=numbers(bundle.get("limits")),
+def _bundle(name: str, held: Value) -> Bundle:
+    given: Fields = held.value
+    return Bundle(
+        name=name,
+        origin=key_origin(held),
+        tools=MappingProxyType({tool.value: tool.origin for tool in plain(given, "tools", ())}),
+        seat=Seat(
+            key_origin(held),
+            name,
+            effects=stated(given, "side_effect_class"),
+            levels=stated(given, "sandbox"),
+            layer=bundle_layer(name, given),
+            limits=numbers(given.get("limits")),
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.shape_parts import number_of
 from licet.backends.shapes import Located, check
 from licet.backends.yaml_nodes import Mapping, Node, Scalar
+from licet.core.admission import bundle_problems
 from licet.core.capability import capability
 from licet.core.domain import DOMAINS
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
@@ -131,6 +132,8 @@ def combined(
         manifest = manifest.meet(other) if manifest is not None else None
     for one in documents.values():
         problems += suffix_problems(one.content)
+    if manifest is not None:
+        problems += bundle_problems(manifest)
     return manifest
 
 

@@ -63,11 +63,6 @@ def delegate(what: Capability | Use) -> str:
     return f"add `{what}` to `allow` where the parent delegates"
 
 
-def admit(layer: Layer, tool: str) -> str:
-    """Where to add a tool so that a ceiling admits it."""
-    return f"add `{tool}` under `{_own(layer, 'tools')}` in {layer.origin.file}"
-
-
 def remove(rule: Rule) -> str:
     """What to take out so that a deny is gone, as it is written there."""
     written = str(rule.unexpanded or rule.capability)

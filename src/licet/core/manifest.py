@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from licet.core.bundle import Bundle, Roster
 from licet.core.capability import Capability
 from licet.core.carried import Carried
 from licet.core.connector import Connectors
@@ -183,7 +184,11 @@ class Manifest(Carried):
     app: str = ""
     personality: str | None = None
     layers: tuple[Layer, ...] = ()
-    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)
+    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)  # of every tool that is admitted
+    # Tools that are named although no bundle that holds them is assigned: what is said of them counts once one is.
+    unassigned: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)
+    bundles: Mapping[str, Bundle] = field(default_factory=_nothing)  # of the workspace, assigned or not
+    rosters: tuple[Roster, ...] = ()  # one per ceiling
     tools: Mapping[str, ToolSpec] = field(default_factory=_nothing)
     sources: Mapping[str, tuple[str, Origin]] = field(default_factory=_nothing)  # tool -> its `from:` text
     max_effects: tuple[MaxEffect, ...] = ()  # one per ceiling
@@ -289,13 +294,18 @@ class Manifest(Carried):
 
     def meet(self, other: "Manifest") -> "Manifest":
         """What both allow; the other is a personality, this one gives the agent its name."""
-        both = sorted(self.seats.keys() & other.seats.keys())
+        from licet.core.admission import met_layers, met_seats
+
+        seats, unassigned = met_seats(self, other)
         return replace(
             self,
             loaded=None,
             personality=other.personality or self.personality,
-            layers=distinct(self.layers + other.layers),
-            seats=MappingProxyType({tool: distinct(self.seats[tool] + other.seats[tool]) for tool in both}),
+            layers=distinct(met_layers(self, other, seats) + met_layers(other, self, seats)),
+            seats=seats,
+            unassigned=unassigned,
+            bundles=MappingProxyType({**other.bundles, **self.bundles}),
+            rosters=self.rosters + other.rosters,
             tools=MappingProxyType({**other.tools, **self.tools}),
             sources=MappingProxyType({**other.sources, **self.sources}),
             max_effects=self.max_effects + other.max_effects,

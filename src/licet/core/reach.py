@@ -7,11 +7,11 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 from collections.abc import Iterator
 from decimal import Decimal
 
+from licet.core.admission import admission_grounds, bundles_with, seats_if_admitted
 from licet.core.advice import (
     add_budget,
     add_need,
     add_to_layer,
-    admit,
     declared_so,
     delegate,
     elevate,
@@ -169,24 +169,21 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
     if tool in manifest.seats:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
         return (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),)
-    if tool in manifest.tools:
-        call = Use(f"tool:call:{tool}")
-        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS and not layer.allowed.has(call)]
-        text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
-        grounds = tuple(Ground("TOOL_NOT_IN_BUNDLE", text, one.origin, admit(one, tool)) for one in closed)
-        grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
-        grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
-        admitted = fold(replace(manifest, seats={tool: (Seat(manifest.origin),)}), manifest.tools[tool])
-        later = (ground for use in uses for ground in admitted.obstacles_of(use))
-        return distinct((*grounds, *admitted.grounds, *later))
-    if tool in manifest.sources:
-        closed = [layer for layer in manifest.layers if layer.kind in CEILINGS]
-        fix = "; ".join(admit(layer, tool) for layer in closed)
-        text = f"`{tool}` is declared, but not for `{manifest.agent}`"
-        return (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.sources[tool][1], fix),)
-    text = f"`{visible(tool)}` is not known here"
-    fix = "declare it, and add it to a bundle or to `capabilities.tools`"
-    return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
+    if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
+        text = f"`{visible(tool)}` is not known here"
+        fix = "declare it, and add it to a bundle or to `capabilities.tools`"
+        return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
+    call = Use(f"tool:call:{tool}")
+    grounds = admission_grounds(manifest, tool)
+    grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
+    text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+    grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
+    if tool not in manifest.tools:
+        return grounds
+    seats = seats_if_admitted(manifest, tool)
+    admitted = fold(replace(manifest, seats={tool: seats}), manifest.tools[tool])
+    later = (ground for use in uses for ground in admitted.obstacles_of(use))
+    return distinct((*grounds, *admitted.grounds, *later))
 
 
 def _names_tools(layer: Layer, call: Use) -> bool:
