@@ -22,7 +22,7 @@ from licet.backends.manifest_values import (
     stated,
 )
 from licet.backends.shape_parts import nearest
-from licet.backends.workspace_reader import bundle_layer, declarations, read_connectors, workspace_layer
+from licet.backends.workspace_reader import app_problems, bundle_layer, declarations, read_connectors, workspace_layer
 from licet.core.bundle import Bundle, Roster
 from licet.core.capability import Capability
 from licet.core.keys import LISTS
@@ -49,6 +49,7 @@ def read_manifest(content: Value, workspace: Value | None, problems: Problems) -
     held = given.get("capabilities")
     ceiling = Lists(held.value if held else NONE, "capabilities.", key_origin(held) if held else content.origin)
     app = plain(given, "app", "")
+    problems += app_problems(given, ceiling, workspace.value if workspace is not None else NONE)
     manifest = _read_ceiling(ceiling, "manifest", plain(given, "agent", ""), app, workspace, problems)
     return replace(
         manifest,
@@ -66,12 +67,12 @@ def read_personality(content: Value, workspace: Value | None, problems: Problems
         found, expected = "`safety.network` beside `destinations`", "one spelling of the same list"
         problems.append(Problem(key_origin(given.get("safety", content)), found, expected))
     name = plain(given, "id", "")
-    manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, "", workspace, problems)
+    manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, None, workspace, problems)
     return replace(manifest, origin=content.origin, personality=name)
 
 
 def _read_ceiling(
-    ceiling: Lists, kind: Any, agent: str, app: str, workspace: Value | None, problems: Problems
+    ceiling: Lists, kind: Any, agent: str, app: str | None, workspace: Value | None, problems: Problems
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, held) for name, held in record(shared, "bundles").items()}

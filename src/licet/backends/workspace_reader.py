@@ -3,12 +3,14 @@
 from collections.abc import Container, Iterator
 
 from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record
+from licet.backends.shape_parts import nearest
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
 from licet.core.needs import spec_of
 from licet.core.origin import Origin, Problem
 from licet.core.tool import ToolSpec
 
+_MOST_NAMED = 20  # apps that one message names
 MOST_MODULES = 1000  # that a workspace names: each is looked for in several places, and closed to writing there
 
 
@@ -37,19 +39,39 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
     return tools, sources
 
 
-def read_connectors(ceiling: Lists, shared: Fields, app: str, workspace_file: str) -> Connectors:
-    """The lists of connectors that apply to one agent of one app."""
+def read_connectors(ceiling: Lists, shared: Fields, app: str | None, workspace_file: str) -> Connectors:
+    """The lists of connectors that apply to one agent of one app; a personality has none (None)."""
     held = record(shared, "connectors")
-    override: Fields = record(record(held, "app_overrides"), app)
+    override: Fields = record(record(held, "app_overrides"), app or "")
+    # A personality alone cannot say which app it is for, so it must not use what an override may take from that app.
+    unknown = app is None and "app_overrides" in held and bool(ceiling.listed("connectors"))
     return Connectors(
         tenant=connector_lines(held.get("tenant_allowlist")),
-        app=connector_lines(override.get("allow")) if "allow" in override else None,
+        app=connector_lines(override.get("allow")) if unknown or "allow" in override else None,
         app_deny=connector_lines(override.get("deny")),
         profiles=(connector_lines(ceiling.keys.get("connectors")),),
         profile_places=((f"{ceiling.prefix}connectors", ceiling.origin.file),),
-        app_name=app,
+        app_name=app or "",
         workspace_file=workspace_file,
     )
+
+
+def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Problem]:
+    """A manifest whose `app` the workspace does not know, or that leaves it out where connectors depend on it."""
+    known = record(shared, "connectors").get("app_overrides")
+    if known is None:
+        return
+    app, listed = given.get("app"), ceiling.keys.get("connectors")
+    names = ", ".join(f"`{name}`" for name in [*known.value][:_MOST_NAMED]) or "none yet"
+    more = f" and {len(known.value) - _MOST_NAMED} more" if len(known.value) > _MOST_NAMED else ""
+    expected = f"an app of `connectors.app_overrides` ({names}{more})"
+    if app is not None and app.value not in known.value:
+        near = nearest(app.value, known.value, [])
+        hint = f"{near}; or " if near else ""
+        yield Problem(app.origin, f"the app `{app.value}`", expected, f"{hint}add `{app.value}: {{}}` there")
+    elif app is None and listed is not None and listed.value:
+        hint = "add `app:`; a name becomes known with `NAME: {}` there"
+        yield Problem(key_origin(listed), "connectors of a manifest without `app`", expected, hint)
 
 
 def connector_lines(held: Value | None) -> tuple[ConnectorRule, ...]:

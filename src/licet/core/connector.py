@@ -66,6 +66,9 @@ class Connectors:
             if rule.name == ref.name:
                 where = _place(f"connectors.app_overrides.{self.app_name}.deny", self.workspace_file)
                 return rule.origin, "is denied for this app", f"remove `{ref.name}` from {where}"
+        if self.app is not None and not self.app_name:
+            fix = "use the personality together with a manifest that names its `app`"
+            return None, "depends on the app, and a personality alone has none", fix
         for key, file, rules in self._lists():
             if any(rule.admits(ref) for rule in rules):
                 continue
