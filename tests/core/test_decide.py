@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from licet.core.bundle import Roster
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
 from licet.core.decide import decide
@@ -790,13 +791,14 @@ def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
     assert MaxEffect("full", HERE, stated=True) != MaxEffect("full", HERE, stated=False)
 
 
-def test_a_tool_that_is_declared_by_its_source_and_not_admitted_is_said_to_be_for_others() -> None:
-    found = manifest(tool("a"), sources=MappingProxyType({"b": ("mod:b", Origin("licet.yaml", 3, 5))}))
-    answer = decide(Request("b"), found)
+def test_a_tool_that_is_declared_by_its_source_and_not_admitted_is_named_with_the_line_that_would_admit_it() -> None:
+    sources = MappingProxyType({"b": ("mod:b", Origin("licet.yaml", 3, 5))})
+    roster = Roster("the manifest", HERE, "capabilities.", frozenset(), MappingProxyType({"a": HERE}))
+    answer = decide(Request("b"), manifest(tool("a"), sources=sources, rosters=(roster,)))
     assert isinstance(answer, Deny)
     (ground,) = answer.rules
     assert (ground.reason, str(ground)) == (
         "TOOL_NOT_IN_BUNDLE",
-        "`b` is declared, but not for `clerk` (licet.yaml:3)",
+        "`b` is in no bundle assigned to `clerk` (agent.yaml:1)",
     )
     assert ground.fix == "add `b` under `capabilities.tools` in agent.yaml"
