@@ -125,7 +125,12 @@ def test_a_call_leaves_its_decision_and_its_receipt(tmp_path: Path, kept: Kept) 
         None,
     )
     assert (receipt["cost_usd"], receipt["truncated"], receipt["budget"]) == ("0", False, None)
-    assert receipt["sandbox"] == {"layers": list(result.layers), "level": "native", "programs": None}
+    assert receipt["sandbox"] == {
+        "access": None,
+        "layers": list(result.layers),
+        "level": "native",
+        "programs": None,
+    }
     assert float(receipt["duration_ms"]) >= 0
     assert (decision["code"], decision["duration_ms"], decision["verdict"]) == (None, None, "allow")
     assert receipt["rules"][0].startswith("`add` is admitted (")

@@ -253,7 +253,7 @@ def test_the_whole_result_as_json() -> None:
     assert said == {
         "ok": True, "tool": "say", "value": "a", "code": "ok", "reason": "ALLOWED", "error": None,
         "explanation": None, "cost_usd": "0", "truncated": False, "events": events, "approvals": [],
-            "sandbox": {"layers": ["handles"], "programs": None},
+            "sandbox": {"access": None, "layers": ["handles"], "programs": None},
     }  # fmt: skip
 
 

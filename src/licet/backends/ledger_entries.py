@@ -16,6 +16,7 @@ from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, 
 from licet.core.receipt import Frame, Stem, frame, given, listed, time_text
 from licet.core.scope import visible
 from licet.declare.json_data import data_again, plain_json
+from licet.guard.access import Access, access_text
 from licet.guard.asking import told_agreements
 from licet.guard.holding import Check
 from licet.guard.ports import Entry
@@ -37,7 +38,8 @@ class _Known:
     """What every entry about one tool of one session repeats, and the two that most calls leave behind."""
 
     __slots__ = (
-        *("begun", "common", "decision", "full", "idle", "receipt", "registered", "rules", "sandbox", "whole"),
+        *("begun", "common", "decision", "full", "layers", "level", "receipt", "registered", "rules"),
+        *("sandbox", "usual", "whole"),
     )
 
     def __init__(self, entry: Entry, call: "Call") -> None:
@@ -57,15 +59,32 @@ class _Known:
         self.rules = listed([f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach else [])
         level = quoted(reach.level) if reach is not None and reach.level else "null"
         layers = listed(registered.layers) if registered is not None else "[]"
-        self.sandbox = f'{{"layers":{layers},"level":{level},"programs":null}}'  # around the tool, once it runs
-        self.idle = f'{{"layers":[],"level":{level},"programs":null}}'  # where it does not run
+        self.level, self.layers = level, layers
+        self.sandbox = self.around(True)  # before it runs, nobody knows the rules that will hold then
         # What has happened in a call that does nothing else, when its decision is kept and when it has ended.
         self.begun: list[Check] = [*registered.usual.begun] if registered is not None else []
         self.whole: list[Check] = registered.usual.whole if registered is not None else []
-        usual: dict[str, Any] = {**self.common, "rules": self.rules, "sandbox": self.sandbox}
-        self.decision = frame("decision", **usual, events=_checks(self.begun, tool))  # where nobody was asked
-        self.receipt = frame("receipt", **usual, events=_checks(self.whole, tool), code="ok")
+        self.usual: dict[str, Any] = {**self.common, "rules": self.rules, "sandbox": self.sandbox}
+        self.decision = frame("decision", **self.usual, events=_checks(self.begun, tool))  # where nobody was asked
+        self.receipt: tuple[Access | None, Frame] = None, self._usual_receipt(None)
         self.full = call.policy.manifest.record == "full"  # whether bodies come along
+
+    def around(self, ran: bool, access: Access | None = None, programs: str = "null") -> str:
+        """What a receipt says of the walls around a tool, and around its programs."""
+        layers = self.layers if ran else "[]"
+        return f'{{"access":{access_text(access)},"layers":{layers},"level":{self.level},"programs":{programs}}}'
+
+    def receipt_with(self, access: Access | None) -> Frame:
+        """The receipt of a call that does nothing else, in a process with these rules: mostly those of the last."""
+        last, found = self.receipt  # read and replaced as one: other threads do so too
+        if access is not last:
+            found = self._usual_receipt(access)
+            self.receipt = access, found
+        return found
+
+    def _usual_receipt(self, access: Access | None) -> Frame:
+        usual = {**self.usual, "sandbox": self.around(True, access)}
+        return frame("receipt", **usual, events=_checks(self.whole, self.common["tool"]), code="ok")
 
 
 # What the decision of a call says, and its receipt most often repeats: of what tool, when, as text, what was set aside,
@@ -129,7 +148,7 @@ def _receipt(
         result = f'"{data_digest(parts.error)}"'
     usual = refusal is None and not (cost or call.approvals or parts.programs or parts.truncated)
     if usual and holding is not None and holding.is_usual(known.whole):
-        within = known.receipt
+        within = known.receipt_with(parts.access)
     else:
         within = _told(call, known, parts, full)
     if notes is not None and call.running and not full:
@@ -155,12 +174,12 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
             )
         else:
             rules, error = listed([visible(str(ground)) for ground in refusal.rules]), parts.error
-    sandbox = known.sandbox if call.running else known.idle
+    around = "null"
     if programs is not None:
         codes = ",".join(map(str, holding.ended)) if holding is not None else ""
         layers = f'"layers":{listed(programs.in_force)},"missing":{listed(programs.missing)}'
-        around = f'{{"ended":[{codes}],{layers}}}'
-        sandbox = sandbox.removesuffix("null}") + around + "}"
+        around = f'{{"access":{access_text(parts.program_access)},"ended":[{codes}],{layers}}}'
+    sandbox = known.around(call.running, parts.access, around)
     checks = holding.events if holding is not None else all_events(refusal) if refusal is not None else ()
     return frame(
         "receipt",

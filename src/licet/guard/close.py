@@ -236,7 +236,8 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
             cancelled = error if was_cancelled() else None
     if holding is not None:
-        parts.programs = holding.programs
+        parts.programs, parts.program_access = holding.programs, holding.program_access
+        parts.access = holding.access if call.running else None
     else:
         parts.programs = None
         _tell(call, parts)

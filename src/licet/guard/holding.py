@@ -23,6 +23,7 @@ from licet.core.happened import ApprovalAsked, Event, Happened
 from licet.core.reach import Reach
 from licet.core.use import InvalidUse, Use
 from licet.errors import Refused
+from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.layers import Layers
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.redact import Redactor
@@ -43,7 +44,7 @@ class Holding:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
-        *("_limits", "_meter", "_room", "request"),
+        *("_limits", "_meter", "_room", "access", "program_access", "request"),
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class Holding:
         self.manifest_digest = manifest_digest
         self.over = False
         self.programs: Layers | None = None  # what was around the programs that this call has started, if any
+        self.access: Access | None = None  # the rules of the kernel around the tool, where it runs behind walls
+        self.program_access = NO_PROGRAMS  # those around the programs that it has started
         self.ended: tuple[int, ...] = ()  # the codes that they ended with, the first ones
         self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
         self._observers = observers

@@ -10,6 +10,7 @@ from licet.core.happened import Event, all_events
 from licet.core.scope import visible
 from licet.core.sealed import Sealed
 from licet.errors import Refused
+from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
 from licet.guard.holding import Holding
 from licet.guard.layers import Layers
 from licet.guard.people import Agreement
@@ -41,7 +42,7 @@ class ResultParts:
 
     __slots__ = (
         *("_carried", "_holding", "_refusal", "approvals", "code", "cost_usd", "duration_ms", "error", "layers", "ok"),
-        *("programs", "reason", "receipt", "tool", "truncated", "value"),
+        *("access", "program_access", "programs", "reason", "receipt", "tool", "truncated", "value"),
     )
 
     ok: bool
@@ -57,6 +58,8 @@ class ResultParts:
     layers: tuple[str, ...]  # what was in force around the tool; nothing if it did not run
     approvals: tuple[Agreement, ...]  # what people agreed to for it, and who they were
     programs: Layers | None  # around the programs that it started; None if there were none
+    access: Access | None  # the rules that the kernel held the tool to; None where it did not run behind walls
+    program_access: ProgramAccess  # the same around its programs
     _holding: Holding | None
     _refusal: Deny | Ask | None
     _carried: "_Carried | None"  # of a result that came from another process
@@ -70,6 +73,7 @@ class ResultParts:
         self.error = ""
         self.truncated = False
         self.approvals = ()
+        self.access, self.program_access = None, NO_PROGRAMS
         self._refusal = None
         self._carried = None
 

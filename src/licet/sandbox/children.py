@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from licet.core.decision import Reason
+from licet.guard.access import Access
 from licet.guard.own_interpreter import isolated_interpreter, libraries
 from licet.guard.ports import SandboxUnavailable
 from licet.sandbox import scratch
@@ -72,6 +73,7 @@ class Child:
     def __init__(self, number: int, end: socket.socket, directory: str, watched: Watched) -> None:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
         self.pid = 0
+        self.access: Access | None = None  # the rules of the kernel around it
         self.calls = 0
         self.scratch_changed = 0  # when the directory was last seen empty, as its own clock has it
         self.ended: tuple[Reason, str] | None = None

@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import Any
 from weakref import ref
 
@@ -16,6 +16,7 @@ from licet.core.use import Use
 from licet.declare import Tool
 from licet.declare.arguments import Given, is_plain
 from licet.declare.json_data import plain_json
+from licet.guard.access import Access
 from licet.guard.bind import BoundContext
 from licet.guard.holding import Holding
 from licet.guard.links import changeable
@@ -23,6 +24,7 @@ from licet.guard.ports import SandboxUnavailable, ToolCall
 from licet.sandbox import probe
 from licet.sandbox.children import Watched
 from licet.sandbox.fs_rules import Rules, base_rules, denied_among, grant_rules
+from licet.sandbox.rules_in_force import REACHED, worker_access
 from licet.sandbox.tool_source import import_path, source_of
 from licet.sandbox.wire import RESULT_BYTES, framed, members
 
@@ -35,7 +37,6 @@ DEFAULTS: Mapping[str, int] = {
     "file_mb": 64,
     "scratch_mb": 256,
 }
-_REACHED = frozenset(("fs", "network", "process"))  # what code at `isolated` uses of a grant without a handle
 _KNOWN = 512  # sessions whose words are kept
 
 
@@ -49,14 +50,21 @@ class Prepared:
     stated: Mapping[str, int]
     limits: Mapping[str, int]
     fixed: Mapping[str, Any]
-    rules: Callable[[], Rules]  # asked anew for each worker: what lies around a deny changes
+    rules: Callable[[], Rules]  # those of the grant, asked anew for each worker: what lies around a deny changes
+    own: Rules  # those that each worker of the tool has
+    told: Callable[[Rules], Access]  # what a receipt says of them
     in_force: Callable[[], bool]  # whether such a call could still come: not once its gate was reloaded or frozen
     forgotten: bool = False  # whether no worker may wait for such calls any more
     quick: bool = False  # whether the last of these calls had its answer at once
+    access: Access | None = None  # the rules around the worker that was last told what to be
+    _granted: Rules = field(default_factory=list)
 
     def spec(self, scratch: str) -> bytes:
         """What a worker is told to be."""
-        changing = members({"rules": self.rules(), "scratch": scratch})
+        granted = self.rules()
+        if self.access is None or granted != self._granted:
+            self._granted, self.access = granted, self.told(granted)
+        changing = members({"rules": [*self.own, *granted], "scratch": scratch})
         return framed(b"{%s,%s}" % (self._fixed, changing))
 
     @cached_property
@@ -99,7 +107,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         return at is not None and at.still(registered)
 
     def rules() -> Rules:
-        return [*base, *grant_rules(holding)] if level == "isolated" else base
+        return grant_rules(holding) if level == "isolated" else []
 
     fixed = {
         "landlock": support.landlock,
@@ -111,7 +119,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "async": tool.is_async,
         "context": tool.context_parameter,
         "reuse": tool.reuse,
-        "late": level == "isolated" and any(rule.domain in _REACHED for rule in reach.grant.allow),
+        "late": level == "isolated" and any(rule.domain in REACHED for rule in reach.grant.allow),
         "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
         "programs": _variables(reach.grant) if level == "isolated" else None,
         "directory": context.workdir if level == "isolated" else "",
@@ -124,7 +132,8 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
             "file_bytes": limits["file_mb"] << 20,
         },
     }
-    return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules, in_force)
+    told = partial(worker_access, level, reach, base)
+    return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules, base, told, in_force)
 
 
 def _written_ceiling(manifest: Manifest) -> CapabilitySet:

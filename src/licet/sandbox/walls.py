@@ -28,6 +28,7 @@ from licet.sandbox import scratch as scratches
 from licet.sandbox.kernel_paths import Identity, KernelRule, around, identity, inside, kernel_paths
 from licet.sandbox.namespaces import DEVICES
 from licet.sandbox.program_files import SYSTEM, of_binary
+from licet.sandbox.rules_in_force import program_access
 from licet.values import replace
 
 # The way out is loaded only for programs that have one.
@@ -117,7 +118,8 @@ class _Around:
         scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
-            orders = {
+            common = tuple(self._rules(own, scratch, anything))
+            orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
                 "environment": environment,
@@ -141,8 +143,10 @@ class _Around:
                     "hide": paths.hide,
                     "hold": paths.hold,
                 },
-                "rules": (*self._rules(own, scratch, anything), *paths.rules),
+                "rules": (*common, *paths.rules),
             }
+            told = program_access(self._holding.reach, orders, paths.rules, common)
+            self._holding.program_access = self._holding.program_access.with_program(told)
             watch = Attendant(orders, self._egress(), None if self._spaces else scratch)
         except BaseException:
             if not self._spaces:

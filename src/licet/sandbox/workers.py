@@ -54,12 +54,12 @@ class _Pool:
                 zygote.end(child)
             zygote = self._living()
             try:
-                return zygote, zygote.spawn(prepared.spec, prepared.watched)
+                return zygote, _spawned(zygote, prepared)
             except SandboxUnavailable:
                 if zygote.lives():
                     raise
             zygote = self._living()  # it has died since
-            return zygote, zygote.spawn(prepared.spec, prepared.watched)
+            return zygote, _spawned(zygote, prepared)
 
     def park(self, prepared: Prepared, zygote: Zygote) -> None:
         """Have as many workers wait for the next calls of a tool as are due."""
@@ -70,7 +70,7 @@ class _Pool:
             self._parked.move_to_end(prepared)
             try:
                 while len(waiting) < _PARKED_OF_ONE:
-                    waiting.append(zygote.spawn(prepared.spec, prepared.watched))
+                    waiting.append(_spawned(zygote, prepared))
             except SandboxUnavailable:
                 return  # the next call will tell
             self._make_room(zygote)
@@ -140,6 +140,13 @@ class _Pool:
             self._zygote.abandon()
 
 
+def _spawned(zygote: Zygote, prepared: Prepared) -> Child:
+    """A new worker, with the rules that it was just told; the lock of the pool is held."""
+    child = zygote.spawn(prepared.spec, prepared.watched)
+    child.access = prepared.access
+    return child
+
+
 _pool = _Pool()
 
 
@@ -201,6 +208,7 @@ class Workers:
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
         prepared = self._prepare(level, call, context)
         zygote, child = _pool.take(prepared)
+        context._holding.access = child.access
         zygote.begin(child)
         kept, loop = False, asyncio.get_running_loop()
         try:

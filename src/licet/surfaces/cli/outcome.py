@@ -53,8 +53,15 @@ def result_document(result: Result) -> dict[str, Any]:
         "duration_ms": round(result.duration_ms, 3),
         "truncated": result.truncated,
         "sandbox": {
+            "access": result.access.document() if result.access is not None else None,
             "layers": list(result.layers),
-            "programs": {"layers": list(around.in_force), "missing": list(around.missing)} if around else None,
+            "programs": {
+                "access": result.program_access.document(),
+                "layers": list(around.in_force),
+                "missing": list(around.missing),
+            }
+            if around
+            else None,
         },
         "events": [
             {

@@ -124,11 +124,30 @@ def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
     idle = "none but those around its programs" if sandbox["programs"] else "none, it did not run"
     layers = ", ".join(sandbox["layers"]) or idle
     yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
+    yield from _access("access", sandbox.get("access"))  # entries of an older licet have none, here and below
     if programs := sandbox["programs"]:
         missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
-        codes = ", ".join(map(str, programs.get("ended", ())))  # entries of an older licet have none
+        codes = ", ".join(map(str, programs.get("ended", ())))
         ended = f"; ended with {codes}" if codes else ""
         yield "programs", f"{', '.join(programs['layers'])}{missing}{ended}"
+        around = programs.get("access") or {"sets": [], "more": 0}
+        for one in around["sets"]:
+            yield from _access("their access", one)
+        if around["more"]:
+            yield "their access", f"{around['more']} more programs with other rules, {around['digest']}"
+
+
+def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
+    """The rules that the kernel held a process to."""
+    if access is None:
+        return
+    if not access["direct"]:
+        yield title, "none of its own: everything but what it runs from goes through handles"
+    for name, word in (("granted", "granted "), ("closed", "closed "), ("rules", "")):
+        yield from ((title, f"{word}{text}") for text in access[name])
+        if more := access["counts"][name] - len(access[name]):
+            yield title, f"and {more} more that are {name if word else 'rules of the kernel'}"
+    yield title, f"{access['counts']['rules']} rules of the kernel, {access['digest']}"
 
 
 def _event(event: Entry) -> str:

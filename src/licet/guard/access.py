@@ -1,0 +1,92 @@
+"""What a process could touch by itself: the rules that the kernel held it to, as a receipt keeps them.
+
+A receipt has no event for what the kernel lets through, so it keeps the rules instead. Their number is bounded only by
+the machine; of long lists a receipt keeps the beginning, how long they are, and a digest of everything.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
+from itertools import islice
+from typing import Any, NamedTuple
+
+from licet.core.canonical import data_digest, data_text
+from licet.core.scope import visible
+
+MOST_TEXTS = 64  # of one list
+MOST_CHARACTERS = 8192  # of one list
+MOST_PROGRAMS = 8  # different sets of rules that one receipt tells
+
+
+class Access(NamedTuple):
+    """The rules around one process: the capabilities that they were made from, and what these became."""
+
+    granted: tuple[str, ...]  # capabilities; none if the process has no access of its own
+    closed: tuple[str, ...]  # capabilities inside of these that are denied
+    rules: tuple[str, ...]  # what the kernel was told
+    counts: tuple[int, int, int]  # how long the three lists are
+    digest: str  # of all three, complete
+
+    @property
+    def direct(self) -> bool:
+        """Whether anything was granted to the process itself, rather than to its handles."""
+        return self.counts[0] > 0
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain data, as receipts have it."""
+        names = ("granted", "closed", "rules")
+        return {
+            **{name: list(getattr(self, name)) for name in names},
+            "counts": dict(zip(names, self.counts, strict=True)),
+            "digest": self.digest,
+            "direct": self.direct,
+        }
+
+
+def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str]) -> Access:
+    """The rules around one process; what a receipt cannot keep of them is counted and under the digest."""
+    lists = [[visible(text) for text in texts] for texts in (granted, closed, rules)]
+    digest = data_digest(dict(zip(("granted", "closed", "rules"), lists, strict=True)))
+    first, second, third = lists
+    counts = len(first), len(second), len(third)
+    return Access(_beginning(first), _beginning(second), _beginning(third), counts, digest)
+
+
+def _beginning(texts: list[str]) -> tuple[str, ...]:
+    kept, size = [], 0
+    for text in islice(texts, MOST_TEXTS):
+        size += len(text)
+        if size > MOST_CHARACTERS:
+            break
+        kept.append(text)
+    return tuple(kept)
+
+
+class ProgramAccess(NamedTuple):
+    """The rules around the programs of a call: each different set once, and a digest of those that are not told."""
+
+    sets: tuple[Access, ...] = ()
+    more: int = 0  # further programs with other rules
+    digest: str = ""  # over the digests of their rules, one after the other
+
+    def with_program(self, one: Access) -> "ProgramAccess":
+        """The same with one more program."""
+        if one in self.sets:
+            return self
+        if len(self.sets) < MOST_PROGRAMS:
+            return self._replace(sets=(*self.sets, one))
+        digest = sha256(f"{self.digest}{one.digest}".encode()).hexdigest()
+        return self._replace(more=self.more + 1, digest=f"sha256:{digest}")
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain data, as receipts have it."""
+        return {"digest": self.digest or None, "more": self.more, "sets": [one.document() for one in self.sets]}
+
+
+NO_PROGRAMS = ProgramAccess()
+
+
+@lru_cache(256)
+def access_text(one: Access | ProgramAccess | None) -> str:
+    """Rules as JSON."""
+    return "null" if one is None else data_text(one.document())

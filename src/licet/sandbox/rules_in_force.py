@@ -1,0 +1,61 @@
+"""The rules around a worker or a program in words, for its receipt: what of a grant the kernel was told, and how."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from licet.core.effects import Level
+from licet.core.reach import Reach
+from licet.core.set import CapabilitySet
+from licet.guard.access import Access, access
+from licet.sandbox import landlock
+from licet.sandbox.kernel_paths import inside
+
+REACHED = frozenset(("fs", "network", "process"))  # what a process uses of a grant without a handle
+_WORDS = (
+    ("read", landlock.READ),
+    ("write", landlock.WRITE),
+    ("delete", landlock.DELETE),
+    ("execute", landlock.EXECUTE & ~landlock.READ),
+)
+_SCRATCH = "${scratch}"  # another directory for each process
+_Rules = Iterable[tuple[str, int, object]]  # path, access, and which file it was
+
+
+def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> Access:
+    """The rules around a worker: those of the grant first, then those that every worker has.
+
+    At `restricted` it has no others: its tool reaches everything else through handles.
+    """
+    grant = reach.grant if level == "isolated" else CapabilitySet()
+    network = any(rule.domain == "network" for rule in grant.allow)
+    connects = "connect through the host alone, as granted" if network else "connect nowhere"
+    return access(*_texts(grant), (*_worded(granted), connects, f"read+write+delete {_SCRATCH}", *_worded(own)))
+
+
+def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:
+    """The rules around a program: closed paths and those of the grant first, then those that every program has."""
+    mounts, private = orders["mounts"], sorted({cidr for one in reach.manifest.private for cidr in one})
+    texts = [f"hide {path}" for path in mounts["hide"]]
+    texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
+    texts += (f"keep in place {path}" for path in mounts["hold"])
+    texts += _worded(granted)
+    if orders["network"]:
+        texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
+    else:
+        texts.append("connect nowhere")
+    return access(*_texts(reach.grant), (*texts, *_worded(own, scratch=orders["scratch"][0])))
+
+
+@lru_cache(128)
+def _texts(grant: CapabilitySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What of a grant a process uses without a handle, and the denies inside of it."""
+    allowed = [rule for rule in grant.allow if rule.domain in REACHED]
+    denied = [rule for rule in grant.deny if any(rule.meet(other) for other in allowed)]
+    return tuple(map(str, allowed)), tuple(map(str, denied))
+
+
+def _worded(rules: _Rules, scratch: str = "") -> Iterator[str]:
+    for path, allowed, _ in rules:
+        words = "+".join(word for word, bits in _WORDS if allowed & bits)
+        yield f"{words} {_SCRATCH if path == scratch else path}"
