@@ -12,7 +12,7 @@ from licet.backends.memory_secrets import MemorySecrets
 from licet.errors import Refused
 from licet.guard.ports import Unavailable
 from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets, getter
+from licet.guard.secrets import ScopedSecrets
 
 from .holdings import holding
 
@@ -89,7 +89,6 @@ async def numbers(reference: str) -> Any:
 
 
 NO_VALUE = [
-    (getter(None), "BACKEND_MISSING: no backend knows WEATHER_API_KEY"),
     (MemorySecrets({}), "BACKEND_MISSING: no backend knows WEATHER_API_KEY"),
     (failing, "BACKEND_MISSING: the backend for WEATHER_API_KEY failed: RuntimeError"),
     (unfit, "BACKEND_MISSING: the backend for WEATHER_API_KEY cannot be used"),

@@ -14,7 +14,7 @@ class ScopedEnv:
 
     __slots__ = ("_environ", "_holding")
 
-    def __init__(self, holding: Holding, environ: Mapping[str, str]) -> None:
+    def __init__(self, holding: Holding, environ: Mapping[str, str] | None) -> None:
         self._holding = holding
         self._environ = environ
 
@@ -25,4 +25,4 @@ class ScopedEnv:
         except InvalidUse as wrong:
             self._holding.invalid("ENV_NOT_ALLOWED", wrong)
         self._holding.check(use)
-        return self._environ.get(use.target, default)
+        return self._holding.backend(self._environ, use).get(use.target, default)

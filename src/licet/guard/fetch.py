@@ -119,7 +119,7 @@ class ScopedFetch:
     def __init__(
         self,
         holding: Holding,
-        http: Http,
+        http: Http | None,
         placeholders: Placeholders | None = None,
         limits: FetchLimits = FetchLimits(),  # noqa: B008 (frozen)
     ) -> None:
@@ -193,6 +193,8 @@ class ScopedFetch:
         except InvalidUse as wrong:
             self._holding.invalid("HOST_NOT_ALLOWED", wrong)
         use = there.use
+        self._holding.require(use)
+        http = self._holding.backend(self._http, use)
         try:
             message = outgoing(*parts, self._holding.meter)
             waited, most = self._bounds(timeout, max_bytes)
@@ -209,7 +211,7 @@ class ScopedFetch:
                     if not hop and self._placeholders is not None:
                         message = await self._revealed(message, use)
                     async with AsyncExitStack() as stack:
-                        reply = await self._open(stack, there, message, waited)
+                        reply = await self._open(stack, http, there, message, waited)
                         known = Headers(reply.headers)
                         if reply.status not in _REDIRECTS or "location" not in known:
                             yield reply, there.url, known, use, most
@@ -255,14 +257,16 @@ class ScopedFetch:
             self._holding.refuse("INPUT_INVALID", str(wrong), use)
         return Outgoing(lines, body, message.is_json)
 
-    async def _open(self, stack: AsyncExitStack, there: Destination, message: Outgoing, seconds: float) -> Reply:
+    async def _open(
+        self, stack: AsyncExitStack, http: Http, there: Destination, message: Outgoing, seconds: float
+    ) -> Reply:
         """The head of the answer, from the first address that a connection can be made to."""
         use, text = there.use, ""
         try:
             await stack.enter_async_context(self._holding.meter.files(1))
         except Exceeded as over:
             self._holding.exceeded(over, use)
-        for address in await checked_addresses(self._holding, self._http, use):
+        for address in await checked_addresses(self._holding, http, use):
             exchange = Exchange(
                 there.method,
                 there.url,
@@ -274,7 +278,7 @@ class ScopedFetch:
                 seconds + 1,  # the clock above comes first
             )
             try:
-                reply = await stack.enter_async_context(self._http.send(exchange))
+                reply = await stack.enter_async_context(http.send(exchange))
             except Unreached as failed:
                 text = str(failed)
             except Unconnected as broken:

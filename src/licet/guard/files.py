@@ -41,7 +41,7 @@ class ScopedFiles:
 
     __slots__ = ("_files", "_held", "_holding", "_limit", "_workdir")
 
-    def __init__(self, holding: Holding, files: Files, workdir: str, read_limit: int = READ_LIMIT) -> None:
+    def __init__(self, holding: Holding, files: Files | None, workdir: str, read_limit: int = READ_LIMIT) -> None:
         self._holding = holding
         self._files = files
         self._workdir = workdir
@@ -59,7 +59,7 @@ class ScopedFiles:
             self._holding.refuse("INPUT_INVALID", "expected `limit` to be a number of bytes, 0 or more", use)
         most = self._limit if limit is None else min(limit, self._limit)
         try:
-            with self._files.open(use.target, "rb", self._held) as file:
+            with self._backend(use).open(use.target, "rb", self._held) as file:
                 data = file.read(min(_FIRST, most + 1))
                 if len(data) == _FIRST <= most:
                     data += file.read(min(_INLINE, most + 1) - _FIRST)
@@ -91,16 +91,16 @@ class ScopedFiles:
         sent, use = self._checked("write", path)
         try:
             if len(content) > _INLINE:
-                await self._write_aside(use.target, content)
+                await self._write_aside(use, content)
             else:
-                self._files.write(use.target, content, self._held)
+                self._backend(use).write(use.target, content, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
 
-    async def _write_aside(self, target: str, content: bytes) -> None:
+    async def _write_aside(self, use: Use, content: bytes) -> None:
         turn = Waiting()
         try:
-            await asyncio.to_thread(self._files.write, target, content, self._held, turn)
+            await asyncio.to_thread(self._backend(use).write, use.target, content, self._held, turn)
         except asyncio.CancelledError:
             turn.give_up()  # the thread goes on: what it has written must not appear any more
             raise
@@ -116,13 +116,13 @@ class ScopedFiles:
     async def stat(self, path: Path) -> Stat:
         """What a path is, how large, and when it was changed."""
         sent, use = self._checked("read", path)
-        return self._act(self._files.stat, use, sent)
+        return self._act(self._backend(use).stat, use, sent)
 
     async def list(self, path: Path = ".") -> list[str]:
         """The names in a directory, sorted; those that are not held are left out."""
         sent, use = self._checked("read", path)
         try:  # in a thread: there may be very many
-            return await asyncio.to_thread(self._files.list, use.target, self._held)
+            return await asyncio.to_thread(self._backend(use).list, use.target, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
         except TooLarge as wrong:
@@ -135,9 +135,9 @@ class ScopedFiles:
         sent, use = self._checked("write", path)
         try:
             if use.target.count("/") > _DEEP:
-                await asyncio.to_thread(self._files.mkdir, use.target, self._held)
+                await asyncio.to_thread(self._backend(use).mkdir, use.target, self._held)
             else:
-                self._files.mkdir(use.target, self._held)
+                self._backend(use).mkdir(use.target, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
 
@@ -145,7 +145,7 @@ class ScopedFiles:
         """Remove a file or an empty directory."""
         sent, use = self._use("delete", path)
         await self._permit(use, sent)
-        self._act(self._files.delete, use, sent)
+        self._act(self._backend(use).delete, use, sent)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Move a file or a directory: a delete of the source and a write of the target."""
@@ -153,7 +153,7 @@ class ScopedFiles:
         new_sent, use = self._checked("write", target)  # before a person is asked about the other half
         await self._permit(away, sent)
         try:
-            self._files.rename(away.target, use.target, self._held)
+            self._backend(use).rename(away.target, use.target, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, away, sent, new_sent)
 
@@ -169,7 +169,7 @@ class ScopedFiles:
         meter = self._holding.meter
         try:
             meter.check_files(1)
-            file = self._files.open(use.target, binary, self._held)
+            file = self._backend(use).open(use.target, binary, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
         except Exceeded as over:
@@ -194,8 +194,13 @@ class ScopedFiles:
             self._repeat(refusal, sent)
         return sent, use
 
+    def _backend(self, use: Use) -> Files:
+        return self._holding.backend(self._files, use)
+
     async def _permit(self, use: Use, sent: str) -> None:
         try:
+            self._holding.require(use)
+            self._backend(use)  # nobody is asked about a delete that cannot be done
             await self._holding.permit(use)
         except Refused as refusal:
             self._repeat(refusal, sent)

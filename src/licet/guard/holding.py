@@ -5,7 +5,7 @@ A holding belongs to one call and ends with it; a handle that outlives its call 
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from licet.core.decision import (
     Approval,
@@ -26,6 +26,7 @@ from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.layers import Layers
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
+from licet.guard.ports import PART_OF_DOMAIN
 from licet.guard.redact import Redactor
 from licet.guard.room import Room
 
@@ -37,6 +38,8 @@ CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
 MOST_OF_A_GROUND = 1000  # characters of one ground
 _MANY = 200  # events
 _MAKING = threading.Lock()
+
+_Part = TypeVar("_Part")
 
 
 class Holding:
@@ -100,11 +103,26 @@ class Holding:
 
     def check(self, use: Use) -> None:
         """Let a use pass, or raise `Refused`; either way it is recorded."""
+        self.require(use)
+        self._record(use, None)
+
+    def require(self, use: Use) -> None:
+        """Raise and record a refusal unless a use is granted; a grant is recorded by the `check` that follows."""
         if self.over:
             self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
         if not self.reach.grant.has(use):
             self.deny(Deny(self.request, self.reach, use))
-        self._record(use, None)
+
+    def backend(self, part: _Part | None, use: Use) -> _Part:
+        """The backend for a use that is granted; refuse if none is configured.
+
+        Ask the grant first: whoever may not do something is told that, whatever backends there are.
+        """
+        if part is None:
+            port, title = PART_OF_DOMAIN[use.domain]
+            text = f"Tool {self.request.tool} needs a backend that is not configured: {title}"
+            self.refuse("BACKEND_MISSING", text, use, f"pass `Backends.local()`, or `Backends({port}=…)`, to the gate")
+        return part
 
     async def permit(self, use: Use) -> None:
         """As `check`, and ask a person first where the class says that each delete asks."""

@@ -18,7 +18,7 @@ class ScopedKv:
 
     __slots__ = ("_backend", "_holding", "_kind", "_read", "_scope", "_ttl", "_write")
 
-    def __init__(self, holding: Holding, backend: Kv, kind: str | None = None) -> None:
+    def __init__(self, holding: Holding, backend: Kv | None, kind: str | None = None) -> None:
         reach = holding.reach
         self._holding = holding
         self._backend = backend
@@ -42,7 +42,7 @@ class ScopedKv:
         """The value under a key, or the default."""
         self._holding.check(self._read)
         try:
-            value = await self._backend.get(self._scope, key)
+            value = await self._holding.backend(self._backend, self._read).get(self._scope, key)
         except Unavailable as wrong:
             self._unavailable(self._read, wrong)
         return default if value is None else value
@@ -51,7 +51,8 @@ class ScopedKv:
         """Keep a value that JSON can carry, for some seconds; otherwise for as long as the tool declared."""
         self._holding.check(self._write)
         try:
-            await self._backend.set(self._scope, key, value, self._ttl if ttl_seconds is None else ttl_seconds)
+            store = self._holding.backend(self._backend, self._write)
+            await store.set(self._scope, key, value, self._ttl if ttl_seconds is None else ttl_seconds)
         except TooLarge as wrong:
             self._holding.refuse("LIMIT_SIZE", str(wrong), self._write)
         except Unavailable as wrong:
@@ -59,6 +60,7 @@ class ScopedKv:
 
     def check_text(self, text: bytes) -> None:
         """Compare a value that came as JSON with what a store takes, before it is parsed."""
+        self._holding.require(self._write)
         if len(text) > LARGEST_VALUE:
             self._holding.refuse("LIMIT_SIZE", too_long(len(text)), self._write)
         if is_heavy(text, MOST_UNITS):
@@ -68,7 +70,7 @@ class ScopedKv:
         """Forget a key; whether it was there."""
         self._holding.check(self._write)
         try:
-            return await self._backend.delete(self._scope, key)
+            return await self._holding.backend(self._backend, self._write).delete(self._scope, key)
         except Unavailable as wrong:
             self._unavailable(self._write, wrong)
 
@@ -76,7 +78,7 @@ class ScopedKv:
         """The keys that begin with exactly this prefix, sorted."""
         self._holding.check(self._read)
         try:
-            return [*await self._backend.list(self._scope, prefix)]
+            return [*await self._holding.backend(self._backend, self._read).list(self._scope, prefix)]
         except TooLarge as wrong:
             self._holding.refuse("LIMIT_SIZE", str(wrong), self._read, "ask for keys with a longer prefix")
         except Unavailable as wrong:

@@ -63,7 +63,7 @@ class ScopedProcesses:
     def __init__(
         self,
         holding: Holding,
-        processes: Processes,
+        processes: Processes | None,
         sandbox: Sandbox | None,
         *,
         binaries: Mapping[str, str],
@@ -97,7 +97,7 @@ class ScopedProcesses:
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
             async with self._holding.meter.files(_FILES_OF_A_RUN):
-                finished = await self._processes.run(command, walls)
+                finished = await self._backend(use).run(command, walls)
         except Exceeded as over:
             self._holding.exceeded(over, use)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
@@ -124,7 +124,7 @@ class ScopedProcesses:
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(self._holding.meter.files(_FILES_OF_A_START))
-                running = await stack.enter_async_context(self._processes.start(command, walls, streams))
+                running = await stack.enter_async_context(self._backend(use).start(command, walls, streams))
             except Exceeded as over:
                 self._holding.exceeded(over, use)
             except (SandboxUnavailable, Unavailable, OSError) as wrong:
@@ -175,20 +175,41 @@ class ScopedProcesses:
             asked = Use(f"process:exec:{name}")
         except InvalidUse as wrong:
             self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
-        called = asked.target
-        real = self._binaries.get(called) or self._processes.find(called)
+        called, grant = asked.target, self._holding.reach.grant
+        if not (grant.has(asked) or self._held_by_path()):
+            self._holding.check(asked)  # wherever it is: no backend is asked to find it
+        real, failed = self._found(called)
         uses = [asked]
         if real is not None and real != called:
             uses.append(Use(f"process:exec:{real}"))
-        grant = self._holding.reach.grant
         for use in (*uses, *self._by_their_names(uses)):
             if grant.verdict(use) is False:
                 self._holding.check(use)
         granted = next((use for use in uses if grant.has(use)), asked)
         self._holding.check(granted)
+        self._backend(granted)
         if real is None:  # told only to those who may run it
-            self._holding.refuse("BACKEND_MISSING", f"there is no program called {called} here", asked)
+            self._holding.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)
         return granted, real, called
+
+    def _held_by_path(self) -> bool:
+        """Whether the grant names programs by path: then a name has to be found before it can be decided on."""
+        rules = self._holding.reach.grant.allow
+        return any(rule.domain == "process" and str(rule.key).startswith("/") for rule in rules)
+
+    def _found(self, name: str) -> tuple[str | None, str]:
+        """The file of a program, or None and why it could not be looked for."""
+        if name in self._binaries:
+            return self._binaries[name], ""
+        if self._processes is None:
+            return None, ""
+        try:
+            return self._processes.find(name), ""
+        except Exception as error:  # of a backend: its text may hold anything
+            return None, f"the backend failed to find {name}: {type(error).__name__}"
+
+    def _backend(self, use: Use) -> Processes:
+        return self._holding.backend(self._processes, use)
 
     def _by_their_names(self, uses: list[Use]) -> list[Use]:
         # A program that is denied by name is denied by path too, and under the other names it has.

@@ -30,7 +30,7 @@ from licet.guard.held_paths import held_paths
 from licet.guard.holding import CALL_GRANTED, Check
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.late_code import load_code
-from licet.guard.ports import Ports, SandboxUnavailable
+from licet.guard.ports import PART_OF_DOMAIN, Ports, SandboxUnavailable
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
@@ -43,16 +43,6 @@ _IMPORT_FIX = (
     "the modules that it imports installed; or accept the risk with `Gate(…, unchecked_imports=True)`, which receipts "
     "then say"
 )
-
-# What a domain of capabilities needs behind it, and what that is called in a refusal.
-_PORTS = {
-    "network": ("http", "network"),
-    "fs": ("files", "files"),
-    "secret": ("secrets", "secrets"),
-    "storage": ("kv", "storage"),
-    "process": ("processes", "processes"),
-    "env": ("environ", "environment"),
-}
 
 
 class Rules(NamedTuple):
@@ -225,7 +215,7 @@ def _load_code(registered: Iterable[Registered], ports: Ports) -> None:
     """Import what the calls of these tools will need, before any of them runs."""
     reaches = [one.reach for one in registered if one.reach is not None]
     domains = sorted({rule.domain for reach in reaches for rule in reach.grant.allow})
-    used = [getattr(ports, _PORTS[domain][0]) for domain in domains if domain in _PORTS]
+    used = [getattr(ports, PART_OF_DOMAIN[domain][0]) for domain in domains if domain in PART_OF_DOMAIN]
     load_code(domains, (*used, ports.ledger, ports.budgets, ports.approver, ports.sandbox))
 
 
@@ -368,8 +358,8 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:
     """The categories that a tool needs and that nothing stands behind, each with the part that would."""
-    wanted = sorted({rule.domain for rule in needs.allow} & _PORTS.keys())
-    return {title: port for port, title in map(_PORTS.__getitem__, wanted) if getattr(ports, port) is None}
+    wanted = sorted({rule.domain for rule in needs.allow} & PART_OF_DOMAIN.keys())
+    return {title: port for port, title in map(PART_OF_DOMAIN.__getitem__, wanted) if getattr(ports, port) is None}
 
 
 def _layers(reach: Reach | None, ports: Ports) -> tuple[tuple[str, ...], str]:

@@ -7,6 +7,7 @@ were placed are also redacted from what servers and programs send back: the tool
 import re
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 from licet.core.decision import Deny, Ground
 from licet.core.use import InvalidUse, Use
@@ -27,7 +28,7 @@ class ScopedSecrets:
 
     def __init__(self, holding: Holding, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
         self._holding = holding
-        self._backend = getter(backend)
+        self._backend = backend
         self._redactor = redactor
         self._placed: dict[str, Use] = {}
         self.placed = Redactor()  # knows the values that took the place of a placeholder
@@ -86,9 +87,10 @@ class ScopedSecrets:
     async def _value(self, use: Use) -> str:
         holding = self._holding
         holding.check(use)
+        backend: Any = holding.backend(self._backend, use)
         text, fix, value = f"no backend knows {use.target}", "", None
         try:
-            value = await self._backend(use.target)
+            value = await getter(backend)(use.target)
         except Unavailable as wrong:
             text, fix = f"the backend for {use.target} cannot be used", str(wrong)
         except Exception as error:  # its text may hold anything
@@ -112,12 +114,6 @@ def redacted_refusal(redactor: Redactor, refusal: Refused) -> Refused:
     return Refused(Deny(decision.request, told, None))
 
 
-def getter(backend: Secrets | SecretsFunction | None) -> SecretsFunction:
-    """The function that looks a secret up: a backend's own, a plain one, or one that knows nothing."""
-    if backend is None:
-        return _nothing
+def getter(backend: Secrets | SecretsFunction) -> SecretsFunction:
+    """The function that looks a secret up: a backend's own, or a plain one."""
     return backend if not hasattr(backend, "get") else backend.get
-
-
-async def _nothing(reference: str) -> None:
-    return None

@@ -15,7 +15,7 @@ from licet.guard.ports import Http
 CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it
 
 
-async def dial(holding: Holding, http: Http, host: str, port: int) -> socket.socket:
+async def dial(holding: Holding, http: Http | None, host: str, port: int) -> socket.socket:
     """A connection to a host that the call holds, or `Refused`; the socket does not block."""
     try:
         bare = host.strip("[]")
@@ -23,8 +23,9 @@ async def dial(holding: Holding, http: Http, host: str, port: int) -> socket.soc
     except InvalidUse as wrong:
         holding.invalid("HOST_NOT_ALLOWED", wrong)
     holding.check(use)
+    there = holding.backend(http, use)
     text = "no connection"
-    for address in await checked_addresses(holding, http, use):
+    for address in await checked_addresses(holding, there, use):
         if not is_address(address) and not is_address(f"[{address}]"):
             continue  # a backend that gives names for addresses would have them resolved unchecked
         try:

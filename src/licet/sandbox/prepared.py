@@ -120,7 +120,8 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "context": tool.context_parameter,
         "reuse": tool.reuse,
         "late": level == "isolated" and any(rule.domain in REACHED for rule in reach.grant.allow),
-        "connects": level == "isolated" and any(rule.domain == "network" for rule in reach.grant.allow),
+        # Whatever is granted: the host records its refusals, and the kernel does not.
+        "connects": level == "isolated",
         "programs": _variables(reach.grant) if level == "isolated" else None,
         "directory": context.workdir if level == "isolated" else "",
         "result_bytes": RESULT_BYTES,
@@ -141,10 +142,8 @@ def _written_ceiling(manifest: Manifest) -> CapabilitySet:
     return meet_layers(layer for layer in manifest.layers if layer.kind != "policy files")
 
 
-def _variables(grant: CapabilitySet) -> list[str] | None:
-    """The variables that programs of a tool may be given; None if it may start no programs."""
-    if not any(rule.domain == "process" for rule in grant.allow):
-        return None
+def _variables(grant: CapabilitySet) -> list[str]:
+    """The variables that programs of a tool may be given."""
     named = {rule.key for rule in grant.allow if rule.domain == "env" and rule.key != TOP}
     return sorted(name for name in named if grant.has(Use(f"env:read:{name}")))
 
