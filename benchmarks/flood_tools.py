@@ -125,7 +125,7 @@ print(",".join(found))
 def bodies(ctx: SyncContext, python: str, method: str, url: str, many: int, size: int) -> str:
     """Have a program send large bodies through the proxy."""
     ended = ctx.process.spawn(python, ["-I", "-S", "-c", _BODIES, method, url, str(many), str(size)])
-    return ended.stdout.decode() or ended.stderr.decode()[-500:]
+    return ended.stdout or ended.stderr[-500:]
 
 
 @tool(needs=["network:http:get@127.0.0.1"], effect="read_only", sandbox="restricted")

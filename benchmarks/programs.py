@@ -97,7 +97,7 @@ def _requests(effort: Effort, program: str, against: str, **goal: Any) -> Row:
                     ("proxy", walled, ("127.0.0.1", "3128", url)),
                 ):
                     ended = await handle(python, ["-I", "-c", _CLIENT, *words])
-                    assert ended.returncode == 0, ended.stderr
+                    assert ended.exit_code == 0, ended.stderr
                     found[name].append(Timing(*map(float, ended.stdout.split())))
         return found
 
@@ -117,7 +117,7 @@ def _starts(effort: Effort) -> list[Row]:
                 began = time.perf_counter_ns()
                 ended = await handle("true", [])
                 took = time.perf_counter_ns() - began
-                assert ended.returncode == 0
+                assert ended.exit_code == 0
                 if number:
                     times[name].append(took)
         return (

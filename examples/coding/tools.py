@@ -14,4 +14,4 @@ async def run_program(ctx: Context, command: list[str]) -> dict[str, Any]:
     """Run a program in the work tree: its exit code, and what it printed."""
     program, *arguments = command
     ended = await ctx.process.spawn(program, arguments, cwd=".")
-    return {"exit_code": ended.returncode, "printed": (ended.stdout + ended.stderr).decode().splitlines()}
+    return {"exit_code": ended.exit_code, "printed": (ended.stdout + ended.stderr).splitlines()}

@@ -17,7 +17,7 @@ def main(kind: str, code: str) -> int:
         programs.run(PYTHON, "-I", "-S", "-c", code)
     finally:
         attached.finish(wait=True)
-    return ended[0].returncode
+    return ended[0].exit_code
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def test_the_daemon_outlives_everything_without_the_guard(tmp_path: Path) -> Non
 def test_it_is_gone_when_the_program_has_ended(tmp_path: Path, generations: int) -> None:
     mark = tmp_path / "pid"
     finished = spawned(programs("process:exec:sh"), "sh", ["-c", script(mark, generations)])
-    assert (finished.returncode, finished.stdout, finished.timed_out) == (0, b"done\n", False)
+    assert (finished.exit_code, finished.stdout_bytes, finished.timed_out) == (0, b"done\n", False)
     assert not alive(int(mark.read_text()))
 
 
@@ -70,7 +70,7 @@ def test_it_is_gone_at_the_deadline(tmp_path: Path, parents: str) -> None:
     stubborn = f"trap '' TERM HUP INT QUIT; {script(mark, 3, parents)}; sleep 600; sleep 600"
     finished = spawned(programs("process:exec:sh"), "sh", ["-c", stubborn], timeout=6)
     assert finished.timed_out
-    assert finished.stdout == b"done\n"
+    assert finished.stdout_bytes == b"done\n"
     assert not alive(int(mark.read_text()))
 
 
@@ -82,7 +82,7 @@ def test_one_that_never_stands_still_is_caught(tmp_path: Path) -> None:
     source.write_text(hydra)
     started = f"PATH=/usr/bin:/bin; {sys.executable} -I -S {source} & {WAIT.format(mark=mark)}"
     finished = spawned(programs("process:exec:sh"), "sh", ["-c", started])
-    assert finished.stdout == b"done\n"
+    assert finished.stdout_bytes == b"done\n"
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and str(source) in command_line(pid)]
 
 

@@ -27,9 +27,9 @@ def test_the_host_s_own_environment_does_not_come_along(tmp_path: Path) -> None:
 
     handle = programs("process:exec:env", "env:read:LANG", environ=host)
     finished = spawned(handle, "env")
-    assert finished.stdout == b"LANG=C\n"
-    assert finished.stderr == b""
-    assert spawned(programs("process:exec:env", "env:read:*", environ=host), "env").stdout == b""
+    assert finished.stdout_bytes == b"LANG=C\n"
+    assert finished.stderr_bytes == b""
+    assert spawned(programs("process:exec:env", "env:read:*", environ=host), "env").stdout_bytes == b""
 
 
 @pytest.mark.parametrize("name", ["BASH_ENV", "ENV", "GIT_CONFIG_COUNT", "PYTHONSTARTUP", "LD_AUDIT", "GCONV_PATH"])

@@ -187,7 +187,7 @@ def test_next_to_a_closed_file_a_program_writes_and_deletes_as_granted(tmp_path:
     deny = [f"fs:{action}:{where}/.licet" for action in ("write", "delete")]
     line = f"cd {where} && mkdir new && echo x > new/x && mv new newer && rm file && rm -r .licet; ls -A"
     ended = Programs("namespaces", rules, deny=deny, effect="destructive").run("sh", "-c", line)
-    assert ended.stdout.decode().split() == [".licet", "newer"]
+    assert ended.stdout_bytes.decode().split() == [".licet", "newer"]
     assert (where / ".licet" / "licet.yaml").read_text() == "closed"
 
 

@@ -24,9 +24,9 @@ def test_a_flood_is_cut_and_the_program_goes_on(stream: str) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert finished.returncode == 7  # it was read to its end
+    assert finished.exit_code == 7  # it was read to its end
     assert finished.truncated
-    assert max(len(finished.stdout), len(finished.stderr)) == LIMIT
+    assert max(len(finished.stdout_bytes), len(finished.stderr_bytes)) == LIMIT
     assert peak < 20 * LIMIT
 
 
@@ -46,7 +46,7 @@ def test_a_flood_without_end_ends_and_others_run_meanwhile() -> None:
         ticking.cancel()
         assert finished.timed_out
         assert finished.truncated
-        assert len(finished.stdout) == LIMIT
+        assert len(finished.stdout_bytes) == LIMIT
 
     asyncio.run(scene())
     assert ticks > 10

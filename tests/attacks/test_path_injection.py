@@ -29,7 +29,7 @@ def test_a_variable_of_the_caller_does_not_choose_the_program(tmp_path: Path) ->
 
     # Even where the variable may be set, it is the child's alone: the program was found before.
     handle = programs("process:exec:cat", "env:read:PATH")
-    assert spawned(handle, "cat", stdin=b"input", env=evil).stdout == b"input"
+    assert spawned(handle, "cat", stdin=b"input", env=evil).stdout_bytes == b"input"
 
 
 def test_a_program_that_appears_on_the_path_later_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_a_program_that_appears_on_the_path_later_is_not_run(tmp_path: Path, mon
     planted(tmp_path, "cat")
     assert subprocess.run(["cat"], input=b"", capture_output=True, check=True).stdout == b"STOLEN\n"
 
-    assert spawned(handle, "cat", stdin=b"input").stdout == b"input"
+    assert spawned(handle, "cat", stdin=b"input").stdout_bytes == b"input"
 
 
 def test_a_program_in_the_working_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

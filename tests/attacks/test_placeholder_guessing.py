@@ -72,8 +72,8 @@ def test_a_placeholder_in_arguments_or_input_of_a_program_stays_one() -> None:
     place = handle.ref("STRIPE_KEY")
     process = programs(*RULES, placeholders=handle)
     said = asyncio.run(process.spawn("cat", stdin=place.encode()))
-    assert said.stdout == place.encode()
+    assert said.stdout_bytes == place.encode()
     # In the child's environment it is placed; what the child says of it is redacted.
     child = asyncio.run(process.spawn("env", env={"KEY": place}))
-    assert child.stdout == b"KEY=[redacted STRIPE_KEY]\n"
+    assert child.stdout_bytes == b"KEY=[redacted STRIPE_KEY]\n"
     assert handle._redactor.text(VALUE) == "[redacted STRIPE_KEY]"

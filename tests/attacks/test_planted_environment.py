@@ -45,7 +45,7 @@ def add(a: int, b: int) -> int:
 @tool(capabilities={"process": {"allowed_binaries": ["true"]}}, effect="read_only", sandbox="restricted")
 async def ask(ctx: Context) -> int:
     """Start a program."""
-    return (await ctx.process.spawn("true", [])).returncode
+    return (await ctx.process.spawn("true", [])).exit_code
 '''
 MANIFEST: dict[str, Any] = {
     "agent": "clerk",

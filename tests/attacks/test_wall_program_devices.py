@@ -131,4 +131,4 @@ def test_programs_find_in_proc_what_they_need(program: str, code: str, expected:
         pytest.skip(f"there is no {program} here")
     words = {"node": ("-e", code)}.get(program, (code,))
     ended = programs.run(program, *words)
-    assert (expected in ended.stdout.decode(), ended.stderr) == (True, b"")
+    assert (expected in ended.stdout_bytes.decode(), ended.stderr_bytes) == (True, b"")

@@ -29,12 +29,12 @@ def test_reading_what_is_not_granted(kind: str, command: tuple[str, ...], tmp_pa
     (where / "in" / "link").symlink_to(where / "out" / "secret")
     rules = (f"fs:read:{where}/in", f"fs:write:{where}/in")
     words, start = filled(command, where), str(where / "in")
-    assert CANARY in open_programs(*rules).run(*words, cwd=start).stdout.decode()
+    assert CANARY in open_programs(*rules).run(*words, cwd=start).stdout_bytes.decode()
     (where / "in" / "hard").unlink(missing_ok=True)
     walled = Programs(kind, rules)
-    assert walled.run("cat", f"{where}/in/file").stdout == b"granted\n"
+    assert walled.run("cat", f"{where}/in/file").stdout_bytes == b"granted\n"
     ended = walled.run(*words, cwd=start)
-    assert (CANARY in ended.stdout.decode(), ended.returncode != 0) == (False, True)
+    assert (CANARY in ended.stdout_bytes.decode(), ended.exit_code != 0) == (False, True)
 
 
 WRITES = {
@@ -85,7 +85,7 @@ def test_what_is_granted_can_be_written_and_not_deleted(kind: str, tmp_path: Pat
     ended = Programs(kind, (f"fs:read:{where}", f"fs:write:{where}", f"fs:delete:{where}")).run("sh", "-c", lines)
     assert sorted(os.listdir(where)) == ["dir", "file", "new"]
     assert (where / "file").read_text() == "granted\nb\n"
-    assert ended.stderr.count(b"ermission denied") == 2
+    assert ended.stderr_bytes.count(b"ermission denied") == 2
 
 
 @both_kinds
@@ -94,9 +94,9 @@ def test_a_read_only_call_writes_to_scratch_alone(kind: str, tmp_path: Path) -> 
     rules = (f"fs:read:{where}", f"fs:write:{where}")
     line = f'echo x > "$TMPDIR/x" && cat "$TMPDIR/x" && rm "$TMPDIR/x"; echo y > {where}/new; echo "$TMPDIR"'
     ended = Programs(kind, rules, effect="read_only").run("sh", "-c", line)
-    assert ended.stdout.startswith(b"x\n")
+    assert ended.stdout_bytes.startswith(b"x\n")
     assert not (where / "new").exists()
-    scratch = Path(ended.stdout.decode().split()[1])
+    scratch = Path(ended.stdout_bytes.decode().split()[1])
     assert kind == "namespaces" or not scratch.exists()  # it is gone
 
 
@@ -109,10 +109,10 @@ def test_what_is_denied_inside_a_granted_tree(kind: str, tmp_path: Path) -> None
     (where / "deep" / "open").write_text("fine\n")
     rules, denies = (f"fs:read:{where}", f"fs:write:{where}"), (f"fs:*:{where}/.env", f"fs:*:{where}/deep/keys")
     line = f"cd {where}; cat .env deep/keys/id; echo x > .env; echo x > deep/keys/id; cat deep/open"
-    assert open_programs(*rules, deny=denies).run("sh", "-c", line).stdout.count(CANARY.encode()) == 2
+    assert open_programs(*rules, deny=denies).run("sh", "-c", line).stdout_bytes.count(CANARY.encode()) == 2
     (where / ".env").write_text(CANARY)
     ended = Programs(kind, rules, deny=denies).run("sh", "-c", line)
-    assert ended.stdout == b"fine\n"
+    assert ended.stdout_bytes == b"fine\n"
     assert (where / ".env").read_text() == CANARY
 
 
@@ -134,8 +134,8 @@ def test_a_link_in_the_place_of_a_granted_directory(kind: str, tmp_path: Path) -
     (where / "in" / "data").symlink_to(where / "out")
     rules = (f"fs:read:{where}/in/data", f"fs:write:{where}/in")
     words = ("cat", f"{where}/in/data/secret")
-    assert open_programs(*rules).run(*words).stdout.decode() == CANARY
-    assert Programs(kind, rules).run(*words).stdout == b""
+    assert open_programs(*rules).run(*words).stdout_bytes.decode() == CANARY
+    assert Programs(kind, rules).run(*words).stdout_bytes == b""
 
 
 @both_kinds
@@ -144,7 +144,7 @@ def test_everything_granted_is_still_not_the_processes_and_devices_of_the_host(k
     words = ("cat", f"/proc/{own}/cmdline", "/sys/kernel/notes")
     assert open_programs("fs:read:*").run(*words).stdout
     walled = Programs(kind, ("fs:read:*",), effect="read_only")
-    assert walled.run(*words).stdout == b""
+    assert walled.run(*words).stdout_bytes == b""
     assert walled.run("cat", "/etc/passwd").stdout
 
 
@@ -160,14 +160,14 @@ def test_picking_a_program_for_the_libraries_beside_it(kind: str, names: bool, t
     program.write_text(f"#!/bin/sh\ncat {where}/lib/secret\n")
     program.chmod(0o755)
     rules = (f"process:exec:{program}",) if names else ()
-    assert open_programs(*rules).run(str(program)).stdout.decode() == CANARY
-    assert (Programs(kind, rules).run(str(program)).stdout.decode() == CANARY) is names
+    assert open_programs(*rules).run(str(program)).stdout_bytes.decode() == CANARY
+    assert (Programs(kind, rules).run(str(program)).stdout_bytes.decode() == CANARY) is names
 
 
 @both_kinds
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can read these without walls")
 def test_the_private_keys_of_the_system(kind: str) -> None:
     words = ("ls", "/etc/ssl/private", "/etc/ssl/private/")
-    if open_programs().run(*words).returncode:
+    if open_programs().run(*words).exit_code:
         pytest.skip("this system keeps no keys there")
-    assert Programs(kind).run(*words).returncode != 0
+    assert Programs(kind).run(*words).exit_code != 0

@@ -70,9 +70,9 @@ def test_variables_do_not_reach_what_builds_the_walls(kind: str, name: str, tmp_
     value = str(tmp_path / "none.so") if name in ("LD_PRELOAD", "LD_AUDIT") else str(tmp_path)
     rules = (f"env:read:{name}", f"fs:read:{tmp_path}")
     seen = [Programs(walls, rules).run("sh", "-c", f"echo ${name}", env={name: value}) for walls in ("open", kind)]
-    assert [one.stdout.decode().strip() for one in seen] == [value, value]
+    assert [one.stdout_bytes.decode().strip() for one in seen] == [value, value]
     # The loader complains once for each program that it starts with the variable: the launcher is not one of them.
-    assert seen[1].stderr.count(b"none.so") == seen[0].stderr.count(b"none.so")
+    assert seen[1].stderr_bytes.count(b"none.so") == seen[0].stderr_bytes.count(b"none.so")
 
 
 @both_kinds

@@ -52,7 +52,7 @@ def test_memory(kind: str) -> None:
 @both_kinds
 def test_time_of_the_processor(kind: str) -> None:
     ended = Programs(kind, limits={"cpu_seconds": 1}, seconds=20.0).run("sh", "-c", "while :; do :; done")
-    assert (ended.returncode, ended.timed_out) in ((-24, False), (-9, False))
+    assert (ended.exit_code, ended.timed_out) in ((-24, False), (-9, False))
 
 
 @both_kinds
@@ -78,7 +78,7 @@ def test_scratch_is_full_at_some_point() -> None:
 @both_kinds
 def test_a_flood_of_output(kind: str) -> None:
     ended = Programs(kind, output_bytes=1000, seconds=2.0).run("yes")
-    assert (len(ended.stdout), ended.truncated, ended.timed_out) == (1000, True, True)
+    assert (len(ended.stdout_bytes), ended.truncated, ended.timed_out) == (1000, True, True)
 
 
 @both_kinds

@@ -47,10 +47,10 @@ def test_a_link_beside_the_program(kind: str, beside: str, tmp_path: Path) -> No
     program(
         where / "in" / "venv" / "bin" / NAME, f"cat {where}/out/secret", f"ln -s {where}/out {where}/in/venv/{beside}"
     )
-    assert named("open", where).run(NAME).stdout.decode() == CANARY
+    assert named("open", where).run(NAME).stdout_bytes.decode() == CANARY
     (where / "in" / "venv" / beside).unlink()
     for _ in range(2):  # the first one plants it, from behind the walls
-        assert named(kind, where).run(NAME).stdout == b""
+        assert named(kind, where).run(NAME).stdout_bytes == b""
         assert (where / "in" / "venv" / beside).is_symlink()
 
 
@@ -60,8 +60,8 @@ def test_a_link_that_somebody_else_has_put_beside_it(kind: str, tmp_path: Path) 
     where = place(tmp_path)
     found = program(where / "tools" / "bin" / NAME, f"cat {where}/out/secret")
     (where / "tools" / "lib").symlink_to(where / "out")
-    assert named("open", where, path=str(found.parent)).run(NAME).stdout.decode() == CANARY
-    assert named(kind, where, path=str(found.parent)).run(NAME).stdout == b""
+    assert named("open", where, path=str(found.parent)).run(NAME).stdout_bytes.decode() == CANARY
+    assert named(kind, where, path=str(found.parent)).run(NAME).stdout_bytes == b""
 
 
 @both_kinds
@@ -70,7 +70,7 @@ def test_what_the_grant_covers_beside_the_program_is_there(kind: str, tmp_path: 
     (where / "in" / "venv" / "lib").mkdir(parents=True)
     (where / "in" / "venv" / "lib" / "module").write_text("fine")
     program(where / "in" / "venv" / "bin" / NAME, f"cat {where}/in/venv/lib/module")
-    assert named(kind, where).run(NAME).stdout == b"fine"
+    assert named(kind, where).run(NAME).stdout_bytes == b"fine"
 
 
 @both_kinds
@@ -82,14 +82,14 @@ def test_a_link_in_the_place_of_the_program(kind: str, folder: bool, tmp_path: P
     planted, target = (own.parent, foreign.parent) if folder else (own, foreign)
     planted.parent.mkdir(parents=True)
     planted.symlink_to(target)
-    assert named("open", where).run(NAME).stdout.decode() == CANARY
+    assert named("open", where).run(NAME).stdout_bytes.decode() == CANARY
     with pytest.raises(Refused, match="through a link that a tool may have put there") as refusal:
         named(kind, where).run(NAME)
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"
     assert str(where / "out") not in str(refusal.value)
     # Where any program may be started this one may too, but it is not the one that the manifest names.
     ended = named(kind, where, anything=True).run(NAME)
-    assert (ended.stdout, ended.returncode != 0) == (b"", True)
+    assert (ended.stdout_bytes, ended.exit_code != 0) == (b"", True)
 
 
 @both_kinds
@@ -98,7 +98,7 @@ def test_a_link_that_no_tool_can_write_is_the_operators(kind: str, tmp_path: Pat
     foreign = installed(where / "out" / "x")
     (where / "bin").mkdir()
     (where / "bin" / NAME).symlink_to(foreign)
-    assert named(kind, where, path=f"{where}/bin").run(NAME).stdout.decode() == CANARY
+    assert named(kind, where, path=f"{where}/bin").run(NAME).stdout_bytes.decode() == CANARY
 
 
 @both_kinds
@@ -108,7 +108,7 @@ def test_the_file_behind_a_planted_link_has_what_the_manifest_gives_it_by_its_pa
     own = where / "in" / "venv" / "bin" / NAME
     own.parent.mkdir(parents=True)
     own.symlink_to(foreign)
-    assert named(kind, where, f"process:exec:{foreign}").run(NAME).stdout.decode() == CANARY
+    assert named(kind, where, f"process:exec:{foreign}").run(NAME).stdout_bytes.decode() == CANARY
 
 
 @both_kinds
@@ -117,7 +117,7 @@ def test_a_link_to_a_program_of_the_system_still_works(kind: str, tmp_path: Path
     own = where / "in" / "venv" / "bin" / NAME
     own.parent.mkdir(parents=True)
     own.symlink_to("/bin/sh")
-    assert named(kind, where).run(NAME, "-c", "echo fine").stdout == b"fine\n"
+    assert named(kind, where).run(NAME, "-c", "echo fine").stdout_bytes == b"fine\n"
 
 
 @both_kinds
@@ -125,8 +125,8 @@ def test_another_program_of_the_same_name(kind: str, tmp_path: Path) -> None:
     # Any may be started, and one is named: whoever picks another of that name would pick what lies beside it.
     where = place(tmp_path)
     foreign = installed(where / "out" / "x")
-    assert named("open", where, anything=True).run(str(foreign)).stdout.decode() == CANARY
-    assert named(kind, where, anything=True).run(str(foreign)).stdout == b""
+    assert named("open", where, anything=True).run(str(foreign)).stdout_bytes.decode() == CANARY
+    assert named(kind, where, anything=True).run(str(foreign)).stdout_bytes == b""
 
 
 # Between the check and the walls
@@ -177,7 +177,7 @@ def test_exchanging_the_program(kind: str, anything: bool, planned: bool, folder
         programs = named(walls, where, anything=anything)
         programs.handle._processes = _Exchanging(own.parent, exchanged, target, planned=planned)
         if walls == "open":
-            assert programs.run(NAME).stdout.decode() == f"{CANARY}\n"
+            assert programs.run(NAME).stdout_bytes.decode() == f"{CANARY}\n"
             continue
         with pytest.raises(Refused, match="has become another file") as refusal:
             programs.run(NAME)

@@ -34,7 +34,7 @@ async def by_program(ctx: Context, what: str, path: str) -> str:
     """Read or write with a shell."""
     line = 'cat "$0"' if what == "read" else 'echo "planted = 1" > "$0"'
     ended = await ctx.process.spawn("/bin/sh", ["-c", line, path])
-    return ended.stdout.decode() if ended.returncode == 0 else f"no: {ended.returncode}"
+    return ended.stdout_bytes.decode() if ended.exit_code == 0 else f"no: {ended.exit_code}"
 
 
 def unguarded(what: str, path: str) -> Any:

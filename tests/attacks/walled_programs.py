@@ -102,7 +102,7 @@ class Programs:
         text = "\n".join(f"    {line}" for line in code.strip().splitlines())
         whole = f"import os, socket, sys\ntry:\n{text}\nexcept BaseException as e:\n    print(type(e).__name__, e)"
         ended = self.run(PYTHON, "-I", "-S", "-c", whole, *arguments, **given)
-        return (ended.stdout + ended.stderr).decode(errors="replace")
+        return (ended.stdout_bytes + ended.stderr_bytes).decode(errors="replace")
 
 
 def open_programs(*rules: str, **given: Any) -> Programs:

@@ -88,20 +88,20 @@ def test_the_environment_is_what_was_given(processes: Processes) -> None:
     finally:
         del os.environ["LICET_TEST_LEAK"]
     own = (b"PWD=", b"_=", b"OLDPWD=", b"SHLVL=")  # what a shell adds
-    assert {line for line in finished.stdout.splitlines() if not line.startswith(own)} == {b"A=b=c", b"B=\xff"}
+    assert {line for line in finished.stdout_bytes.splitlines() if not line.startswith(own)} == {b"A=b=c", b"B=\xff"}
 
 
 def test_it_starts_in_its_directory_under_its_name(processes: Processes) -> None:
-    assert run(processes, shell("pwd", directory="/usr")).stdout == b"/usr\n"
-    assert run(processes, shell("echo $0", argv=("my-name", "-c", "echo $0"))).stdout == b"my-name\n"
+    assert run(processes, shell("pwd", directory="/usr")).stdout_bytes == b"/usr\n"
+    assert run(processes, shell("echo $0", argv=("my-name", "-c", "echo $0"))).stdout_bytes == b"my-name\n"
 
 
 def test_a_program_that_was_killed_says_by_what(processes: Processes) -> None:
-    assert run(processes, shell("kill -15 $$")).returncode == -15
+    assert run(processes, shell("kill -15 $$")).exit_code == -15
 
 
 def test_walls_have_the_last_word_on_what_is_started(processes: Processes) -> None:
-    assert asyncio.run(processes.run(shell("cat"), Swapped())).stdout == b"walled\n"
+    assert asyncio.run(processes.run(shell("cat"), Swapped())).stdout_bytes == b"walled\n"
 
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
@@ -109,7 +109,7 @@ def test_output_beyond_the_cap_is_cut(processes: Processes, stream: str) -> None
     finished = run(processes, shell(f"head -c 100000 /dev/zero{stream}", output_bytes=1000))
     assert finished.truncated
     assert not finished.timed_out
-    assert finished.returncode == 0
+    assert finished.exit_code == 0
     assert len(finished.stderr if stream else finished.stdout) == 1000
     whole = run(processes, shell(f"head -c 100000 /dev/zero{stream}", output_bytes=100000))
     assert not whole.truncated
@@ -118,7 +118,7 @@ def test_output_beyond_the_cap_is_cut(processes: Processes, stream: str) -> None
 def test_a_program_that_takes_too_long_is_ended(processes: Processes) -> None:
     finished = run(processes, shell("sleep 60", seconds=0.2))
     assert finished.timed_out
-    assert finished.returncode == -9
+    assert finished.exit_code == -9
 
 
 def test_what_is_not_there_is_the_system_s_error(processes: Processes) -> None:
@@ -258,20 +258,20 @@ def test_only_absolute_directories_of_the_path_count(tmp_path: Path, monkeypatch
     (tmp_path / "link").symlink_to(program)
     assert LocalProcesses(str(tmp_path)).find("link") == str(program)
     assert LocalProcesses(str(tmp_path)).find("bin") is None  # a directory
-    assert run(LOCAL, Command(str(program), ("tool",), {}, "/", b"", 10, 100)).stdout == b"tool\n"
+    assert run(LOCAL, Command(str(program), ("tool",), {}, "/", b"", 10, 100)).stdout_bytes == b"tool\n"
 
 
 def test_the_child_inherits_nothing_open(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         listed = run(LOCAL, shell("ls /proc/self/fd; ls -l /proc/self/fd"))
-    assert listed.stdout.split()[:4] == [b"0", b"1", b"2", b"3"]  # the last is the directory that `ls` reads
-    assert str(tmp_path).encode() not in listed.stdout
+    assert listed.stdout_bytes.split()[:4] == [b"0", b"1", b"2", b"3"]  # the last is the directory that `ls` reads
+    assert str(tmp_path).encode() not in listed.stdout_bytes
 
 
 def test_the_child_has_a_session_of_its_own_and_plain_signals() -> None:
     finished = run(LOCAL, shell("echo $$; cat /proc/$$/stat; grep -E 'Sig(Blk|Ign)|NoNewPrivs' /proc/self/status"))
-    own, stat, *rest = finished.stdout.splitlines()
+    own, stat, *rest = finished.stdout_bytes.splitlines()
     assert stat.split()[4:6] == [own, own]  # its process group and its session
     told = dict(line.split(b":\t") for line in rest)
     known = sum(1 << number - 1 for number in signal.valid_signals())  # the C library keeps two more for itself
@@ -282,8 +282,8 @@ def test_the_child_has_a_session_of_its_own_and_plain_signals() -> None:
 def test_what_stands_between_knows_nothing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LICET_TEST_LEAK", "leak")
     finished = run(LOCAL, shell("cat /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline; ls -l /proc/$PPID/cwd"))
-    assert b"leak" not in finished.stdout
-    assert b"process_supervisor" in finished.stdout
+    assert b"leak" not in finished.stdout_bytes
+    assert b"process_supervisor" in finished.stdout_bytes
 
 
 def children() -> list[str]:
@@ -307,7 +307,7 @@ def test_nothing_is_left_behind_whatever_happens() -> None:
 
 
 def test_input_that_is_not_read_blocks_nobody() -> None:
-    assert run(LOCAL, shell("exit 4", stdin=bytes(1 << 22))).returncode == 4
+    assert run(LOCAL, shell("exit 4", stdin=bytes(1 << 22))).exit_code == 4
 
 
 def test_the_host_dies_and_so_does_the_program(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ asyncio.run(LocalProcesses().run(command, NoWalls()))
 
 def test_a_supervisor_that_is_killed_is_no_success() -> None:
     ended = run(LOCAL, shell("kill -9 $PPID; sleep 60"))
-    assert (ended.returncode, ended.timed_out) == (-signal.SIGKILL, False)  # the kernel ends it with its supervisor
+    assert (ended.exit_code, ended.timed_out) == (-signal.SIGKILL, False)  # the kernel ends it with its supervisor
 
 
 async def until(true: Callable[[], bool], seconds: float = 60.0) -> None:

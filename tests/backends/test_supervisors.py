@@ -29,7 +29,7 @@ def shell(script: str) -> Command:
 
 
 def output(processes: LocalProcesses, script: str) -> bytes:
-    return asyncio.run(processes.run(shell(script), NoWalls())).stdout
+    return asyncio.run(processes.run(shell(script), NoWalls())).stdout_bytes
 
 
 def test_the_first_program_has_the_one_that_is_ready() -> None:

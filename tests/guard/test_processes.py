@@ -77,7 +77,7 @@ def refused(held: Holding, *args: Any, **given: Any) -> Refused:
 
 def test_a_declared_program_runs_as_the_pinned_file_under_its_name() -> None:
     finished, command = spawn(holding(["process:exec:git"]), "git", ["status", "-s"], b"in", timeout=5)
-    assert finished.stdout == b"out"
+    assert finished.stdout_bytes == b"out"
     assert command == Command("/usr/bin/git", ("git", "status", "-s"), {}, "/", b"in", 5.0, 1 << 20)
 
 

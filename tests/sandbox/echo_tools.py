@@ -37,7 +37,7 @@ async def stream_echo(ctx: Context, path: str) -> list[str]:
 async def spawn_echo(ctx: Context, script: str) -> list[str]:
     """Place a secret in the environment of a program, and say what it wrote."""
     ended = await ctx.process.spawn("/bin/sh", ["-c", script], env={"GIVEN": ctx.secrets.ref("KEY")})
-    return [backwards(ended.stdout.decode("latin-1")), backwards(ended.stderr.decode("latin-1"))]
+    return [backwards(ended.stdout_bytes.decode("latin-1")), backwards(ended.stderr_bytes.decode("latin-1"))]
 
 
 @tool(needs=NEEDS, effect="write_limited")

@@ -18,4 +18,4 @@ def add_slowly(a: int, b: int) -> int:
 @tool(needs=["process:exec:true"], effect="read_only")
 async def start(ctx: Context) -> int:
     """Start a program."""
-    return (await ctx.process.spawn("true")).returncode
+    return (await ctx.process.spawn("true")).exit_code

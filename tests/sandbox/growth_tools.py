@@ -22,10 +22,10 @@ async def again(ctx: Context, text: str) -> str:
 @tool(needs=["process:exec:true"], effect="read_only")
 async def start(ctx: Context, times: int = 1) -> int:
     """Start a program some times."""
-    return sum([(await ctx.process.spawn("true")).returncode for _ in range(times)])
+    return sum([(await ctx.process.spawn("true")).exit_code for _ in range(times)])
 
 
 @tool(needs=["process:exec:sh"], effect="read_only")
 async def spin(ctx: Context) -> str:
     """Start a program that never ends, and say what ended it."""
-    return (await ctx.process.spawn("sh", ["-c", "while :; do :; done"])).limit
+    return (await ctx.process.spawn("sh", ["-c", "while :; do :; done"])).reason

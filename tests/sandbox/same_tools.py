@@ -133,6 +133,25 @@ async def the_rest(ctx: Context) -> list[Any]:
     ]  # fmt: skip
 
 
+def _ended(found: Any) -> list[Any]:
+    texts, data = [found.stdout, found.stderr], [list(found.stdout_bytes), list(found.stderr_bytes)]
+    return [found.exit_code, *texts, *data, found.truncated, found.timed_out, found.reason]
+
+
+@tool(needs=NEEDS, effect="write_limited")
+async def programs(ctx: Context) -> list[Any]:
+    """How programs end: by themselves, with output that is no text, and because their time is up."""
+    fine = await ctx.process.spawn("/bin/echo", ["fine"])
+    late = await ctx.process.spawn("/bin/echo", ["late"], timeout=0.1)
+    return [_ended(fine), _ended(late), hasattr(fine, "returncode"), hasattr(fine, "limit")]
+
+
+@tool(needs=NEEDS, effect="write_limited")
+def programs_blocking(ctx: SyncContext) -> list[Any]:
+    """The same, from a function."""
+    return [_ended(ctx.process.spawn("/bin/echo", ["fine"]))]
+
+
 @tool(needs=NEEDS, effect="write_limited")
 async def lists(ctx: Context) -> list[Any]:
     """Lists of files and keys, all at once: of many names, of odd ones, and of none."""

@@ -54,7 +54,7 @@ def test_inside_walls_of_licet_tools_run_behind_walls_of_their_own(kind: str, tm
     outer = Programs(kind, [f"fs:read:{place}" for place in places], seconds=300.0)
     code = "import sys, runpy; sys.path[:0] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
     ended = outer.run(PYTHON, "-c", code.replace("sys.argv[1]", repr(HOST)), "licet", *places)
-    assert ended.returncode == 0, ended.stderr.decode()
+    assert ended.exit_code == 0, ended.stderr_bytes.decode()
     said = json.loads(ended.stdout)
     holds_for_tools(said)
     assert said["namespaces"] is False

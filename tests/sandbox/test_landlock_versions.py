@@ -164,7 +164,7 @@ def test_programs_work_with_every_version(kind: str, version: int, tmp_path: Pat
     rules = [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
     programs = Programs(kind, rules, effect="destructive", landlock=here(version))
     line = f"cd {where} && echo new > file && cat file && rm file && sh -c 'exit 3' || echo $?"
-    assert programs.run("sh", "-c", line).stdout == b"new\n3\n"
+    assert programs.run("sh", "-c", line).stdout_bytes == b"new\n3\n"
 
 
 @pytest.mark.parametrize("level", ["restricted", "isolated"])

@@ -41,33 +41,33 @@ from loopback import serving
 @both_kinds
 @pytest.mark.parametrize("code", [0, 1, 7, 125, 255])
 def test_a_program_ends_with_its_own_code(kind: str, code: int) -> None:
-    assert Programs(kind).run("sh", "-c", f"exit {code}").returncode == code
+    assert Programs(kind).run("sh", "-c", f"exit {code}").exit_code == code
 
 
 @both_kinds
 @pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV", "PIPE", "INT"])
 def test_a_program_ends_by_its_own_signal(kind: str, name: str) -> None:
     ended = Programs(kind).run("sh", "-c", f"kill -{name} $$; sleep 5")
-    assert ended.returncode == -getattr(signal, f"SIG{name}")
+    assert ended.exit_code == -getattr(signal, f"SIG{name}")
 
 
 @both_kinds
 def test_input_output_and_arguments_arrive(kind: str) -> None:
     ended = Programs(kind).run("sh", "-c", 'cat; printf "%s|" "$0" "$@"; echo no >&2', "a b", "", "ü", stdin="in\n")
-    assert (ended.stdout.decode(), ended.stderr) == ("in\na b||ü|", b"no\n")
+    assert (ended.stdout_bytes.decode(), ended.stderr_bytes) == ("in\na b||ü|", b"no\n")
 
 
 @both_kinds
 def test_the_environment_is_what_was_declared_and_a_place_for_scratch(kind: str) -> None:
     ended = Programs(kind, ("env:read:MINE",), environ={"MINE": "1", "OTHER": "2"}).run("env")
-    names = {line.partition("=")[0] for line in ended.stdout.decode().splitlines()}
+    names = {line.partition("=")[0] for line in ended.stdout_bytes.decode().splitlines()}
     assert names == {"MINE", "TMPDIR"}
 
 
 @both_kinds
 def test_it_starts_where_it_was_told_to(kind: str, tmp_path: Path) -> None:
     where = place(tmp_path) / "in"
-    assert Programs(kind, (f"fs:read:{where}",)).run("pwd", cwd=where).stdout.decode() == f"{where}\n"
+    assert Programs(kind, (f"fs:read:{where}",)).run("pwd", cwd=where).stdout_bytes.decode() == f"{where}\n"
 
 
 @both_kinds
@@ -81,7 +81,7 @@ def test_a_program_that_is_no_program(kind: str, tmp_path: Path) -> None:
 
 @both_kinds
 def test_python_and_its_library_run(kind: str) -> None:
-    assert Programs(kind).run(PYTHON, "-I", "-c", "import json, ssl, sqlite3; print('fine')").stdout == b"fine\n"
+    assert Programs(kind).run(PYTHON, "-I", "-c", "import json, ssl, sqlite3; print('fine')").stdout_bytes == b"fine\n"
 
 
 @both_kinds
@@ -105,7 +105,7 @@ def test_nothing_else_is_there() -> None:
     assert (small, own) == ("True", "True")
     assert len(pids.split()) <= 3
     foreign = [path for path in ("/etc/passwd", "/home", "/root", "/var/log", "/run", "/sys") if os.path.exists(path)]
-    assert Programs("namespaces").run("ls", "-d", *foreign).stdout == b""
+    assert Programs("namespaces").run("ls", "-d", *foreign).stdout_bytes == b""
 
 
 @needs_namespaces
@@ -114,7 +114,7 @@ def test_orphans_are_buried_while_the_program_runs() -> None:
     some = "for i in 1 2 3 4 5; do (sleep 0.01 &) ; done; sleep 0.5"
     buried = f"for i in $(seq 200); do grep -q {dead} || break; sleep 0.1; done"
     ended = Programs("namespaces", seconds=300.0).run("sh", "-c", f"{some}; {buried}; grep -l {dead}; echo end")
-    assert ended.stdout == b"end\n"
+    assert ended.stdout_bytes == b"end\n"
 
 
 @needs_namespaces

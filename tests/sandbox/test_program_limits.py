@@ -57,7 +57,7 @@ ENDINGS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
 def test_each_limit_has_its_reason(kind: str, how: str) -> None:
     command, given, limit = ENDINGS[how]
     walled = Programs(kind, **{"seconds": 60.0, **given})
-    assert walled.run(*command).limit == limit
+    assert walled.run(*command).reason == limit
     denied = [event for event in walled.holding.events if isinstance(event, CapabilityDenied)]
     assert [event.reason for event in denied] == ([limit] if limit else [])
     assert all("process:exec:" in event.capability and event.rule for event in denied)
@@ -70,13 +70,13 @@ def test_each_limit_has_its_reason(kind: str, how: str) -> None:
     ids=["processes", "scratch"],
 )
 def test_what_only_a_namespace_tells(command: tuple[str, ...], limits: dict[str, int], limit: str) -> None:
-    assert Programs("namespaces", limits=limits, seconds=60.0).run(*command).limit == limit
+    assert Programs("namespaces", limits=limits, seconds=60.0).run(*command).reason == limit
 
 
 @needs_namespaces
 def test_scratch_that_was_full_and_did_no_harm_is_no_limit() -> None:
     ended = Programs("namespaces", limits={"scratch_mb": 4}).run("sh", "-c", f"({FILL}) 2>/dev/null; exit 0")
-    assert (ended.returncode, ended.limit) == (0, "")
+    assert (ended.exit_code, ended.reason) == (0, "")
 
 
 @needs_walls

@@ -1,5 +1,6 @@
 """A tool sees the same at every level: values, handles, refusals, errors, and what is left in the receipt."""
 
+import asyncio
 import json
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,10 @@ from licet.backends.memory_files import MemoryFiles
 from licet.backends.memory_http import Answer, MemoryHttp
 from licet.backends.memory_processes import MemoryProcesses
 from licet.backends.memory_secrets import MemorySecrets
+from licet.backends.native import InProcess
+from licet.guard.layers import Layers
 from licet.guard.ports import Command, Exchange, Finished
+from licet.sandbox.workers import Workers
 from sandbox import argument_tools as given
 from sandbox import same_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -30,11 +34,30 @@ def site(exchange: Exchange) -> Answer:
 
 
 async def echo(command: Command) -> Finished:
-    return Finished(0, b"", b"")
+    if command.argv[1:] == ("late",):
+        await asyncio.sleep(3600)
+    return Finished(3, b"out \xff\n", "err ü".encode())
+
+
+class Open:
+    """Walls for functions that stand for programs: there is nothing to put around one."""
+
+    layers = Layers((), ())
+
+    def load_code(self) -> None:
+        """Nothing is needed."""
+
+    def walls(self, held: Any) -> "Open":
+        return self
+
+    def around(self, command: Command) -> Command:
+        return command
 
 
 def backends() -> Backends:
+    programs: Any = Open()
     return Backends.memory(
+        sandbox=Workers(InProcess(), programs),
         files=MemoryFiles(),
         http=MemoryHttp(site, {"site.test": ["93.184.216.34"], "www.site.test": ["93.184.216.34"]}),
         secrets=MemorySecrets({"KEY": "s3cr3t-value"}),
@@ -77,6 +100,8 @@ CALLS: dict[str, tuple[Tool, dict[str, Any]]] = {
     "fetch_blocking": (tools.fetch_blocking, {}),
     "the_rest": (tools.the_rest, {}),
     "lists": (tools.lists, {}),
+    "programs": (tools.programs, {}),
+    "programs_blocking": (tools.programs_blocking, {}),
     "times": (tools.times, {}),
     "lets_through": (tools.lets_through, {}),
     **ARGUMENTS,
@@ -115,5 +140,8 @@ def test_what_crosses_at_native_is_what_the_cases_are_about(tmp_path: Path) -> N
     assert at_native("numbers", tmp_path)[1][0] == ["Decimal", "Decimal('1.10')"]
     assert at_native("octets", tmp_path)[1][1] == ["bytes", "b'hello'"]
     assert at_native("turned", tmp_path)[1][0] == ["int", "2"]
+    fine = [3, "out \ufffd\n", "err ü", list(b"out \xff\n"), list("err ü".encode()), False, False, ""]
+    assert at_native("programs", tmp_path)[1] == [fine, [-9, "", "", [], [], False, True, "LIMIT_TIME"], False, False]
+    assert at_native("programs_blocking", tmp_path)[1] == [fine]
     assert [len(one[1]) for one in at_native("lists", tmp_path)[1][4:6]] == [261, 261]
     assert at_native("times", tmp_path)[1][:-2] == ["INPUT_INVALID"] * 16

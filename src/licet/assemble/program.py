@@ -140,4 +140,4 @@ async def _program(ctx: Context, command: list[str]) -> int:
     """A command, with the input and output of the terminal."""
     program, *arguments = command
     ended = await ctx.process.spawn(program, arguments)
-    return ended.returncode
+    return ended.exit_code

@@ -32,13 +32,13 @@ class MemoryProcesses:
         program, command = self._program(walls.around(command))
         finished = await _in_time(program, command)
         cap = command.output_bytes
-        truncated = max(len(finished.stdout), len(finished.stderr)) > cap
+        truncated = max(len(finished.stdout_bytes), len(finished.stderr_bytes)) > cap
         return replace(
             finished,
-            stdout=finished.stdout[:cap],
-            stderr=finished.stderr[:cap],
+            stdout_bytes=finished.stdout_bytes[:cap],
+            stderr_bytes=finished.stderr_bytes[:cap],
             truncated=truncated,
-            limit=finished.limit or ("LIMIT_OUTPUT" if truncated else ""),
+            reason=finished.reason or ("LIMIT_OUTPUT" if truncated else ""),
         )
 
     @asynccontextmanager
@@ -66,7 +66,7 @@ class MemoryProcesses:
 async def _in_time(program: Program, command: Command) -> Finished:
     with suppress(TimeoutError):
         return await asyncio.wait_for(program(command), command.seconds)
-    return Finished(-9, b"", b"", timed_out=True, limit="LIMIT_TIME")
+    return Finished(-9, b"", b"", timed_out=True, reason="LIMIT_TIME")
 
 
 class _Running:
@@ -91,16 +91,16 @@ class _Running:
                 taken.stop()
             command = replace(command, stdin=bytes(taken.data))
         finished = await _in_time(program, command)
-        said = [finished.stdout, finished.stderr]
+        said = [finished.stdout_bytes, finished.stderr_bytes]
         if self._streams.joined:
-            said = [finished.stdout + finished.stderr, b""]
+            said = [finished.stdout_bytes + finished.stderr_bytes, b""]
         senders = [Sender(end[1], data, self._pipes.shut) for end, data in zip(outputs, said, strict=True) if end]
         try:
             await asyncio.gather(*(sender.done for sender in senders))
         finally:
             for sender in senders:
                 sender.stop()
-        return Ending(finished.returncode, finished.limit)
+        return Ending(finished.exit_code, finished.reason)
 
     def handed(self) -> tuple[int, ...]:
         """The near ends of the pipes that were asked for."""

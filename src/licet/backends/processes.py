@@ -98,7 +98,7 @@ class LocalProcesses:
                 trouble = await inside.watch.ended()
         if trouble is not None:
             raise trouble
-        return replace(finished, limit=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
+        return replace(finished, reason=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
 
 
 def _inside(command: Command, walls: Walls) -> Command:
@@ -186,8 +186,8 @@ async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | Non
         for stream in streams:
             stream.stop()
     used = _used(said, command)
-    returncode, truncated = _LATE if used is None else used.returncode, out.truncated or err.truncated
-    return Finished(returncode, bytes(out.data), bytes(err.data), truncated, timed_out=used is None), used
+    exit_code, truncated = _LATE if used is None else used.returncode, out.truncated or err.truncated
+    return Finished(exit_code, bytes(out.data), bytes(err.data), truncated, timed_out=used is None), used
 
 
 def _used(said: Receiver, command: Command) -> Used | None:

@@ -188,24 +188,36 @@ class Ended(Protocol):
     """How a program ended."""
 
     @property
-    def returncode(self) -> int:
-        """Its exit code."""
+    def exit_code(self) -> int:
+        """Its exit code; negative where a signal ended it."""
 
     @property
-    def stdout(self) -> bytes:
-        """What it wrote."""
+    def stdout(self) -> str:
+        """Its output as text; bytes that are not UTF-8 are replaced."""
 
     @property
-    def stderr(self) -> bytes:
-        """What it complained about."""
+    def stderr(self) -> str:
+        """Its error output as text; bytes that are not UTF-8 are replaced."""
+
+    @property
+    def stdout_bytes(self) -> bytes:
+        """Its output."""
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        """Its error output."""
 
     @property
     def truncated(self) -> bool:
         """Whether output was cut."""
 
     @property
-    def limit(self) -> str:
-        """Which limit has ended it or cut its output, such as `LIMIT_CPU`; empty if none has."""
+    def timed_out(self) -> bool:
+        """Whether it was ended because its time was up."""
+
+    @property
+    def reason(self) -> str:
+        """The limit that ended it or cut its output, such as `LIMIT_CPU`; empty if none did."""
 
 
 class Programs(Protocol):

@@ -215,12 +215,22 @@ class Command:
 class Finished:
     """How a program ended; output beyond the cap is cut, and `truncated` says so."""
 
-    returncode: int
-    stdout: bytes
-    stderr: bytes
+    exit_code: int  # negative: the signal that ended it
+    stdout_bytes: bytes
+    stderr_bytes: bytes
     truncated: bool = False
     timed_out: bool = False
-    limit: Reason | Literal[""] = ""  # which one has ended it, or cut what it wrote: `LIMIT_CPU`, `LIMIT_OUTPUT` …
+    reason: Reason | Literal[""] = ""  # the limit that ended it or cut its output: `LIMIT_CPU`, `LIMIT_OUTPUT` …
+
+    @property
+    def stdout(self) -> str:
+        """The output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
+        return self.stdout_bytes.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """The error output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
+        return self.stderr_bytes.decode(errors="replace")
 
 
 class Walls(Protocol):

@@ -102,7 +102,7 @@ class ScopedProcesses:
             self._holding.exceeded(over, use)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
-        self._record(use, Ending(finished.returncode, finished.limit))
+        self._record(use, Ending(finished.exit_code, finished.reason))
         placed = self._placeholders.placed if self._placeholders is not None else None
         return await _redacted(finished, placed, self._output_bytes) if placed else finished
 
@@ -289,10 +289,11 @@ async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished
     """What a program wrote, without the secrets that this call has placed; names in their place may be longer."""
     said = [
         await in_turn(placed.work(written, cut=finished.truncated and len(written) >= most))
-        for written in (finished.stdout, finished.stderr)
+        for written in (finished.stdout_bytes, finished.stderr_bytes)
     ]
     longer = any(len(clean) > most for clean in said)
-    return replace(finished, stdout=said[0][:most], stderr=said[1][:most], truncated=finished.truncated or longer)
+    cut = finished.truncated or longer
+    return replace(finished, stdout_bytes=said[0][:most], stderr_bytes=said[1][:most], truncated=cut)
 
 
 def _texts(values: Iterable[Any]) -> list[str]:

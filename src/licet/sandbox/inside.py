@@ -289,8 +289,8 @@ class RemotePrograms:
             timeout=_number(timeout),
         )
         head, middle = answer.head, answer.head["stdout"]
-        told = {name: head[name] for name in ("truncated", "timed_out", "limit")}
-        return Finished(head["returncode"], answer.blob[:middle], answer.blob[middle:], **told)
+        told = {name: head[name] for name in ("truncated", "timed_out", "reason")}
+        return Finished(head["exit_code"], answer.blob[:middle], answer.blob[middle:], **told)
 
 
 class RemoteContext:

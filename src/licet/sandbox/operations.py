@@ -281,10 +281,10 @@ class Operations:
         ended = await self.context.process.spawn(
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
         )
-        fields = ("returncode", "truncated", "timed_out", "limit")
+        fields = ("exit_code", "truncated", "timed_out", "reason")
         told: dict[str, Any] = {name: getattr(ended, name) for name in fields}
-        told["stdout"] = len(ended.stdout)
-        return Answered(told, ended.stdout + ended.stderr)
+        told["stdout"] = len(ended.stdout_bytes)
+        return Answered(told, ended.stdout_bytes + ended.stderr_bytes)
 
     async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
         """Start a program, and hand over the pipes to talk to it; by the number of this question it is known."""

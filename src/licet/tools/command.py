@@ -33,9 +33,9 @@ async def run_command(
     program, *arguments = command
     ended = await ctx.process.spawn(program, arguments, stdin=stdin, cwd=directory, timeout=timeout_seconds)
     return {
-        "exit_code": ended.returncode,
-        "stdout": ended.stdout.decode(errors="replace"),
-        "stderr": ended.stderr.decode(errors="replace"),
+        "exit_code": ended.exit_code,
+        "stdout": ended.stdout,
+        "stderr": ended.stderr,
         "truncated": ended.truncated,
-        "limit": ended.limit or None,
+        "limit": ended.reason or None,
     }

@@ -101,9 +101,9 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, los
     `lost` says which of its output could not be passed on.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
-    code = LATE if late else _code(ended[-1].returncode) if ended and result.ok else REFUSED
+    code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
     code = code or (UNWRITTEN if lost else 0)
-    limit = ended[-1].limit if ended else ""
+    limit = ended[-1].reason if ended else ""
     if as_json:
         sys.stdout.flush()
         told = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
