@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,7 +327,38 @@ def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_ther
     assert both(path, lambda store: store.get("s", "é")) == 12345
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT * FROM sizes").fetchall() == [("s", 64 + 1 + 10 + 64 + 2 + 5), ("t", 64 + 1 + 1)]
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+    db.close()
+
+
+SECOND_FORMAT = """
+CREATE TABLE entries (
+    scope TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, expires REAL, PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
+CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO entries VALUES
+    ('personality:p@clerk', x'61', '1', NULL), ('personality:p@cook', x'61', '2', NULL),
+    ('personality:p@clerk', x'62', '3', 2000.0), ('personality:p@cook', x'62', '4', 20000000000.0),
+    ('personality:p@cook', x'63', '5', NULL),
+    ('session:personality:p@cook', x'61', '7', NULL), ('tool:t@cook', x'61', '8', NULL);
+INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope;
+PRAGMA application_id = 1818846059;
+PRAGMA user_version = 2;
+"""
+
+
+def test_stores_of_a_personality_that_were_kept_per_agent_become_one(tmp_path: Path) -> None:
+    path = older_file(tmp_path / "kv.db", SECOND_FORMAT)
+    found = [both(path, partial(SqliteKv.get, scope="personality:p", key=key)) for key in "abc"]
+    assert found == [1, 4, 5]  # of two values, that of the first agent by name; never one that is over
+    assert both(path, lambda store: store.get("personality:p@cook", "a")) == 2  # nothing is lost
+    assert both(path, lambda store: store.list("personality:p@cook")) == ["a"]
+    assert both(path, lambda store: store.get("session:personality:p@cook", "a")) == 7
+    assert both(path, lambda store: store.get("tool:t@cook", "a")) == 8
+    with sqlite3.connect(path) as db:
+        assert dict(db.execute("SELECT * FROM sizes"))["personality:p"] == 3 * 66
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
     db.close()
 
 

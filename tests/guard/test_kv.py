@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from licet.backends.kv_sqlite import SqliteKv
 from licet.backends.memory_kv import MemoryKv
 from licet.errors import Refused
 from licet.guard.kv import ScopedKv, scope_id
@@ -73,7 +75,7 @@ SCOPES = [
     # needs, personality, the scope
     (["storage:*:tool-private"], None, "tool:worker@clerk"),
     (["storage:*:session"], None, "session:s-1@clerk"),
-    (["storage:*:personality"], "butler", "personality:butler@clerk"),
+    (["storage:*:personality"], "butler", "personality:butler"),
     (["storage:*:personality"], None, "session:s-1@clerk"),
     (["storage:*:session", "storage:*:tool-private"], None, "tool:worker@clerk"),
     (["storage:read:session"], None, "session:s-1@clerk"),
@@ -166,13 +168,37 @@ def test_it_ends_with_its_call() -> None:
     assert refused(kv.get("k")).code == "SESSION_ENDED"
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_agents_share_the_store_of_their_personality_and_no_other(tmp_path: Path, store: str) -> None:
+    backend = MemoryKv(most_bytes=200) if store == "memory" else SqliteKv(tmp_path / "kv.db", most_bytes=200)
+
+    def kv(kind: str, agent: str, personality: str | None = "butler", session: str = "s-1") -> ScopedKv:
+        held = holding([f"storage:*:{kind}"], agent=agent, personality=personality, session=session)
+        return ScopedKv(held, backend)
+
+    async def scene() -> None:
+        for kind in ("tool-private", "session"):
+            await kv(kind, "clerk").set("k", kind)
+            assert await kv(kind, "cook").get("k") is None
+        await kv("personality", "clerk").set("k", "x" * 80)
+        assert await kv("personality", "cook", session="s-2").get("k") == "x" * 80
+        assert await kv("personality", "cook", "gardener").get("k") is None
+        assert await kv("personality", "cook", None).get("k") is None  # this is the session store, of each agent
+        with pytest.raises(Refused, match="LIMIT_SIZE"):  # one store, one quota
+            await kv("personality", "cook").set("other", "x" * 80)
+
+    asyncio.run(scene())
+
+
 def test_no_two_agents_or_kinds_share_a_scope() -> None:
     scopes = [
         scope_id(kind, tool, session, personality, agent)
-        for kind in ("tool-private", "session", "personality")
+        for kind in ("tool-private", "session")
         for tool in ("a", "b")
         for session in ("a", "b")
         for personality in ("a", "b")
         for agent in ("a", "b")
     ]
-    assert len(set(scopes)) == 3 * 2 * 2  # each kind by its own name, and by agent
+    assert len(set(scopes)) == 2 * 2 * 2  # each kind by its own name, and by agent
+    assert scope_id("personality", "t", "s", "a", "clerk") == "personality:a"
+    assert scope_id("personality", "t", "s", None, "clerk") == "session:s@clerk"

@@ -21,7 +21,7 @@ def opened(paths: list[str]) -> list[bool]:
 @tool(needs=["fs:*:*", "network:*:*", "process:exec:*"], effect="write_limited")
 async def spawned(ctx: Context, programs: list[str]) -> list[int]:
     """Start programs through the handle."""
-    return [(await ctx.process.spawn(program, ["-c", "exit 3"])).returncode for program in programs]
+    return [(await ctx.process.spawn(program, ["-c", "exit 3"])).exit_code for program in programs]
 
 
 @tool(needs=["fs:*:*", "network:*:*", "process:exec:*"], effect="write_limited")

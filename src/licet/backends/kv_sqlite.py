@@ -32,7 +32,21 @@ _SINCE_1 = """
 CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
 """
-_FORMAT = Format(0x6C69636B, 2, _SCHEMA, {1: _SINCE_1})  # `lick`: licet's key-value files
+# Version 2 kept the store of a personality apart per agent, as `personality:ID@AGENT`; now it is `personality:ID`.
+# Where several agents had a key, the value of the first agent by name is taken; the others stay under their old name.
+_ALIVE = "expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER)"
+_ID = "substr(scope, 1, instr(scope, '@') - 1)"  # no name holds an `@`
+_SINCE_2 = f"""
+INSERT OR IGNORE INTO entries SELECT {_ID}, key, value, expires FROM entries
+    WHERE scope GLOB 'personality:*@*' AND ({_ALIVE}) ORDER BY scope;
+DELETE FROM entries WHERE scope GLOB 'personality:*@*' AND EXISTS (
+    SELECT 1 FROM entries AS moved WHERE moved.scope = {_ID.replace("scope", "entries.scope")}
+    AND moved.key = entries.key AND moved.value = entries.value
+);
+DELETE FROM sizes;
+INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
+"""  # noqa: S608
+_FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _SINCE_1, 2: _SINCE_2})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _LIST = """SELECT key FROM entries
 WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?"""

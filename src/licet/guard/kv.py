@@ -89,8 +89,13 @@ class ScopedKv:
 
 
 def scope_id(kind: str, tool: str, session: str, personality: str | None, agent: str) -> str:
-    """The namespace of a store: agents never share one, whatever their sessions and tools are called."""
-    return f"{storage_scope_id(kind, tool, session, personality)}@{agent}"
+    """The namespace of a store.
+
+    A personality's store belongs to every agent that has the personality. The other stores are kept apart per agent,
+    whatever their sessions and tools are called.
+    """
+    scope = storage_scope_id(kind, tool, session, personality)
+    return scope if scope.startswith("personality:") else f"{scope}@{agent}"
 
 
 def _declared(holding: Holding) -> str:
