@@ -9,7 +9,7 @@ import pytest
 
 from licet import Backends, Tool
 from licet.core.decision import CapabilityDenied
-from licet.guard.ports import PART_OF_DOMAIN
+from licet.guard.holding import PART_OF_DOMAIN
 from sandbox import undeclared_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
 

@@ -26,12 +26,21 @@ from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access
 from licet.guard.layers import Layers
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
-from licet.guard.ports import PART_OF_DOMAIN
 from licet.guard.redact import Redactor
 from licet.guard.room import Room
 
 Observer = Callable[[Event], None]
 Ask = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
+
+# The part that stands behind each domain of capabilities, and what it is called in a refusal.
+PART_OF_DOMAIN = {
+    "network": ("http", "network"),
+    "fs": ("files", "files"),
+    "secret": ("secrets", "secrets"),
+    "storage": ("kv", "storage"),
+    "process": ("processes", "processes"),
+    "env": ("environ", "environment"),
+}
 
 Check = Use | Happened | Deny | Asked | None
 CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal

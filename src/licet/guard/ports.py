@@ -364,17 +364,6 @@ class Clock(Protocol):
 ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]]
 
 
-# The part that stands behind each domain of capabilities, and what it is called in a refusal.
-PART_OF_DOMAIN = {
-    "network": ("http", "network"),
-    "fs": ("files", "files"),
-    "secret": ("secrets", "secrets"),
-    "storage": ("kv", "storage"),
-    "process": ("processes", "processes"),
-    "env": ("environ", "environment"),
-}
-
-
 # All of them ---------------------------------------------------------------------------------------------------------
 
 

@@ -27,10 +27,10 @@ from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.held_paths import held_paths
-from licet.guard.holding import CALL_GRANTED, Check
+from licet.guard.holding import CALL_GRANTED, PART_OF_DOMAIN, Check
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.late_code import load_code
-from licet.guard.ports import PART_OF_DOMAIN, Ports, SandboxUnavailable
+from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
