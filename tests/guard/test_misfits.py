@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
-from licet import Backends, Context, Gate, Manifest, RegistrationRefused, Result, Tool, tool, validate_registration
+from licet import (
+    Backends,
+    CapabilitySet,
+    Context,
+    Gate,
+    Malformed,
+    Manifest,
+    Refused,
+    RegistrationRefused,
+    Result,
+    Tool,
+    tool,
+    validate_registration,
+)
 from licet.core.decision import CapabilityDenied
 from licet.guard.people import Answer, Question
 from licet.guard.registration import OnMisfit
@@ -355,3 +368,112 @@ def test_a_delegate_follows_a_reload_that_takes_something_away(tmp_path: Path) -
 
     assert delegated(at, "t", "env:read:A", before=broken).reason == "MANIFEST_CHANGED"
     assert delegated(at, "t", "env:read:A").reason == "MANIFEST_CHANGED"
+
+
+# Optional needs -------------------------------------------------------------------------------------------------------
+
+
+@tool(
+    needs=["env:read:A"],
+    optional=["env:read:B", "secret:read:K", "storage:*:session"],
+    effect="read_only",
+    sandbox="native",
+)
+async def either(ctx: Context) -> list[str]:
+    """Use what there is."""
+    await ctx.kv.set("a", 1)
+    found = [name for name in ("A", "B") if _allowed(lambda name=name: ctx.env.get(name))]  # type: ignore[misc]
+    try:
+        await ctx.secrets.get("K")
+        found.append("K")
+    except Refused:
+        pass
+    return found
+
+
+def _allowed(use: Callable[[], object]) -> bool:
+    try:
+        use()
+    except Refused:
+        return False
+    return True
+
+
+USED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nothing more": ({"env": ["A"]}, ["A"]),
+    "one of them": ({"env": ["A", "B"]}, ["A", "B"]),
+    "another": ({"env": ["A"], "secrets": ["K"]}, ["A", "K"]),
+    "all": ({"env": ["*"], "secrets": ["*"]}, ["A", "B", "K"]),
+}
+
+
+@pytest.mark.parametrize("mode", ["refuse", "narrow", "deny"])
+@pytest.mark.parametrize("case", USED)
+def test_a_call_holds_what_is_allowed_of_what_is_optional(tmp_path: Path, case: str, mode: Any) -> None:
+    given, found = USED[case]
+    backends = Backends.memory(environ={"A": "1", "B": "2"}, secrets={"K": "v"})
+    at = Gate(policy(tmp_path, either, **given), [either], backends, workdir=tmp_path, on_misfit=mode)
+    assert not at.misfits
+    assert call(at, "either").value == found
+
+
+def test_a_delegate_may_lack_what_is_optional(tmp_path: Path) -> None:
+    backends = Backends.memory(environ={"A": "1", "B": "2"}, secrets={"K": "v"})
+    at = gate(tmp_path, either, backends=backends, env=["A", "B"], secrets=["K"])
+    assert delegated(at, "either", "env:read:A").value == ["A"]
+    assert delegated(at, "either", "env:read:A", "secret:read:K").value == ["A", "K"]
+    assert delegated(at, "either", "env:read:B", "secret:read:K").reason == "ENV_NOT_ALLOWED"
+
+
+BEHIND: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing is given of it": ({"env": ["A"]}, "ALLOWED"),
+    "some is given": ({"env": ["A"], "secrets": ["K"]}, "BACKEND_MISSING"),
+}
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_a_backend_must_stand_behind_what_is_optional_and_given(tmp_path: Path, case: str) -> None:
+    given, reason = BEHIND[case]
+    backends = Backends.memory(environ={"A": "1"}, secrets=None)
+    assert call(gate(tmp_path, either, backends=backends, **given), "either").reason == reason
+
+
+def test_a_tool_may_not_touch_more_than_its_declaration_even_optionally(tmp_path: Path) -> None:
+    said = {"either": {"needs": ["env:read:A"], "optional": ["env:read:B", "storage:*:session"], "effect": "read_only"}}
+    (tmp_path / "licet.yaml").write_text(f"tools: {said}\n")
+    manifest = policy(tmp_path, either, env=["A", "B"], secrets=["K"])
+    with pytest.raises(RegistrationRefused, match="secret:read:K, which its declaration does not say"):
+        Gate(manifest, [either], Backends.memory(), workdir=tmp_path)
+    backends = Backends.memory(environ={"A": "1", "B": "2"}, secrets={"K": "v"})
+    at = Gate(manifest, [either], backends, workdir=tmp_path, on_misfit="narrow")
+    assert call(at, "either").value == ["A", "B"]
+
+
+def test_optional_needs_are_part_of_the_definition() -> None:
+    def fn() -> None:
+        """Do nothing."""
+
+    plain, more = tool(needs=["env:read:A"])(fn), tool(needs=["env:read:A"], optional=["env:read:B"])(fn)
+    moved, by_keys = tool(needs=["env:read:A", "env:read:B"])(fn), tool(capabilities={}, optional=["env:read:B"])(fn)
+    assert len({one.digest for one in (plain, more, moved, by_keys)}) == 4
+    assert plain.digest == tool(needs=["env:read:A"], optional=[])(fn).digest
+    assert (str(more.needs), str(more.optional), str(by_keys.optional)) == ("env:read:A", "env:read:B", "env:read:B")
+    assert "env:read:B (optional)" in repr(more)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"optional": ["env:read:A"]}, "does not say what it touches"),
+        ({"needs": [], "optional": "env:read:A"}, "a list of rules such as `fs:read:/srv/data` as `optional`"),
+        ({"needs": [], "optional": [1]}, "in `optional`"),
+        ({"needs": [], "optional": {"env": ["A"]}}, "as `optional`"),
+        ({"needs": [], "optional": CapabilitySet([], ["env:read:A"])}, "optional without denies"),
+        ({"needs": [], "optional": ["env:write:A"]}, "read"),
+    ],
+)
+def test_optional_needs_are_rules(given: dict[str, Any], said: str) -> None:
+    def fn() -> None: ...
+
+    with pytest.raises((TypeError, Malformed), match=said):
+        tool(**given)(fn)

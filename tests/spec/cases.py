@@ -72,6 +72,7 @@ class Registration(World):
 
     needs: list[str]
     misfits: list[list[str]]
+    optional: list[str] = field(default_factory=list)
     effect: EffectClass | None = "read_only"
     sandbox: Level | None = "restricted"
     connector: str = ""
@@ -81,7 +82,9 @@ class Registration(World):
     def spec(self) -> ToolSpec:
         """The tool."""
         connector = ConnectorRef.parse(self.connector) if self.connector else None
-        return ToolSpec("t", CapabilitySet(self.needs), self.effect, self.sandbox, connector)
+        return ToolSpec(
+            "t", CapabilitySet(self.needs), self.effect, self.sandbox, connector, optional=CapabilitySet(self.optional)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,8 @@ from licet.surfaces.cli.app import licet
 
 from .cases import HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
 
-DECISIONS = tuple(
-    cases(Case, "decisions.yaml", "effects.yaml", "ceilings.yaml", "bundles.yaml", "connectors.yaml", "seeds.yaml")
-)
+_FILES = ("decisions", "effects", "ceilings", "bundles", "connectors", "optional", "seeds")
+DECISIONS = tuple(cases(Case, *(f"{name}.yaml" for name in _FILES)))
 REGISTRATIONS = tuple(cases(Registration, "registration.yaml"))
 TROUBLES = tuple(cases(Trouble, "problems.yaml"))
 
@@ -125,7 +124,13 @@ def test_narrowing_runs_at_the_tighter_class_and_level(case: Registration, place
 def test_the_command_line_finds_the_same_misfits(case: Registration, place: Path) -> None:
     personality = case.write(place)
     # The workspace declares the tool, where the library was handed it.
-    declared = {"needs": case.needs, "effect": case.effect, "sandbox": case.sandbox, "connector": case.connector}
+    declared = {
+        "needs": case.needs,
+        "optional": case.optional,
+        "effect": case.effect,
+        "sandbox": case.sandbox,
+        "connector": case.connector,
+    }
     tools = {"t": {key: value for key, value in declared.items() if value or key == "needs"}}
     with (place / "licet.yaml").open("a") as workspace:
         workspace.write(f"tools: {json.dumps(tools)}\n")

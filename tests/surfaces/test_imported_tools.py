@@ -73,6 +73,7 @@ UNLIKE: dict[str, tuple[str, str]] = {
     "a cost": (DECLARED + "import dataclasses\n" + SPEC.format("cost_usd=None"), "cost_usd"),
     "a connector": (DECLARED + "import dataclasses\n" + SPEC.format("connector=licet.tool"), "connector"),
     "a store": (DECLARED + "import dataclasses\n" + SPEC.format("storage_ttl_seconds=5"), "storage_ttl_seconds"),
+    "what is optional": (DECLARED + "import dataclasses\n" + SPEC.format("optional=t.spec.needs"), "optional"),
     "its name": (DECLARED + "import dataclasses\n" + SPEC.format("name='s'"), "name"),
 }
 

@@ -25,7 +25,17 @@ from licet.values import replace
 
 _ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
 # All that source tells of a tool and that decides about its calls.
-_REVIEWED = ("name", "needs", "effect", "sandbox", "connector", "cost_usd", "storage_ttl_seconds")
+_REVIEWED = (
+    "name",
+    "needs",
+    "optional",
+    "touches",
+    "effect",
+    "sandbox",
+    "connector",
+    "cost_usd",
+    "storage_ttl_seconds",
+)
 
 
 def imported_tools(manifest: Manifest) -> list[Tool]:

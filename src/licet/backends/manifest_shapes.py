@@ -100,6 +100,7 @@ DECLARATION = Record(
             description="where the tool is declared; its source is read, never imported",
         ),
         "needs": _several(RULE, "what the tool touches"),
+        "optional": _several(RULE, "what it uses where it is allowed, and can do without"),
         "effect": Field(EFFECT, description="what its calls do to the world"),
         "sandbox": Field(LEVEL, description="the level it runs at"),
         "connector": Field(
@@ -122,7 +123,7 @@ SERVER = Record(
             description="variables set to secrets",
         ),
         "tools": Field(
-            Keyed(NAME, Record({"needs": _several(RULE), "effect": Field(EFFECT)})),
+            Keyed(NAME, Record({"needs": _several(RULE), "optional": _several(RULE), "effect": Field(EFFECT)})),
             description="its tools, declared here",
         ),
     }

@@ -22,15 +22,15 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
         given: Fields = held.value
         if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
             found = "neither `from` nor `needs`" if not given.keys() & {"from", "needs"} else "`from` beside other keys"
-            expected = "`from` alone, or `needs` with effect, sandbox, connector and cost_usd"
+            expected = "`from` alone, or `needs` with optional, effect, sandbox, connector and cost_usd"
             problems.append(Problem(key_origin(held), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
             if (source := given.get("from")) is not None:
                 sources[name] = source.value, source.origin
         else:
-            stated = {key: value.value for key, value in given.items() if key != "needs"}
-            needs = [rule.value for rule in plain(given, "needs", ())]
-            tools[name] = spec_of(name=name, needs=needs, **stated, origin=key_origin(held))
+            stated = {key: value.value for key, value in given.items() if key not in ("needs", "optional")}
+            needs, optional = ([rule.value for rule in plain(given, key, ())] for key in ("needs", "optional"))
+            tools[name] = spec_of(name=name, needs=needs, optional=optional, **stated, origin=key_origin(held))
     modules = {reference.partition(":")[0] for reference, _ in sources.values()}
     if len(modules) > MOST_MODULES:
         found, expected = f"{len(modules)} different modules under `from`", f"at most {MOST_MODULES}"

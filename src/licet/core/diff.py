@@ -159,6 +159,10 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
         yield from spot.turned(
             "grown" if now.connector else "changed", "connector", "connector", was.connector, now.connector
         )
+    if was.optional != now.optional:
+        # What it reaches is compared elsewhere: this says only what it can do without.
+        words = ", ".join(was.optional), ", ".join(now.optional)
+        yield from spot.turned("changed", "optional", "optional needs", *words)
     asked, asks = old.asking(was), new.asking(now)
     if asked and asks and (asked, asks) != (old.surface.approvals.write, new.surface.approvals.write):
         yield from _asks(spot, asked, asks)

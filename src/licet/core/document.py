@@ -102,6 +102,7 @@ def _stated(**keys: object) -> dict[str, object]:
 def _spec(spec: ToolSpec) -> dict[str, Any]:
     return {
         "needs": [str(rule) for rule in spec.needs.allow],
+        **_stated(optional=[str(rule) for rule in spec.optional.allow] or None),
         "effect": spec.effect,
         "sandbox": spec.sandbox,
         "connector": str(spec.connector) if spec.connector else None,
@@ -116,6 +117,7 @@ def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     said["env"] = sorted(set(said["env"]))
     for tool in said["tools"].values():
         tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
+        tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
     return said
 
 

@@ -60,7 +60,10 @@ def _what(use: Use | None) -> str:
 
 def _allowed_instead(reach: Reach, use: Use) -> list[str]:
     """What the tool needs and what is allowed in the domain that was refused, so that a typo shows."""
-    needs = [str(need) for need in reach.spec.needs.allow if need.domain == use.domain]
+    needs, optional = (
+        [str(rule) for rule in declared.allow if rule.domain == use.domain]
+        for declared in (reach.spec.needs, reach.spec.optional)
+    )
     rules = [
         Ground("ALLOWED", str(rule.capability), rule.origin)
         for layer in reach.layers
@@ -68,6 +71,7 @@ def _allowed_instead(reach: Reach, use: Use) -> list[str]:
         if rule.capability.domain == use.domain
     ]
     shown = [_line("tool needs", ", ".join(needs) or "nothing of this kind")]
+    shown += [_line("optional", ", ".join(optional))] if optional else []
     shown += [_line("allowed here", rule) for rule in rules[:8]] or [_line("allowed here", "nothing of this kind")]
     if len(rules) > 8:
         shown.append(_line("", f"and {len(rules) - 8} more"))

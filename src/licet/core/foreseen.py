@@ -75,7 +75,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
     layers = [*manifest.layers, *{id(layer): layer for layer in bundles}.values()]
     rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
     lines = sum(map(len, manifest.connectors.profiles))
-    needs = [need for spec in declared for need in spec.needs]
+    needs = [need for spec in declared for need in spec.touches]
     by_hand = [layer for layer in layers if layer.kind != "policy files"]
     written = [rule.capability for layer in by_hand for rule in (*layer.allows, *layer.denies)]
     parts = sum(rule.key.count("." if rule.domain == "network" else "/") for rule in (*written, *needs))
@@ -90,7 +90,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
         for spec in (manifest.ceiling and declared) or ():
             reach_of(manifest, spec.name)
     except TooManyPairs:
-        kinds = len({(spec.needs, spec.connector, manifest.seats[spec.name][0].bundle) for spec in declared})
+        kinds = len({(spec.touches, spec.connector, manifest.seats[spec.name][0].bundle) for spec in declared})
         denies = sum(len(layer.denies) for layer in layers)
         found = f"{kinds} tools with different needs under {len(rules) - denies} rules and {denies} denies"
         expected = f"at most {MOST_PAIRS} pairs of a tool and a rule or deny that it holds"

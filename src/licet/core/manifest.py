@@ -275,7 +275,10 @@ class Manifest(Carried):
 
         An empty `home` is none: `Malformed` if the manifest speaks of it.
         """
-        tools = {name: replace(spec, needs=spec.needs.expand(workdir, home)) for name, spec in self.tools.items()}
+        tools = {
+            name: replace(spec, needs=spec.needs.expand(workdir, home), optional=spec.optional.expand(workdir, home))
+            for name, spec in self.tools.items()
+        }
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
         places = {"${workdir}": directory_key(workdir), "~": directory_key(home) if home else ""}
         roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
@@ -289,7 +292,7 @@ class Manifest(Carried):
 
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
-        rules += [need for spec in self.tools.values() for need in spec.needs.allow]
+        rules += [need for spec in self.tools.values() for need in spec.touches.allow]
         return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":

@@ -82,6 +82,7 @@ def spec_of(
     name: str,
     capabilities: Mapping[str, Any] | None = None,
     needs: Rules | None = None,
+    optional: Rules | None = None,
     effect: str | None = None,
     sandbox: str | None = None,
     connector: str | ConnectorRef | None = None,
@@ -99,7 +100,7 @@ def spec_of(
     if capabilities is not None and needs is not None:
         raise TypeError(f"`{name}` says twice what it touches: keep one of `capabilities=` and `needs=`")
     declared = {} if capabilities is None else normal_form(capabilities)
-    touched = _needs(declared) if needs is None else _rules_as_given(needs)
+    touched = _needs(declared) if needs is None else _rules_as_given(needs, "needs")
     through = None if connector is None else _connector(connector)
     if through is not None:
         touched = touched | CapabilitySet((f"connector:use:{through.name}",))
@@ -116,6 +117,7 @@ def spec_of(
         schema=schema,
         origin=origin,
         storage_ttl_seconds=declared.get("storage", {}).get("ttl_seconds_default"),
+        optional=CapabilitySet() if optional is None else _rules_as_given(optional, "optional"),
         by_keys=capabilities is not None,
     )
 
@@ -167,18 +169,18 @@ def _rule(kind: str, entry: str, where: str) -> Capability:
         raise Malformed(error.found, f"{error.expected}, in `{where}`", hint) from None
 
 
-def _rules_as_given(needs: Rules) -> CapabilitySet:
-    if isinstance(needs, CapabilitySet):
-        if needs.deny:
-            raise Malformed(str(needs.deny[0]), "needs without denies", "a tool says what it touches; manifests deny")
-        return needs
-    if isinstance(needs, str | Mapping) or not isinstance(needs, Iterable):
-        hint = f"write `[{needs!r}]`" if isinstance(needs, str) else ""
-        raise Malformed(_shown(needs), "a list of rules such as `fs:read:/srv/data` as `needs`", hint)
+def _rules_as_given(given: Rules, key: str) -> CapabilitySet:
+    if isinstance(given, CapabilitySet):
+        if given.deny:
+            raise Malformed(str(given.deny[0]), f"{key} without denies", "a tool says what it touches; manifests deny")
+        return given
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        hint = f"write `[{given!r}]`" if isinstance(given, str) else ""
+        raise Malformed(_shown(given), f"a list of rules such as `fs:read:/srv/data` as `{key}`", hint)
     rules = []
-    for rule in needs:
+    for rule in given:
         if not isinstance(rule, str | Capability):
-            raise Malformed(_shown(rule), "a rule such as `fs:read:/srv/data` in `needs`")
+            raise Malformed(_shown(rule), f"a rule such as `fs:read:/srv/data` in `{key}`")
         rules.append(rule)
     return CapabilitySet(rules)
 

@@ -82,7 +82,12 @@ class Reach:
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
         grounds = [
-            Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin) for need in covering(self.spec, use)
+            Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin)
+            for need in covering(self.spec.needs, use)
+        ]
+        grounds = grounds or [
+            Ground("ALLOWED", f"`{self.spec.name}` may use {rule}", self.spec.origin)
+            for rule in covering(self.spec.optional, use)
         ]
         for layer in self.layers:
             grounds += [
@@ -100,7 +105,7 @@ class Reach:
     def _obstacles_of(self, use: Use) -> Iterator[Ground]:
         reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
         wanted = self._wanted(use)
-        if not self.spec.needs.has(use):
+        if not self.spec.touches.has(use):
             # A key of the tool may say more than the use: then layers that allow the use must still take the rest.
             narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
             steps = (add_to_layer(layer, wanted, self.spec, roots, use) for layer in narrow)
@@ -128,9 +133,10 @@ class Reach:
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
         """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
-        if not self.spec.needs.has(use):
+        if not self.spec.touches.has(use):
             return declared_so(use, self.spec)
-        whole = () if self.manifest.narrow else tuple(need for need in covering(self.spec, use) if not need.defers)
+        needs = () if self.manifest.narrow else covering(self.spec.needs, use)
+        whole = tuple(need for need in needs if not need.defers)
         return whole or tuple(rule for rule in (narrowest(use),) if rule)
 
     @property
@@ -206,9 +212,9 @@ def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:
     return [rule for distance, rule in found if distance == nearest]
 
 
-def covering(spec: ToolSpec, use: Use) -> list[Capability]:
-    """The needs of a tool that cover a use."""
-    return [need for need in spec.needs.allow if rule_covers(need, use)]
+def covering(needs: CapabilitySet, use: Use) -> list[Capability]:
+    """The needs that cover a use."""
+    return [need for need in needs.allow if rule_covers(need, use)]
 
 
 def rule_covers(rule: Capability, use: Use) -> bool:
@@ -231,11 +237,11 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     level = _level_of(manifest, spec, seats, effect, grounds)
     grounds += _elevated_grounds(manifest, spec, seats, effect, level)
     grounds += common.unexpanded
-    grant = common.grant(spec.needs, effect)
+    grant = common.grant(spec.touches, effect)
     write: WriteApproval = min(
         (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
-    asks = effect == "destructive" or (write != "manifest" and common.writes(spec.needs, effect))
+    asks = effect == "destructive" or (write != "manifest" and common.writes(spec.touches, effect))
     max_calls: int | None = None
     max_cost: Decimal | None = None
     for seat in seats:

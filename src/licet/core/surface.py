@@ -57,6 +57,7 @@ class ToolSurface:
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
     entries: tuple[Entry, ...]
     grant: CapabilitySet = field(compare=False)
+    optional: tuple[str, ...] = field(compare=False)  # what it declares and can do without, reached or not
     grounds: tuple[Ground, ...] = field(compare=False)  # why it cannot be called, from files alone
     origin: Origin | None = field(compare=False)
 
@@ -95,6 +96,7 @@ class ToolSurface:
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
             "reach": reaches[id(self.entries)],
+            **({"optional": list(self.optional)} if self.optional else {}),
             "origin": self.origin.full if self.origin else None,
         }
 
@@ -247,6 +249,7 @@ class _Tools:
             args=_args(seats),
             entries=self._entries_of(grant, reach.layers) if reach else (),
             grant=grant,
+            optional=tuple(map(str, spec.optional.allow)) if spec else (),
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else seats[0].origin,
         )

@@ -28,8 +28,13 @@ class ToolSpec:
     )  # None: not known, only source was read
     origin: Origin | None = None
     storage_ttl_seconds: int | None = None
+    optional: CapabilitySet = field(default_factory=CapabilitySet)  # held where the ceiling allows it, never a misfit
     parameters: tuple[str, ...] | None = field(default=None, compare=False)  # None: source does not say for sure
     by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
+    touches: CapabilitySet = field(init=False, compare=False, repr=False)  # the most that a call could hold
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
 
     @property
     def digest(self) -> str:
@@ -39,6 +44,8 @@ class ToolSpec:
                 "name": self.name,
                 "description": self.description,
                 "needs": [str(rule) for rule in self.needs.allow],
+                # Only where there are any: the digest of a tool without optional needs stays what it was.
+                **({"optional": [str(rule) for rule in self.optional.allow]} if self.optional else {}),
                 "effect": self.effect,
                 "sandbox": self.sandbox,
                 "connector": str(self.connector) if self.connector else None,

@@ -53,7 +53,7 @@ def native_problems(manifest: Manifest) -> Iterator[Problem]:
         reach = reach_of(manifest, name)
         if reach is None or reach.level != "native" or _ready_made(manifest, name):
             continue
-        wide = [str(need) for need in reach.spec.needs.allow if is_wide(need)]
+        wide = [str(need) for need in reach.spec.touches.allow if is_wide(need)]
         if wide:
             found = f"`{name}` at level native with {', '.join(f'`{need}`' for need in wide)}"
             hint = "nothing but its own code bounds it; name what it needs, or run it at `isolated`"

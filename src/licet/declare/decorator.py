@@ -74,8 +74,13 @@ class Tool:
 
     @property
     def needs(self) -> CapabilitySet:
-        """What the tool may touch at most."""
+        """What the tool cannot do without."""
         return self.spec.needs
+
+    @property
+    def optional(self) -> CapabilitySet:
+        """What the tool uses where it is allowed, and can do without."""
+        return self.spec.optional
 
     @property
     def effect(self) -> EffectClass | None:
@@ -112,7 +117,7 @@ class Tool:
         return validator(self.fn, self.context_parameter)
 
     def __repr__(self) -> str:
-        touches = ", ".join(map(str, self.needs)) or "nothing"
+        touches = ", ".join((*map(str, self.needs), *(f"{rule} (optional)" for rule in self.optional))) or "nothing"
         stated = ", ".join(word for word in (self.effect, self.sandbox) if word)
         return f"<tool {self.name}: {touches}{'; ' if stated else ''}{stated}>"
 
@@ -187,6 +192,7 @@ def tool(
     description: str | None = None,
     capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
     needs: Rules | None = None,
+    optional: Rules | None = None,
     effect: EffectClass | None = None,
     sandbox: Level | None = None,
     connector: str | None = None,
@@ -206,6 +212,7 @@ def tool(
     description: str | None = None,
     capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
     needs: Rules | None = None,
+    optional: Rules | None = None,
     effect: EffectClass | None = None,
     sandbox: Level | None = None,
     connector: str | None = None,
@@ -215,6 +222,7 @@ def tool(
 ) -> Declares:
     """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`.
 
+    `optional=` are rules that it uses where the manifest allows them, and can do without.
     `reuse=True`: one walled process may serve many calls, whose sessions can then see what earlier ones left in memory.
     """
     if misplaced:
@@ -237,6 +245,7 @@ def tool(
                 name=fn.__name__ if name is None else name,
                 capabilities=capabilities,
                 needs=needs,
+                optional=optional,
                 effect=effect,
                 sandbox=sandbox,
                 connector=connector,

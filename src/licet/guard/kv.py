@@ -100,8 +100,9 @@ def scope_id(kind: str, tool: str, session: str, personality: str | None, agent:
 
 def _declared(holding: Holding) -> str:
     """The narrowest kind that the tool declared; asking for what it did not declare is refused at each use."""
-    needs = holding.reach.spec.needs
-    for kind in STORAGE_KINDS:
-        if needs.has(_USES["read", kind]) or needs.has(_USES["write", kind]):
-            return kind
+    spec = holding.reach.spec
+    for declared in (spec.needs, spec.optional):
+        for kind in STORAGE_KINDS:
+            if declared.has(_USES["read", kind]) or declared.has(_USES["write", kind]):
+                return kind
     return STORAGE_KINDS[0]

@@ -224,7 +224,7 @@ def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
     said, spec = manifest.tools.get(tool.name), tool.spec
     if said is None:
         return
-    for piece in spec.needs - said.needs:
+    for piece in spec.touches - said.touches:
         text = f"`{tool.name}` needs {piece}, which its declaration does not say"
         fix = f"add `{piece.rule}` to the declaration" if not piece.excepts else "declare the same in both places"
         yield Ground(REASON_OF_DOMAIN[piece.rule.domain], text, said.origin, fix, str(piece.rule))
@@ -254,7 +254,8 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     levels = [level for level in (spec.sandbox, said.sandbox) if level]
     return replace(
         spec,
-        needs=spec.needs & said.needs,
+        needs=spec.needs & said.touches,
+        optional=spec.optional & said.touches,
         effect=min(effects, key=CLASSES.index, default=None),
         sandbox=min(levels, key=LEVELS.index, default=None),
         connector=said.connector,
@@ -280,7 +281,7 @@ def _registered(
         reach=reach,
         misfits=tuple(dict.fromkeys(misfits)),  # a delegate may have one twice: its parent's, and its own
         validate=tool.validator(),
-        missing=missing_ports(tool.spec.needs, ports),
+        missing=missing_ports(_wanted(tool, reach), ports),
         layers=layers,
         unavailable=unavailable,
         binaries=_binaries(reach, ports),
@@ -354,6 +355,12 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
             else:
                 continue
             yield Ground("ARGUMENT_NOT_ALLOWED", text, seat.origin, fix, f"args.{name}")
+
+
+def _wanted(tool: Tool, reach: Reach | None) -> CapabilitySet:
+    """What a part must stand behind: all that the tool needs, and of what is optional what it was given."""
+    optional = tool.spec.optional
+    return tool.spec.needs if reach is None or not optional else tool.spec.needs | (reach.spec.optional & reach.grant)
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 Which words and comments the file has is in `manifest_text`; nothing is read or written here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from licet.core import network
@@ -46,28 +46,35 @@ class Fit:
 
 
 def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
-    """Everything that some tools need, sorted into the lists of a manifest."""
+    """Everything that some tools declare, sorted into the lists of a manifest; what is optional is marked so."""
     specs = list(specs)
     admitted = {spec.name for spec in specs}
     fit = Fit()
     for spec in specs:
-        for rule in spec.needs.allow:
-            match rule.domain:
-                case "fs":
-                    continue  # write and delete of one path are one entry, so paths are looked at together
-                case "network":
-                    _put_network(fit, rule, spec.name)
-                case "storage":
-                    _put_storage(fit, rule, spec.name)
-                case "tool":
-                    if not rule.defers and rule.key not in admitted:
-                        fit.put("grants", str(rule), spec.name)
-                case "connector":
-                    _put_connector(fit, rule, spec)
-                case domain:
-                    _put_named(fit, KEY_OF[f"{domain}:{rule.action}"], rule, spec.name)
-        _put_paths(fit, spec)
+        more = [rule for rule in spec.optional.allow if not CapabilitySet((rule,)) <= spec.needs]
+        _put_rules(fit, spec, spec.needs.allow, spec.name, admitted)
+        _put_rules(fit, spec, more, f"{spec.name} (optional)", admitted)
     return fit
+
+
+def _put_rules(fit: Fit, spec: ToolSpec, rules: Sequence[Capability], label: str, admitted: set[str]) -> None:
+    """Note each rule under its key, with a label that says which tool declares it and how."""
+    for rule in rules:
+        match rule.domain:
+            case "fs":
+                continue  # write and delete of one path are one entry, so paths are looked at together
+            case "network":
+                _put_network(fit, rule, label)
+            case "storage":
+                _put_storage(fit, rule, label)
+            case "tool":
+                if not rule.defers and rule.key not in admitted:
+                    fit.put("grants", str(rule), label)
+            case "connector":
+                _put_connector(fit, rule, spec, label)
+            case domain:
+                _put_named(fit, KEY_OF[f"{domain}:{rule.action}"], rule, label)
+    _put_paths(fit, rules, label)
 
 
 def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
@@ -77,8 +84,8 @@ def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
 
 def may_write(spec: ToolSpec) -> bool:
     """Whether a tool could hold a write, so that its calls would ask."""
-    named_tcp = CapabilitySet(rule for rule in spec.needs.allow if rule.atoms == network.TCP)
-    return bool(spec.needs & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
+    named_tcp = CapabilitySet(rule for rule in spec.touches.allow if rule.atoms == network.TCP)
+    return bool(spec.touches & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
 
 
 def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
@@ -93,28 +100,28 @@ def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
         fit.put("grants", str(rule), tool)
 
 
-def _put_paths(fit: Fit, spec: ToolSpec) -> None:
+def _put_paths(fit: Fit, rules: Sequence[Capability], tool: str) -> None:
     held: dict[str, int] = {}
-    for rule in spec.needs.allow:
+    for rule in rules:
         if rule.domain == "fs":
             held[rule.key] = held.get(rule.key, 0) | rule.atoms
     change = _FS["write"] | _FS["delete"]
     for path, atoms in held.items():
         if path == TOP:
             if atoms & _FS["read"]:
-                fit.defer("fs_reach.read", spec.name)
+                fit.defer("fs_reach.read", tool)
             if atoms & change:
-                fit.defer("fs_reach.write", spec.name)
+                fit.defer("fs_reach.write", tool)
             continue
         for above in path_ancestors(path)[1:-1]:  # a directory above it says that already
             atoms &= ~held.get(above, 0)
         if atoms & _FS["read"]:
-            fit.put("fs_reach.read", path, spec.name)
+            fit.put("fs_reach.read", path, tool)
         if atoms & change == change:
-            fit.put("fs_reach.write", path, spec.name)
+            fit.put("fs_reach.write", path, tool)
         elif atoms & change:
             action = "write" if atoms & _FS["write"] else "delete"
-            fit.put("grants", f"fs:{action}:{path}", spec.name)
+            fit.put("grants", f"fs:{action}:{path}", tool)
 
 
 def _put_storage(fit: Fit, rule: Capability, tool: str) -> None:
@@ -126,11 +133,11 @@ def _put_storage(fit: Fit, rule: Capability, tool: str) -> None:
         fit.put("grants", str(rule), tool)
 
 
-def _put_connector(fit: Fit, rule: Capability, spec: ToolSpec) -> None:
+def _put_connector(fit: Fit, rule: Capability, spec: ToolSpec, label: str) -> None:
     if rule.defers:
-        fit.defer("connectors", spec.name)
+        fit.defer("connectors", label)
         return
-    fit.put("connectors", rule.key, spec.name)
+    fit.put("connectors", rule.key, label)
     version = spec.connector.version if spec.connector and spec.connector.name == rule.key else ""
     versions = fit.versions.setdefault(rule.key, [])
     if version not in versions:

@@ -16,6 +16,7 @@ from licet.surfaces.cli.exact_fit import Fit, exact_fit, may_write, strongest_cl
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_OPTIONAL = ("# Entries marked `(optional)` may be taken out: the tool does without them.",)
 _OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
 
 
@@ -65,6 +66,7 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         SCHEMA_LINE.format(schema),
         "#",
         f"# Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
+        *(_OPTIONAL if any(spec.optional for spec in specs) else ()),
         "# From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
         "#   licet check             is it sound, and does every tool fit?",
         "#   licet surface           what can the agent reach?",

@@ -116,6 +116,9 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
     for tool in (*surface.tools, *filter(None, (surface.commands,))):
         if tool.standing == "blocked":
             yield "blocked", f"{tool.name} {tool.note}"
+    for tool in surface.tools:
+        if tool.optional:
+            yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
     if surface.commands:
         yield ANY_COMMAND, f"what `{surface.commands.name}` starts holds this, unless --tool names a tool"
     if surface.unadmitted:
