@@ -18,7 +18,7 @@ from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
 from licet.core.canonical import data_digest
-from licet.guard.access import MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
+from licet.guard.access import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
 from licet.sandbox import probe
 from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.workers import Workers, close_workers
@@ -63,7 +63,7 @@ def receipt(at: Gate) -> dict[str, Any]:
 
 def check_digest(told: dict[str, Any]) -> None:
     """Whoever has the whole lists can compute the digest."""
-    lists = {name: told[name] for name in ("granted", "closed", "rules")}
+    lists = {name: told[name] for name in LISTS}
     assert {name: len(texts) for name, texts in lists.items()} == told["counts"]
     assert data_digest(lists) == told["digest"]
 
@@ -80,7 +80,11 @@ def test_an_isolated_worker_records_what_it_could_touch(tmp_path: Path) -> None:
     assert [text for text in told["granted"] if text.startswith("network:") and text.endswith("api.example.com")]
     assert told["closed"] == [f"fs:*:{data}/.env"]
     assert f"read {data}/notes" in told["rules"]
-    assert not [rule for rule in told["rules"] if rule.endswith((f" {data}", ".env", "/etc/passwd", " /etc", " /"))]
+    assert not [
+        rule
+        for rule in told["rules"] + told["runtime"]
+        if rule.endswith((f" {data}", ".env", "/etc/passwd", " /etc", " /"))
+    ]
     assert "connect through the host alone, as granted" in told["rules"]
     assert result.access is not None
     assert result.access.document() == told
@@ -93,12 +97,10 @@ def test_a_restricted_worker_records_that_it_has_no_access_of_its_own(tmp_path: 
     told = receipt(at)["access"]
     check_digest(told)
     assert (told["direct"], told["granted"], told["closed"]) == (False, [], [])
-    assert "connect nowhere" in told["rules"]
-    assert not [rule for rule in told["rules"] if str(data) in rule]
-    assert {rule.split()[0] for rule in told["rules"] if "/dev/null" not in rule and "${" not in rule} == {
-        "read",
-        "connect",
-    }
+    assert told["rules"] == ["connect nowhere"]
+    assert not [rule for rule in told["runtime"] if str(data) in rule]
+    others = [rule for rule in told["runtime"] if "/dev/null" not in rule and "${scratch}" not in rule]
+    assert {rule.split()[0] for rule in others} == {"read"}
 
 
 def test_a_native_tool_has_no_rules_of_the_kernel(tmp_path: Path) -> None:
@@ -169,29 +171,29 @@ def test_programs_with_other_files_have_rules_of_their_own(tmp_path: Path) -> No
     assert (around["more"], around["digest"][:7]) == (2, "sha256:")
     for told, name in zip(around["sets"], names, strict=False):
         check_digest(told)
-        assert f"read+execute {name}" in told["rules"]
+        assert f"read+execute {name}" in told["runtime"]
 
 
 def test_long_lists_are_cut_counted_and_under_the_digest() -> None:
     texts = [f"fs:read:/data/{number}" for number in range(5000)]
-    one = access(texts, (), texts)
-    other = access(texts, (), [*texts[:-1], "fs:read:/data/other"])
+    one = access(texts, (), texts, ())
+    other = access(texts, (), [*texts[:-1], "fs:read:/data/other"], ())
     assert (one.granted, one.rules) == (tuple(texts[:MOST_TEXTS]),) * 2
-    assert one.counts == (5000, 0, 5000)
+    assert one.counts == (5000, 0, 5000, 0)
     assert (one.rules, one.counts) == (other.rules, other.counts)
     assert one.digest != other.digest
-    wide = access(["x" * 5000] * 3, (), ())
+    wide = access(["x" * 5000] * 3, (), (), ())
     assert sum(map(len, wide.granted)) <= MOST_CHARACTERS
-    assert wide.counts == (3, 0, 0)
+    assert wide.counts == (3, 0, 0, 0)
 
 
 def test_what_a_text_says_cannot_act_on_a_terminal_or_break_a_receipt() -> None:
-    one = access(["fs:read:/\x1b[2J", "fs:read:/\udcff"], (), ())
+    one = access(["fs:read:/\x1b[2J", "fs:read:/\udcff"], (), (), ())
     assert one.granted == ("fs:read:/\\u001b[2J", "fs:read:/\\udcff")
 
 
 def test_further_programs_are_chained_in_their_order() -> None:
-    several = [access([str(number)], (), ()) for number in range(MOST_PROGRAMS + 2)]
+    several = [access([str(number)], (), (), ()) for number in range(MOST_PROGRAMS + 2)]
     forth, back = NO_PROGRAMS, NO_PROGRAMS
     for one in several:
         forth = forth.with_program(one).with_program(one) if one in several[:3] else forth.with_program(one)
@@ -214,7 +216,7 @@ def test_show_tells_the_rules_and_verify_covers_them(tmp_path: Path) -> None:
         f"  access        granted fs:read:{data}",
         f"  access        closed fs:*:{data}/.env",
         f"  access        read {data}/notes",
-        f"  access        {result.access.counts[2]} rules of the kernel, {result.access.digest}",
+        f"  access        and what it runs from; digest of all rules {result.access.digest}",
     ):
         assert line in told.splitlines()
     document = json.loads(run(tmp_path / "state", "receipts", "show", result.receipt, "--json").stdout)

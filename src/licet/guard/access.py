@@ -15,6 +15,7 @@ from licet.core.scope import visible
 
 MOST_TEXTS = 64  # of one list
 MOST_CHARACTERS = 8192  # of one list
+LISTS = ("granted", "closed", "rules", "runtime")
 MOST_PROGRAMS = 8  # different sets of rules that one receipt tells
 
 
@@ -23,9 +24,10 @@ class Access(NamedTuple):
 
     granted: tuple[str, ...]  # capabilities; none if the process has no access of its own
     closed: tuple[str, ...]  # capabilities inside of these that are denied
-    rules: tuple[str, ...]  # what the kernel was told
-    counts: tuple[int, int, int]  # how long the three lists are
-    digest: str  # of all three, complete
+    rules: tuple[str, ...]  # what the kernel was told for them
+    runtime: tuple[str, ...]  # what it was told for every such process: interpreter, libraries, devices, scratch
+    counts: tuple[int, ...]  # how long the four lists are
+    digest: str  # of all four, complete
 
     @property
     def direct(self) -> bool:
@@ -34,22 +36,20 @@ class Access(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The same as plain data, as receipts have it."""
-        names = ("granted", "closed", "rules")
         return {
-            **{name: list(getattr(self, name)) for name in names},
-            "counts": dict(zip(names, self.counts, strict=True)),
+            **{name: list(getattr(self, name)) for name in LISTS},
+            "counts": dict(zip(LISTS, self.counts, strict=True)),
             "digest": self.digest,
             "direct": self.direct,
         }
 
 
-def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str]) -> Access:
+def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str], runtime: Iterable[str]) -> Access:
     """The rules around one process; what a receipt cannot keep of them is counted and under the digest."""
-    lists = [[visible(text) for text in texts] for texts in (granted, closed, rules)]
-    digest = data_digest(dict(zip(("granted", "closed", "rules"), lists, strict=True)))
-    first, second, third = lists
-    counts = len(first), len(second), len(third)
-    return Access(_beginning(first), _beginning(second), _beginning(third), counts, digest)
+    lists = [[visible(text) for text in texts] for texts in (granted, closed, rules, runtime)]
+    digest = data_digest(dict(zip(LISTS, lists, strict=True)))
+    first, second, third, fourth = map(_beginning, lists)
+    return Access(first, second, third, fourth, tuple(map(len, lists)), digest)
 
 
 def _beginning(texts: list[str]) -> tuple[str, ...]:

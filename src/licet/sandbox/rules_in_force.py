@@ -23,20 +23,19 @@ _Rules = Iterable[tuple[str, int, object]]  # path, access, and which file it wa
 
 
 def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> Access:
-    """The rules around a worker: those of the grant first, then those that every worker has.
-
-    At `restricted` it has no others: its tool reaches everything else through handles.
-    """
+    """The rules around a worker. At `restricted` none is of the grant: its tool uses that through handles alone."""
     grant = reach.grant if level == "isolated" else CapabilitySet()
     network = any(rule.domain == "network" for rule in grant.allow)
     connects = "connect through the host alone, as granted" if network else "connect nowhere"
-    return access(*_texts(grant), (*_worded(granted), connects, f"read+write+delete {_SCRATCH}", *_worded(own)))
+    runtime = (f"read+write+delete {_SCRATCH}", *_worded(own))
+    return access(*_texts(grant), (*_worded(granted), connects), runtime)
 
 
 def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:
-    """The rules around a program: closed paths and those of the grant first, then those that every program has."""
+    """The rules around a program; what is hidden outside of what it sees is not told."""
     mounts, private = orders["mounts"], sorted({cidr for one in reach.manifest.private for cidr in one})
-    texts = [f"hide {path}" for path in mounts["hide"]]
+    shown = (*mounts["read"], *mounts["write"])
+    texts = [f"hide {path}" for path in mounts["hide"] if inside(path, shown)]
     texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
     texts += (f"keep in place {path}" for path in mounts["hold"])
     texts += _worded(granted)
@@ -44,7 +43,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
     else:
         texts.append("connect nowhere")
-    return access(*_texts(reach.grant), (*texts, *_worded(own, scratch=orders["scratch"][0])))
+    return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))
 
 
 @lru_cache(128)

@@ -146,8 +146,8 @@ def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
     for name, word in (("granted", "granted "), ("closed", "closed "), ("rules", "")):
         yield from ((title, f"{word}{text}") for text in access[name])
         if more := access["counts"][name] - len(access[name]):
-            yield title, f"and {more} more that are {name if word else 'rules of the kernel'}"
-    yield title, f"{access['counts']['rules']} rules of the kernel, {access['digest']}"
+            yield title, f"{word}{more} more"
+    yield title, f"and what it runs from; digest of all rules {access['digest']}"
 
 
 def _event(event: Entry) -> str:
