@@ -295,7 +295,8 @@ def test_one_source_needs_no_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["secrets", "secrets_file"])
 def test_no_tool_reaches_a_file_of_secrets_however_it_is_named(tmp_path: Path, named: str) -> None:
     file = written(tmp_path, "A=file\n")
-    backends = Backends.local(tmp_path / "state", **{named: file})
+    given: dict[str, Any] = {named: file}
+    backends = Backends.local(tmp_path / "state", **given)
     assert str(file) in backends.state
     assert str(tmp_path / "state") in backends.state
 

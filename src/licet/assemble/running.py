@@ -27,6 +27,7 @@ from licet.declare import Tool
 from licet.guard.gate import Gate as BareGate
 from licet.guard.holding import Observer
 from licet.guard.import_path import WritableImports
+from licet.guard.people import Approver
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
 from licet.guard.registration import OnMisfit, Registered
 from licet.guard.result import Result
@@ -36,6 +37,7 @@ from licet.values import dataclass, field, fields
 
 # What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
 if TYPE_CHECKING:
+    from licet.backends.approvals_waiting import Announce, WaitingApprover
     from licet.backends.approver_terminal import TerminalApprover
 
 
@@ -55,18 +57,26 @@ class Backends(Ports):
 
     @classmethod
     def local(
-        cls, path: str | Path | None = None, *, secrets_file: str | Path | None = None, **parts: Any
+        cls,
+        path: str | Path | None = None,
+        *,
+        secrets_file: str | Path | None = None,
+        wait_for_approval: bool = False,
+        **parts: Any,
     ) -> "Backends":
         """Files, network, environment, programs and storage of this machine; state and receipts are kept in `path`.
 
         Secrets come from the environment, or from a file of `NAME=value` lines before it. With `secrets=` they come
         from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
-        what they are asked with `licet approvals`, unless another `approver` is given.
+        what they are asked with `licet approvals`, unless another `approver` is given. A call that asks is refused, and
+        finds the answer when it is made again; with `wait_for_approval` it waits for the answer instead.
         """
         _check_parts(parts)
         state = Path(path) if path is not None else state_directory(Path.cwd())
         if secrets_file is not None and "secrets" in parts:
             raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
+        if wait_for_approval and "approver" in parts:
+            raise TypeError("`wait_for_approval=` beside `approver=`: that one decides how long it waits")
         sources = parts.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
         kept = [state, *files]
@@ -81,7 +91,7 @@ class Backends(Ports):
             "budgets": SqliteBudgets(state / "budgets.sqlite"),
             "processes": LocalProcesses(),
             "environ": os.environ,
-            "approver": stored_approvals(state),
+            "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **parts})
@@ -244,8 +254,15 @@ def state_option(state: Path) -> str:
     return "" if found else f" --state {shlex.quote(str(place))}"
 
 
-def terminal_approver(state: Path) -> "TerminalApprover":
-    """Whoever sits at the terminal; where there is none, or a signature is wanted, a request is kept."""
+def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":
+    """Keeps a request and waits for its answer, while the call is held; `announce` is told of each request."""
+    from licet.backends.approvals_waiting import WaitingApprover
+
+    return WaitingApprover(stored_approvals(state), announce)
+
+
+def terminal_approver(state: Path, behind: Approver | None = None) -> "TerminalApprover":
+    """Whoever sits at the terminal; where there is none, or a signature is wanted, `behind` or the store is asked."""
     from licet.backends.approver_terminal import TerminalApprover
 
-    return TerminalApprover(stored_approvals(state))
+    return TerminalApprover(behind or stored_approvals(state))

@@ -10,14 +10,26 @@ from typing import Any
 
 import click
 
-from licet.assemble.running import Backends, CommandGate, Gate, run, state_directory, state_option, terminal_approver
+from licet.assemble.running import (
+    Backends,
+    CommandGate,
+    Gate,
+    run,
+    state_directory,
+    state_option,
+    terminal_approver,
+    waiting_approver,
+)
 from licet.assemble.secrets import unfit
+from licet.backends.approvals_sqlite import Kept
 from licet.backends.policy_paths import policy_root
 from licet.backends.secrets_environment import variables_of
+from licet.core.approval_text import told
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
 from licet.errors import ManifestError, RegistrationRefused
+from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
 from licet.surfaces.cli.found import check_setting, complete_words, named_first, named_or_found, require_trust
@@ -47,6 +59,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
     help="Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
 )
 @click.option("--ask", is_flag=True, help="Ask at this terminal where a person must agree, and wait for the answer.")
+@click.option("--wait", is_flag=True, help="Where a person must agree, wait until the request is answered elsewhere.")
 @setting_options
 @json_option
 @click.pass_context
@@ -58,6 +71,7 @@ def command(
     secrets: Path | None,
     state: Path | None,
     ask: bool,
+    wait: bool,
     setting: Setting,
     as_json: bool,
 ) -> None:
@@ -74,6 +88,7 @@ def command(
       licet call desk.yaml http_post url=https://example.com json:='{"a": 1}'
       echo '{"city": "oslo"}' | licet call weather.yaml fetch_weather --args -
       licet call desk.yaml write_file path=drafts/a.md text=Rain --ask
+      licet call desk.yaml write_file path=drafts/a.md text=Rain --wait
 
     \b
     KEY=VALUE is an argument:
@@ -100,7 +115,7 @@ def command(
     if secrets is not None:
         _check_secrets(secrets, as_json)
     kept = state or state_directory(policy_root(named.path))
-    parts = {"approver": terminal_approver(kept)} if ask else {}
+    parts = _approver(kept, ask=ask, wait=wait)
     gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir, as_json)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
@@ -119,6 +134,23 @@ def command(
     else:
         show_refusal(result, state_option(kept), _ways_out(result, policy))
     ctx.exit(0 if result.ok else 1)
+
+
+def _approver(state: Path, *, ask: bool, wait: bool) -> dict[str, Any]:
+    """Who is asked, and whether the call is held meanwhile; without either option a request is kept."""
+    waiting = waiting_approver(state, _announce) if wait else None
+    if ask:
+        return {"approver": terminal_approver(state, waiting)}
+    return {} if waiting is None else {"approver": waiting}
+
+
+def _announce(question: Question, kept: Kept, approve: str) -> None:
+    """Say on stderr what the call waits for, and how to answer."""
+    show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
+    for line in told(kept.request, kept.arguments):
+        show(line, err=True)
+    deny = approve.replace(" approve ", " deny ").replace(" --key FILE", "")
+    show(f"  {'to approve':<14}{approve} in another terminal; to refuse, {deny}", err=True)
 
 
 def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Path | None, as_json: bool) -> Gate:

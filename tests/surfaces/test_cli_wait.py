@@ -1,0 +1,138 @@
+"""`licet call --wait`: a call is held while a person answers in another process, and its tool runs once."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from licet.surfaces.cli.app import licet
+from sandbox.levels import needs_walls
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
+APPROVE = re.compile(r"to approve\s+run `licet (approvals approve (a-[0-9a-f]{12}).*?)`")
+
+TOOLS = '''
+from licet import Context, tool
+
+
+@tool(needs=["fs:*:${workdir}/box"], effect="destructive", sandbox="restricted")
+async def remove(ctx: Context, path: str) -> str:
+    """Remove a file, after having noted that this has run."""
+    with await ctx.fs.open("box/runs", "a") as runs:
+        runs.write("ran\\n")
+    await ctx.fs.delete(path)
+    return "removed"
+'''
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    needs_walls()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "a").write_text("a")
+    (tmp_path / "desk_tools.py").write_text(TOOLS)
+    policy()
+    return tmp_path
+
+
+def policy(args: Any = None, **approvals: Any) -> None:
+    capabilities = {
+        "tools": {"remove": {"args": args} if args else {}},
+        "max_side_effect_class": "destructive",
+        "grants": ["fs:*:${workdir}/box"],
+        "approvals": approvals,
+        "budget": {"max_calls_per_session": 10},
+        "limits": {"wall_seconds": 20},
+    }
+    content = {"agent": "desk", "tools": {"remove": {"from": "desk_tools:remove"}}, "capabilities": capabilities}
+    Path("m.yaml").write_text(json.dumps(content))
+
+
+def run(*words: str) -> Any:
+    """One command in this process, and what it prints as JSON."""
+    done = CliRunner().invoke(licet, [*words, "--json"], prog_name="licet")
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def waiting(*more: str) -> Iterator["subprocess.Popen[str]"]:
+    """A call that waits for people."""
+    command = [str(SCRIPT), "call", "m.yaml", "remove", "path=box/a", "--wait", "--json", *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def asked(process: "subprocess.Popen[str]") -> tuple[str, list[str]]:
+    """The request that a call says it waits for, and the words of the command that approves it."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := APPROVE.search(line):
+            return found[2], found[1].split()
+    raise AssertionError("".join(said))
+
+
+def result(process: "subprocess.Popen[str]") -> Any:
+    out, err = process.communicate(timeout=120)
+    assert out, err
+    return json.loads(out)
+
+
+def test_a_delete_runs_once_however_often_it_asks(here: Path) -> None:
+    with waiting() as process:
+        first, words = asked(process)
+        assert not (here / "box" / "runs").exists()  # nothing has run yet
+        assert run(*words, "--yes")["state"] == "approved"
+        second, words = asked(process)  # of the delete itself, which nobody knew of before
+        assert (here / "box" / "runs").read_text() == "ran\n"
+        assert (here / "box" / "a").exists()
+        run(*words, "--yes")
+        done = result(process)
+    assert (done["value"], process.returncode) == ("removed", 0)
+    assert [one["request"] for one in done["approvals"]] == [first, second]
+    assert (here / "box" / "runs").read_text() == "ran\n"
+    assert not (here / "box" / "a").exists()
+
+
+def test_a_no_ends_the_call_that_waits(here: Path) -> None:
+    with waiting() as process:
+        request, _ = asked(process)
+        run("approvals", "deny", request)
+        done = result(process)
+    assert (done["reason"], process.returncode) == ("APPROVAL_DENIED", 1)
+    assert not (here / "box" / "runs").exists()
+
+
+def test_nobody_is_waited_for_beyond_the_expiry(here: Path) -> None:
+    policy(expires_seconds=1)
+    with waiting() as process:
+        done = result(process)
+    assert (done["reason"], process.returncode) == ("APPROVAL_EXPIRED", 1)
+
+
+def test_an_interrupted_wait_leaves_a_receipt_and_the_request(here: Path) -> None:
+    with waiting() as process:
+        request, words = asked(process)
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
+    [receipt] = run("receipts", "list")["receipts"]
+    assert receipt["tool"] == "remove"
+    assert [one["id"] for one in run("approvals", "list")["requests"]] == [request]
+    assert not (here / "box" / "runs").exists()
+    assert run(*words, "--yes")["state"] == "approved"  # for the same call, when it is made again
