@@ -5,6 +5,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
+WORKERS ?= auto
 export PYTHON PYTHONNOUSERSITE := 1
 # A caller's PYTHONPATH or MYPYPATH would let other copies of a package in.
 unexport PYTHONPATH PYTHONHOME MYPYPATH
@@ -23,14 +24,17 @@ transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
 test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
-	@echo "· tests"
-	@$(BIN)/pytest
+	@echo "· tests (sampled: 25 examples for each property; as an ordinary user, one attack of each kind; all: make test-all)"
+	@$(BIN)/pytest -n $(WORKERS)
 	@echo "· mutants, a sample"
 	@$(MAKE) --no-print-directory mutants-sample
 
+check: lint ## the inner loop: lint, and the tests of what decides (core, guard, spec)
+	@$(BIN)/pytest -n $(WORKERS) tests/core tests/guard tests/spec tests/test_architecture.py
+
 test-all: lint ## test, with long properties and every mutant
 	@echo "· tests, with long properties"
-	@LICET_LONG=1 $(BIN)/pytest
+	@LICET_LONG=1 $(BIN)/pytest -n $(WORKERS)
 	@$(MAKE) --no-print-directory mutants
 
 lint: .venv ## formatting, lint rules, types and import directions
@@ -77,4 +81,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test test-all lint format mutants mutants-sample bench docs wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all lint format mutants mutants-sample bench docs wheel lock clean .venv

@@ -1,8 +1,9 @@
 """The other half: the same attacks by an ordinary user, on walls that an ordinary user built.
 
-One run of all attacks on the walls of tools, and of a sample of those on programs; told attack by attack.
+One run of attacks on the walls of tools and of programs: one of each file by default, all with LICET_LONG=1.
 """
 
+import ast
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ import pytest
 NOBODY = 65534
 HERE = Path(__file__).resolve()
 PROJECT = HERE.parents[2]
+LONG = os.environ.get("LICET_LONG") == "1"
+OF_EACH_FILE = 1
 ON_TOOLS = sorted(
     path.stem
     for path in HERE.parent.glob("test_wall_*.py")
@@ -62,7 +65,7 @@ def interpreter(place: Path) -> str | None:
     prefix, copy = Path(os.path.realpath(sys.base_prefix)), place / "python"
     (copy / "bin").mkdir(parents=True)
     shutil.copy(os.path.realpath(sys.executable), copy / "bin" / version)
-    ignored = shutil.ignore_patterns("__pycache__", "test", "idlelib", "site-packages", "tkinter", "*.a")
+    ignored = shutil.ignore_patterns("test", "idlelib", "site-packages", "tkinter", "*.a")
     shutil.copytree(prefix / "lib" / version, copy / "lib" / version, ignore=ignored)
     opened(copy)
     # One that needs a library of its own still looks for it where it was, and cannot be run.
@@ -85,7 +88,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         python = interpreter(project)
         if python is None:
             pytest.skip("there is no Python here that another user can run")
-        unwanted = shutil.ignore_patterns("__pycache__", "mypy*", "ruff*", "*.pth")
+        # Compiled files come along: without them every interpreter would compile all it imports.
+        unwanted = shutil.ignore_patterns("*mypy*", "ruff*", "*.pth", "pip", "setuptools", "grimp*", "pygments")
         for name in ("src", "tests"):
             shutil.copytree(PROJECT / name, project / name, ignore=unwanted)
         shutil.copy(PROJECT / "pyproject.toml", project)
@@ -99,6 +103,16 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, lis
         shutil.rmtree(project, ignore_errors=True)
 
 
+def chosen(name: str) -> list[str]:
+    """The tests of one file that are run: those spread evenly over the file, or the whole file."""
+    file = f"tests/attacks/{name}.py"
+    if LONG:
+        return [file]
+    body = ast.parse((PROJECT / file).read_text(encoding="utf-8")).body
+    found = [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return [f"{file}::{test}" for test in found[:: -(-len(found) // OF_EACH_FILE)]]
+
+
 def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[str, str, str]]]:
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -106,7 +120,7 @@ def run_as_user(python: str, project: Path, home: Path) -> dict[str, list[tuple[
         "PYTHONPATH": os.pathsep.join(str(project / name) for name in ("src", "tests", "site-packages")),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    tests = [f"tests/attacks/{name}.py" for name in ON_TOOLS] + [f"tests/{test}" for test in ON_PROGRAMS]
+    tests = [test for name in ON_TOOLS for test in chosen(name)] + [f"tests/{test}" for test in ON_PROGRAMS]
     report = home / "report.xml"
     ended = subprocess.run(
         [python, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={home}/t", f"--junitxml={report}", *tests],
