@@ -17,8 +17,9 @@ help: ## this list
 	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 
-demo: .venv ## check, explain, surface and diff on a small agent
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+demo: ## check, explain, surface and diff on a small agent
+	@$(ENVIRONMENT) .venv-demo requirements-demo.lock
+	@PATH="$(CURDIR)/.venv-demo/bin:$$PATH" sh examples/demo.sh
 
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
