@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -282,7 +283,10 @@ HEADS: dict[str, tuple[Callable[[Path], object], str]] = {
     "gone": (Path.unlink, "is not there, which has the last signed head"),
     "empty": (lambda head: head.write_bytes(b""), "holds no head of a ledger"),
     "changed": (lambda head: head.write_bytes(head.read_bytes().replace(b'"size":40', b'"size":32')), "holds no head"),
-    "dated back": (lambda head: head.write_bytes(head.read_bytes().replace(b"2026", b"2025")), "is not signed with"),
+    "dated back": (
+        lambda head: head.write_bytes(re.sub(rb"(\btime\b\W+)\d{4}", rb"\g<1>2025", head.read_bytes())),
+        "is not signed with",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -221,7 +222,8 @@ print(json.dumps([json.loads(open(end).read() or "[]") for end in ends]))
 """
 
 
-def test_64_processes_on_one_store_lose_no_call(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MANY, str(tmp_path), "64", "3"]
+def test_many_processes_on_one_store_lose_no_call(tmp_path: Path) -> None:
+    many = 64 if os.environ.get("LICET_LONG") == "1" else 16
+    command = [sys.executable, "-c", MANY, str(tmp_path), str(many), "3"]
     said = json.loads(subprocess.run(command, capture_output=True, timeout=500, check=True).stdout)
-    assert said == [["done:"] * 3] * 64
+    assert said == [["done:"] * 3] * many

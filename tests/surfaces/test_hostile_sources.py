@@ -72,7 +72,11 @@ def write(directory: Path, sources: Mapping[str, str]) -> None:
     (directory / "agent.yaml").write_text(f"agent: a\ntools:\n{named}{allowed}", encoding="utf-8")
 
 
-@pytest.mark.parametrize("sources", HOSTILE.values(), ids=HOSTILE)
+LONG = {"just below the bound", "many names that are kept"}  # cases that take long: tried with LICET_LONG=1
+TRIED = {name: made for name, made in HOSTILE.items() if name not in LONG or os.environ.get("LICET_LONG") == "1"}
+
+
+@pytest.mark.parametrize("sources", TRIED.values(), ids=TRIED)
 def test_check_stays_small_whatever_the_sources_are(tmp_path: Path, sources: Callable[[], Mapping[str, str]]) -> None:
     write(tmp_path, sources())
     ran = subprocess.run([sys.executable, "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)

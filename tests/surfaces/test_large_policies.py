@@ -50,6 +50,8 @@ TOLD = {
     "misfits": (1, "more are not shown: mend these first"),
 }
 
+SLOW = {"different tools and allows", "misfits", "wide tools and allows"}
+
 
 def check(folder: Path, name: str, *words: str) -> tuple[int, int, str]:
     """The exit code of `licet check`, the most memory it had in megabytes, and what it said."""
@@ -63,7 +65,7 @@ def check(folder: Path, name: str, *words: str) -> tuple[int, int, str]:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process its own peak")
-@pytest.mark.parametrize("name", large_policies.CASES if os.environ.get("LICET_LONG") else TOLD)
+@pytest.mark.parametrize("name", large_policies.CASES if os.environ.get("LICET_LONG") else sorted(TOLD.keys() - SLOW))
 def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memory(tmp_path: Path, name: str) -> None:
     code, megabytes, said = check(tmp_path, name)
     assert megabytes <= MOST_MEGABYTES
