@@ -9,6 +9,7 @@ from importlib import import_module
 # `importlib` is all that Python itself has loaded by then.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from licet.assemble.one_tool import check_and_run
     from licet.assemble.running import Backends, Gate, run
     from licet.backends.manifest_yaml import load_manifest
     from licet.core.capability import Capability
@@ -53,6 +54,7 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "Use",
+    "check_and_run",
     "decide",
     "load_manifest",
     "run",
@@ -65,6 +67,7 @@ __all__ = [
 
 # Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
 _HOMES = {
+    "licet.assemble.one_tool": ("check_and_run",),
     "licet.assemble.running": ("Backends", "Gate", "run"),
     "licet.backends.manifest_data": ("Manifest",),  # with what `Manifest.from_data` needs
     "licet.backends.manifest_yaml": ("load_manifest",),

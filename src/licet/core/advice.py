@@ -43,6 +43,8 @@ def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roo
 def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[str, str]:
     if layer.kind == "delegation":
         return delegate(rule), note
+    if layer.kind == "allow":
+        return f"add `{_text(rule, roots)}` to `allow`", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
@@ -68,6 +70,8 @@ def remove(rule: Rule) -> str:
     written = str(rule.unexpanded or rule.capability)
     if rule.key == "delegation.deny":  # it stands in no file
         return f"remove `{written}` from `deny` where the parent delegates"
+    if rule.key == "allow.deny":
+        return f"remove `{written}` from the denies of `allow`"
     if rule.key.endswith(("destinations.deny", "network.deny")):
         written = written.removeprefix("network:*:").removeprefix("*@")
     return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"

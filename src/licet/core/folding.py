@@ -18,7 +18,7 @@ from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, disti
 from licet.core.set import CapabilitySet
 from licet.values import dataclass, field
 
-CEILINGS = ("manifest", "personality")
+CEILINGS = ("manifest", "personality", "allow")
 # A tool's grant holds every deny of its manifest. Without a limit, a file of 200 KB with thousands of tools and denies
 # would take gigabytes.
 MOST_PAIRS = 1_000_000

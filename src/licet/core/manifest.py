@@ -58,7 +58,7 @@ SECOND_CODE = f"{CODE}, and nothing takes its place"  # where a file would be fo
 class Layer(Carried):
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
-    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files", "delegation"]
+    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files", "delegation", "allow"]
     title: str
     origin: Origin
     allows: tuple[Rule, ...] = ()

@@ -1,0 +1,138 @@
+"""One tool under one set of capabilities, without a manifest: `check_and_run`.
+
+The set is the ceiling, and the approval of the writes in it. All else is as in any call: registration, handles, walls,
+events and a receipt. `native`, `full` and `destructive` tools and private addresses need a manifest.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from licet.assemble.running import Backends, Gate
+from licet.backends.policy_documents import never_written
+from licet.backends.policy_paths import policy_paths
+from licet.backends.trust_list import trusted_paths
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRule, Connectors
+from licet.core.decision import REASON_OF_DOMAIN, Ground
+from licet.core.effects import ELEVATED
+from licet.core.manifest import OWN_STORAGE, POLICY, Approvals, Layer, Manifest, MaxEffect, Natives, Rule, Seat
+from licet.core.origin import Origin
+from licet.core.set import CapabilitySet, Rules
+from licet.core.tool import ToolSpec
+from licet.declare import Tool
+from licet.guard.ports import Ports
+from licet.guard.registration import Policy, Registered
+from licet.guard.result import Result
+from licet.values import replace
+
+_AGENT = "check_and_run"
+_HERE = Origin("check_and_run(allow=…)", 0, 0)
+_ELSEWHERE = Origin("a manifest: `check_and_run` opens no private address", 0, 0)
+_NEEDS_MANIFEST = "call it under a manifest that says so: `Gate(load_manifest(…), [{tool}], …)`"
+_CHANGES = ("write", "delete")
+
+
+async def check_and_run(
+    tool: Tool,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    allow: CapabilitySet | Rules,
+    backends: Ports | None = None,
+    session: str = "main",
+) -> Result:
+    """Call one tool that may touch what a set of capabilities allows, and nothing else.
+
+    The call is denied before it starts if the set does not cover what the tool needs. Class and level are those that
+    the tool declares; `native`, `full` and `destructive` need a manifest. Without backends, a tool that needs any is
+    refused. Each event of the call is in the result.
+    """
+    if not isinstance(tool, Tool):
+        raise TypeError(f"expected a tool declared with `@tool`, found {type(tool).__name__}")
+    if isinstance(allow, str):  # it would be read letter by letter
+        raise TypeError('expected `allow=CapabilitySet(["fs:read:/srv/data"])`, found a text')
+    held = allow if isinstance(allow, CapabilitySet) else CapabilitySet(allow)
+    manifest = _manifest(tool.spec, held)
+    own = Backends() if backends is None else None
+    try:
+        gate = _OneToolGate(manifest, [tool], own or backends, pin=manifest.digest, on_misfit="deny")
+        async with gate.session(session) as opened:
+            return await opened.call(tool.name, arguments)
+    finally:
+        if own is not None:
+            own.close()  # no worker waits for a next call
+
+
+def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
+    """The set as a manifest: one ceiling, one tool, no budget."""
+    call = Capability(f"tool:call:{spec.name}")
+    named = any(rule.domain == "tool" for rule in (*allow.allow, *allow.deny))  # otherwise the tool itself is meant
+    rules = (*allow.allow, *OWN_STORAGE, *(() if named else (call,)))
+    ceiling = Layer(
+        "allow",
+        "the set given as `allow`",
+        _HERE,
+        tuple(Rule(rule, _HERE, "allow") for rule in rules),
+        tuple(Rule(rule, _HERE, "allow.deny") for rule in allow.deny),
+        frozenset({"connector"}),  # the lists below decide about these
+    )
+    wanted = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
+    wanted |= {spec.connector.name} if spec.connector else set()
+    lines = tuple(ConnectorRule(name, "", _HERE) for name in sorted(wanted) if allow.has(f"connector:use:{name}"))
+    manifest = Manifest(
+        agent=_AGENT,
+        origin=_HERE,
+        layers=(ceiling,),
+        seats={spec.name: (Seat(_HERE, approval="manifest"),)},
+        max_effects=(MaxEffect("write_limited", _HERE, True),),
+        private=((),),
+        natives=(Natives(frozenset(), _ELSEWHERE),),
+        connectors=Connectors(tenant=lines, profiles=(lines,)),
+        approvals=Approvals(write="manifest"),  # whoever gives the set agrees to the writes in it
+    )
+    return never_written(manifest, dict.fromkeys(policy_paths((), trusted_paths()), POLICY))
+
+
+class _OneToolGate(Gate):
+    """A gate whose manifest is a set: it also denies a need of `*` of which the set has nothing, and advises sets."""
+
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+        policy = super()._register(manifest, refuse=refuse, parent=parent)
+        tools = {name: replace(one, misfits=tuple(_grounds(one))) for name, one in policy.tools.items()}
+        return replace(policy, tools=tools)
+
+
+def _grounds(registered: Registered) -> Iterator[Ground]:
+    """Why a tool does not fit a set, each with a way out that `check_and_run` has."""
+    spec = registered.tool.spec
+    call = f"tool:call:{spec.name}"
+    if registered.reach is not None and not registered.reach.layers[0].allowed.has(call):
+        text = f"`{spec.name}` is not among the tools of the set given as `allow`"
+        yield Ground("TOOL_NOT_IN_BUNDLE", text, _HERE, f"add `{call}` to `allow`", call)
+    for ground in registered.misfits:
+        domain = ground.capability.partition(":")[0]
+        if domain == "connector":
+            text = f"`{spec.name}` needs {ground.capability}, which the set given as `allow` does not allow"
+            yield replace(ground, text=text, fix=f"add `{ground.capability}` to `allow`")
+        elif domain in REASON_OF_DOMAIN:
+            yield ground
+        elif spec.effect in ELEVATED or spec.sandbox == "native":
+            yield replace(ground, origin=_HERE, fix=_NEEDS_MANIFEST.format(tool=spec.name))
+        else:  # the tool states no class, or no level
+            yield replace(ground, fix=ground.fix.partition(", or ")[0])
+    if registered.reach is not None:
+        yield from (_nothing_of(spec, need) for need in _unheld(spec, registered.reach.layers[0].allowed))
+
+
+def _unheld(spec: ToolSpec, allow: CapabilitySet) -> list[Capability]:
+    """The needs of `*` of which a set has nothing at all."""
+    lost = [need for need in spec.needs.allow if need.defers and not (CapabilitySet((need,)) & allow).allow]
+    changes = [need for need in spec.needs.allow if need.defers and need.domain == "fs" and need.action in _CHANGES]
+    if spec.by_keys and any(need not in lost for need in changes):  # `fs_reach.write` is one need in two rules
+        lost = [need for need in lost if need not in changes]
+    return [need for need in lost if need.domain not in ("connector", "tool")]
+
+
+def _nothing_of(spec: ToolSpec, need: Capability) -> Ground:
+    text = f"`{spec.name}` needs {need}, and the set given as `allow` has nothing of it"
+    fix = f"add what it may use of `{need}` to `allow`"
+    return Ground(REASON_OF_DOMAIN[need.domain], text, _HERE, fix, str(need))
