@@ -18,6 +18,17 @@ from licet.core.use import Use
 
 HERE = Path(__file__).parent
 HOME = "/home/somebody"
+# One file for each of the documents that licet answers to, named after its subject.
+DOCUMENTS = tuple(
+    f"{name}.yaml"
+    for name in (
+        "why_capabilities",
+        "tool_isolation",
+        "tool_capabilities",
+        "capability_system",
+        "capability_manifests",
+    )
+)
 MANIFEST, PERSONALITY = "manifest.yaml", "personality.yaml"
 SESSION = "s-1"
 
@@ -103,12 +114,12 @@ def filled(text: str, place: Path) -> str:
 Kind = TypeVar("Kind", bound=World)
 
 
-def cases(kind: type[Kind], *files: str) -> Iterator[Kind]:
+def cases(kind: type[Kind], *files: str, key: str = "cases") -> Iterator[Kind]:
     """The cases of some files of this directory; a misspelled key raises."""
     for file in files:
         content = yaml.safe_load((HERE / file).read_text("utf-8"))
-        assert content.keys() <= {"worlds", "cases"}
-        for given in content["cases"]:
+        assert content.keys() <= {"worlds", "cases", "registrations"}
+        for given in content.get(key, ()):
             case = kind(**given)
             shared = content["worlds"][case.world] if case.world else {}
             yield replace(case, files={**shared, **case.files})

@@ -14,11 +14,11 @@ from licet.core.reach import reach_of
 from licet.core.validate import Category, unmet_needs
 from licet.surfaces.cli.app import licet
 
-from .cases import HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
+from .cases import DOCUMENTS, HOME, MANIFEST, Case, Registration, Trouble, World, cases, filled
 
-_FILES = ("decisions", "effects", "ceilings", "bundles", "connectors", "optional", "seeds")
-DECISIONS = tuple(cases(Case, *(f"{name}.yaml" for name in _FILES)))
-REGISTRATIONS = tuple(cases(Registration, "registration.yaml"))
+_FILES = ("decisions", "effects", "ceilings", "bundles", "connectors", "optional")
+DECISIONS = tuple(cases(Case, *(f"{name}.yaml" for name in _FILES), *DOCUMENTS))
+REGISTRATIONS = (*cases(Registration, "registration.yaml"), *cases(Registration, *DOCUMENTS, key="registrations"))
 TROUBLES = tuple(cases(Trouble, "problems.yaml"))
 
 
