@@ -74,7 +74,16 @@ class Case(World):
         )
         spent, today = Decimal(given.pop("cost_usd", 0)), Decimal(given.pop("cost_usd_today", 0))
         of_tool = {tool: Decimal(cost) for tool, cost in given.pop("cost_usd_of_tool", {}).items()}
-        return Usage(approved=approved, cost_usd=spent, cost_usd_today=today, cost_usd_of_tool=of_tool, **given)
+        bundles = {name: _usage(held) for name, held in given.pop("bundles", {}).items()}
+        return Usage(
+            approved=approved, cost_usd=spent, cost_usd_today=today, cost_usd_of_tool=of_tool, bundles=bundles, **given
+        )
+
+
+def _usage(given: Mapping[str, Any]) -> Usage:
+    """What the tools of one bundle have spent together."""
+    money = {key: Decimal(value) for key, value in given.items() if key.startswith("cost_")}
+    return Usage(**{**given, **money})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

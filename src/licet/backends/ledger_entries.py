@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from licet.core.budget import plus, spent_of
+from licet.core.budget import Spent, plus, spent_of
 from licet.core.canonical import data_digest, data_text, money_text, quoted
 from licet.core.decision import UNUSED, Ask, CapabilityGranted
 from licet.core.happened import BudgetSettled, Event, Happened, SandboxEntered, all_events
@@ -232,8 +232,34 @@ def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
             after = _sums(plus(total, cost), plus(total_of_tool, cost), plus(today, cost))
     return (
         f'{{"after":{{"calls":{calls + more},"calls_of_tool":{of_tool + more},"calls_today":{calls_today + more}{after}'
-        f'}},"before":{{"calls":{calls},"calls_of_tool":{of_tool},"calls_today":{calls_today}{money}}}}}'
+        f'}},"before":{{"calls":{calls},"calls_of_tool":{of_tool},"calls_today":{calls_today}{money}}}'
+        f"{_bundle_budgets(call, cost, spent)}}}"
     )
+
+
+def _bundle_budgets(call: "Call", cost: Decimal, spent: bool) -> str:
+    """The same of each bundle that has a budget; nothing where none has."""
+    before = {name: spent_of(usage, "") for name, usage in call.usage.bundles.items()}
+    before |= {name: reservation.before for name, reservation in call.of_bundles.items()}
+    if not before:
+        return ""
+    told = []
+    for name, found in sorted(before.items()):
+        after = found
+        if spent:
+            after = found._replace(
+                calls=found.calls + 1,
+                calls_today=found.calls_today + 1,
+                cost_usd=plus(found.cost_usd, cost),
+                cost_usd_today=plus(found.cost_usd_today, cost),
+            )
+        told.append(f'{quoted(name)}:{{"after":{_bundle_spent(after)},"before":{_bundle_spent(found)}}}')
+    return f',"bundles":{{{",".join(told)}}}'
+
+
+def _bundle_spent(spent: Spent) -> str:
+    money = f',"cost_usd":"{_money(spent.cost_usd)}","cost_usd_today":"{_money(spent.cost_usd_today)}"'
+    return f'{{"calls":{spent.calls},"calls_today":{spent.calls_today}{money}}}'
 
 
 def _sums(total: Decimal, of_tool: Decimal, today: Decimal) -> str:

@@ -22,8 +22,16 @@ from licet.backends.manifest_values import (
     stated,
 )
 from licet.backends.shape_parts import nearest
-from licet.backends.workspace_reader import app_problems, bundle_layer, declarations, read_connectors, workspace_layer
+from licet.backends.workspace_reader import (
+    app_problems,
+    bundle_layer,
+    connector_lines,
+    declarations,
+    read_connectors,
+    workspace_layer,
+)
 from licet.core.bundle import Bundle, Roster
+from licet.core.bundle_rules import bundles_of
 from licet.core.capability import Capability
 from licet.core.keys import LISTS
 from licet.core.manifest import (
@@ -200,13 +208,21 @@ def _named(ceiling: Lists, problems: Problems) -> dict[str, Seat]:
 
 def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key: str) -> tuple[Seat, ...]:
     """The seats of a tool, one of them saying how this ceiling wants to be asked."""
-    if any(seat.approval for seat in seats):
+    if any(seat.approval for seat in seats if not seat.bundle):
         return seats
-    return (replace(seats[0], approval=default, approval_origin=origin, approval_key=key), *seats[1:])
+    first, *others = seats
+    if first.approval is None:
+        return (replace(first, approval=default, approval_origin=origin, approval_key=key), *others)
+    # The bundle states one too: both count, and the stricter one decides.
+    return (*seats, Seat(first.origin, first.bundle, approval=default, approval_origin=origin, approval_key=key))
 
 
 def _bundle(name: str, held: Value) -> Bundle:
     given: Fields = held.value
+    budget, approvals = record(given, "budget"), record(given, "approvals")
+    write = approvals.get("write")
+    asks = write is not None and write.value != "manifest"  # the loosest word narrows nothing
+    private = given.get("private")
     return Bundle(
         name=name,
         origin=key_origin(held),
@@ -218,6 +234,18 @@ def _bundle(name: str, held: Value) -> Bundle:
             levels=stated(given, "sandbox"),
             layer=bundle_layer(name, given),
             limits=numbers(given.get("limits")),
+            approval=write.value if write is not None and asks else None,
+            approval_origin=write.origin if write is not None and asks else None,
+            approval_key=f"bundles.{name}.approvals.write",
+        ),
+        budget=Budget(**{key: value.value for key, value in budget.items()}),
+        approvals=MappingProxyType({key: data(value) for key, value in approvals.items()}),
+        connectors=connector_lines(given.get("connectors")) if "connectors" in given else None,
+        private=None if private is None else tuple(item.value for item in private.value),
+        places=MappingProxyType(
+            {key: key_origin(item) for key, item in given.items()}
+            | {f"budget.{key}": key_origin(item) for key, item in budget.items()}
+            | {f"approvals.{key}": key_origin(item) for key, item in approvals.items()}
         ),
     )
 
@@ -247,9 +275,10 @@ def _examples(given: Fields) -> Iterator[Example]:
 
 def _uncounted(manifest: Manifest) -> Iterator[Problem]:
     """Tools that spend nothing where money is counted."""
-    counts = manifest.budget.max_cost_usd is not None or manifest.budget.max_cost_usd_per_day is not None
     for name, seats in manifest.seats.items():
         spec = manifest.tools.get(name)
+        budgets = [manifest.budget, *(bundle.budget for bundle in bundles_of(manifest, seats))]
+        counts = any(one.max_cost_usd is not None or one.max_cost_usd_per_day is not None for one in budgets)
         limited = counts or any(seat.max_cost_usd is not None for seat in seats)
         if limited and spec is not None and spec.cost_usd is None:
             found, expected = f"`{name}` without `cost_usd`", "a cost, since the budget counts money"

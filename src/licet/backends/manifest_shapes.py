@@ -128,6 +128,31 @@ SERVER = Record(
         ),
     }
 )
+APPROVALS = Record(
+    {
+        "write": Field(
+            OneOf(*WRITE_APPROVALS),
+            description="who is asked before a write: each call, once a session, or nobody",
+        ),
+        "expires_seconds": Field(Whole(1)),
+        "quorum": Field(Whole(1)),
+        "keys": _several(
+            Text(
+                expected="a public key `ed25519:…`",
+                pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
+                parse=checked_key,
+            )
+        ),
+    }
+)
+BUDGET = Record(
+    {
+        "max_calls_per_session": Field(Whole(0), description="calls of all tools in a session"),
+        "max_calls_per_day": Field(Whole(0), description="calls of this agent on a day, in all its sessions"),
+        "max_cost_usd": Field(Money(), description="money in a session"),
+        "max_cost_usd_per_day": Field(Money(), description="money of this agent on a day, in all its sessions"),
+    }
+)
 BUNDLE = Record(
     {
         "tools": Field(Listed(NAME), required=True, description="closed: what is not listed is not in it"),
@@ -135,6 +160,12 @@ BUNDLE = Record(
         "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
         "destinations": _several(HOST, "narrows where its tools may connect; leave it out to not narrow"),
         "limits": Field(LIMITS),
+        "budget": Field(BUDGET, description="counted over all its tools together, besides the manifest's own"),
+        "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
+        "connectors": Field(
+            CONNECTOR_LIST, description="narrows the connectors of its tools; leave it out to not narrow"
+        ),
+        "private": _several(CIDR, "narrows `private` for its tools; leave it out to not narrow"),
     }
 )
 DESTINATIONS = Record(
@@ -195,35 +226,8 @@ CAPABILITY_FIELDS = {
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),
     "deny": _several(RULE, "wins over every allow"),
     "native": _several(NAME, "trusted tools that may run in this process"),
-    "approvals": Field(
-        Record(
-            {
-                "write": Field(
-                    OneOf(*WRITE_APPROVALS),
-                    description="who is asked before a write: each call, once a session, or nobody",
-                ),
-                "expires_seconds": Field(Whole(1)),
-                "quorum": Field(Whole(1)),
-                "keys": _several(
-                    Text(
-                        expected="a public key `ed25519:…`",
-                        pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
-                        parse=checked_key,
-                    )
-                ),
-            }
-        )
-    ),
-    "budget": Field(
-        Record(
-            {
-                "max_calls_per_session": Field(Whole(0), description="calls of all tools in a session"),
-                "max_calls_per_day": Field(Whole(0), description="calls of this agent on a day, in all its sessions"),
-                "max_cost_usd": Field(Money(), description="money in a session"),
-                "max_cost_usd_per_day": Field(Money(), description="money of this agent on a day, in all its sessions"),
-            }
-        )
-    ),
+    "approvals": Field(APPROVALS),
+    "budget": Field(BUDGET),
     "limits": Field(LIMITS),
     "sandbox": Field(Record({"allow_degraded": Field(Flag())})),
     "record": Field(OneOf("digests", "full"), description="what receipts keep of arguments and results"),

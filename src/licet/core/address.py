@@ -9,6 +9,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
+from licet.core.bundle import Bundle
 from licet.core.decision import Ground
 from licet.core.folding import CEILINGS
 from licet.core.reach import Reach, rule_covers
@@ -183,18 +184,26 @@ def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[G
         return ()
     literal = is_address(use.target)
     wrong = barred(addresses, reach.manifest.private, literal and is_written(use, reach))
+    fix = _fix(wrong, reach)
+    for bundle in reach.bundles:
+        # A bundle that lists private addresses is held to them, whatever addresses the ceilings write out.
+        if bundle.private is not None:
+            closed = barred(addresses, (bundle.private,), literal and _is_written_in(bundle, use))
+            wrong = tuple(dict.fromkeys((*wrong, *closed)))
+            fix = "; ".join(filter(None, (fix, _bundle_fix(closed, bundle))))
+    if any(nature(text).metadata for text in wrong):
+        fix = ""
     if addresses and not wrong:
         return ()
     found = [f"{visible(text)} is {nature(text).title}" for text in wrong]
     said = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
-    fix = _fix(wrong, reach)
     return tuple(Ground("ADDRESS_NOT_ALLOWED", text, fix=fix) for text in said)
 
 
 def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
-    """The line for each ceiling that would open these addresses; none if one of them is never opened."""
+    """The line for each ceiling that would open these addresses."""
     manifest = reach.manifest
-    if not wrong or any(nature(text).metadata for text in wrong):
+    if not wrong:
         return ""
     faces = [face for text in wrong for face in nature(text).closed]
     steps = []
@@ -208,6 +217,20 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
             listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
             steps.append(f"set `{key}: [{listed}]` in {file}")
     return "; ".join(steps)
+
+
+def _bundle_fix(wrong: tuple[str, ...], bundle: Bundle) -> str:
+    ranges = bundle.private or ()
+    faces = [face for text in wrong for face in nature(text).closed if not _in_list(face, ranges)]
+    missing = dict.fromkeys(map(_exact, faces))
+    listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
+    return f"set `bundles.{bundle.name}.private: [{listed}]` in {bundle.origin.file}" if missing else ""
+
+
+def _is_written_in(bundle: Bundle, use: Use) -> bool:
+    """Whether the destinations of a bundle name exactly this address."""
+    rules = bundle.seat.layer.allows if bundle.seat.layer else ()
+    return any(rule.capability.key == use.target and rule_covers(rule.capability, use) for rule in rules)
 
 
 def _exact(address: Address) -> str:

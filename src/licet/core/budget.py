@@ -4,11 +4,13 @@ Nothing here knows where spending is kept. Whoever keeps it asks `overspent` and
 """
 
 import re
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal, Inexact, InvalidOperation
 from typing import NamedTuple
 
+from licet.core.bundle import Bundle
 from licet.core.canonical import money_text
-from licet.core.decision import Usage
+from licet.core.decision import UNUSED, Usage
 from licet.core.manifest import Budget
 
 NOTHING = Decimal(0)
@@ -74,6 +76,21 @@ def overspent(
     if limit is not None and (wanted := plus(cost_of_tool, cost_usd) if cost_usd else cost_of_tool) > limit:
         return Overspent("max_cost_usd", limit, wanted, True)
     return None
+
+
+def overspent_bundle(usage: Usage, cost_usd: Decimal, bundles: Iterable[Bundle]) -> tuple[Bundle, Overspent] | None:
+    """The first bundle whose budget one more call at this cost would pass, and the limit; or None."""
+    for bundle in bundles:
+        if bundle.budget:
+            spent = spent_of(usage.bundles.get(bundle.name, UNUSED), "")
+            if (found := overspent(spent, cost_usd, bundle.budget, None, None)) is not None:
+                return bundle, found
+    return None
+
+
+def bundle_account(agent: str, bundle: str) -> str:
+    """The account that the tools of a bundle spend from, besides their agent's; no agent has a space in its name."""
+    return f"{agent} bundle {bundle}"
 
 
 def plus(one: Decimal, other: Decimal) -> Decimal:

@@ -4,24 +4,34 @@ Reading files is not done here. Which tools are admitted is decided in `admissio
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from licet.core.carried import Carried
+from licet.core.connector import ConnectorRule
 from licet.core.origin import Origin
-from licet.values import dataclass
+from licet.values import dataclass, field
 
 if TYPE_CHECKING:
-    from licet.core.manifest import Seat
+    from licet.core.manifest import Budget, Seat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle(Carried):
-    """One bundle of a workspace, assigned to this agent or not."""
+    """One bundle of a workspace, assigned to this agent or not. Each of its keys only narrows."""
 
     name: str
     origin: Origin
     tools: Mapping[str, Origin]  # where each of them is listed
     seat: "Seat"  # what assigning the bundle says about each of its tools
+    budget: "Budget"  # counted over all its tools together
+    approvals: Mapping[str, Any]  # the keys that it states; `write` is on the seat too
+    connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow, an empty list leaves nothing
+    private: tuple[str, ...] | None = None  # the same
+    places: Mapping[str, Origin] = field(compare=False)  # of its keys, and of the keys of its budget and approvals
+
+    def place(self, key: str) -> Origin:
+        """Where a key of the bundle is written, or would be."""
+        return self.places.get(key, self.origin)
 
 
 @dataclass(frozen=True, slots=True)

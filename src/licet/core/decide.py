@@ -1,9 +1,10 @@
 """The decision about one call: pure, in one order, and an error on the way is a denial."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from licet.core.advice import settle
-from licet.core.budget import NOTHING, overspent, spent_of
+from licet.core.budget import NOTHING, overspent, overspent_bundle, spent_of
 from licet.core.decision import (
     UNUSED,
     Allow,
@@ -72,7 +73,7 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     spent, cost = spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING
     found = overspent(spent, cost, manifest.budget, reach.max_calls, reach.max_cost_usd)
     if found is None:
-        return None
+        return _bundle_overspent(request, reach, usage, cost)
     key, limit, wanted, of_tool = found
     if of_tool:
         origin = next(seat.origin for seat in reach.seats if getattr(seat, key) == limit)
@@ -81,6 +82,16 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
         origin, whose = manifest.places.get(key, manifest.origin), ""
     text, fix = f"{wanted} would exceed {key} {limit}{whose}", f"raise `{key}`{whose} in {origin.file}"
     return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
+
+
+def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decimal) -> Deny | None:
+    found = overspent_bundle(usage, cost, reach.bundles)
+    if found is None:
+        return None
+    bundle, (key, limit, wanted, _) = found
+    origin, path = bundle.place(f"budget.{key}"), f"bundles.{bundle.name}.budget.{key}"
+    text = f"{wanted} would exceed {key} {limit} of the bundle `{bundle.name}`"
+    return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, f"raise `{path}` in {origin.file}"),))
 
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:

@@ -117,6 +117,7 @@ class Usage:
     cost_usd_of_tool: Mapping[str, Decimal] = field(default_factory=dict)
     calls_today: int = 0  # of its agent, in all sessions
     approved: frozenset[Approval] = frozenset()
+    bundles: Mapping[str, "Usage"] = field(default_factory=dict)  # what the tools of a bundle have spent together
 
 
 UNUSED = Usage()

@@ -10,6 +10,7 @@ from decimal import Decimal
 from licet.core.capability import Capability
 from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
 from licet.core.commands import COMMANDS
+from licet.core.diff_bundles import bundle_changes, moved_tools
 from licet.core.diff_servers import server_changes
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import CLASSES, LEVELS, WRITES
@@ -109,6 +110,9 @@ def diff(old: Manifest, new: Manifest) -> Changes:
         for side, change in (*_tool(name, before, after), *_reach(name, sides)):
             found[side].append(change)
     for side, change in (*_names(before, after), *_scales(before, after), *_lists(before, after)):
+        found[side].append(change)
+    manifests = before.manifest, after.manifest
+    for side, change in (*bundle_changes(*manifests), *moved_tools(*manifests, before.surface, after.surface)):
         found[side].append(change)
     return Changes(tuple(found["grown"]), tuple(found["shrunk"]), tuple(found["changed"]))
 

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from licet.core.bundle import Bundle
 from licet.core.canonical import digest, plain
 from licet.core.connector import ConnectorRule
 from licet.core.folding import named_tcp
-from licet.core.manifest import Layer, Manifest, Seat
+from licet.core.manifest import BUDGET_KEYS, Layer, Manifest, Seat
 from licet.core.ranges import common_ranges
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -59,6 +60,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
                 **_stated(max_calls_per_day=manifest.budget.max_calls_per_day),
             },
             "limits": manifest.limits,
+            **_bundles(manifest),
             "allow_degraded": manifest.allow_degraded,
             "record": manifest.record,
             "servers": {name: server_document(server) for name, server in manifest.servers.items()},
@@ -92,6 +94,25 @@ def _seat(seat: Seat, layers: dict[int, dict[str, Any]]) -> dict[str, Any]:
         **_stated(max_cost_usd=seat.max_cost_usd),
         "limits": seat.limits,
     }
+
+
+def _bundles(manifest: Manifest) -> dict[str, Any]:
+    """What the bundles that the agent uses say about all their tools together; their classes and hosts are on seats."""
+    used = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+    said = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
+    return _stated(bundles={name: terms for name, terms in said.items() if terms} or None)
+
+
+def _bundle(bundle: Bundle) -> dict[str, Any]:
+    stated, keys = bundle.approvals, bundle.approvals.get("keys")
+    return _stated(
+        budget=_stated(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None,
+        expires_seconds=stated.get("expires_seconds"),
+        quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
+        keys=None if keys is None else sorted(set(keys)),
+        connectors=None if bundle.connectors is None else _lines(bundle.connectors),
+        private=None if bundle.private is None else common_ranges([bundle.private]),
+    )
 
 
 def _stated(**keys: object) -> dict[str, object]:

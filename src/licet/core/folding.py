@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from licet.core import network
+from licet.core.bundle import Bundle
+from licet.core.bundle_rules import bundles_of, connectors_of
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef, Connectors
 from licet.core.decision import Ground
@@ -123,20 +125,24 @@ class Common:
 
 def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef | None) -> Common:
     """What stands above every tool with such seats and such a connector."""
-    bundles = tuple(seat.layer for seat in seats if seat.layer)
+    seats = tuple(seats)
+    destinations = tuple(seat.layer for seat in seats if seat.layer)
+    listing = tuple(bundle for bundle in bundles_of(manifest, seats) if bundle.connectors is not None)
     # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
-    key = tuple(map(id, bundles)), connector
-    known: dict[tuple[tuple[int, ...], ConnectorRef | None], Common] = manifest._known.setdefault("common", {})
+    key = tuple(map(id, destinations)), tuple(bundle.name for bundle in listing), connector
+    known: dict[object, Common] = manifest._known.setdefault("common", {})
     if key not in known:
-        known[key] = _common(manifest, bundles, connector)
+        known[key] = _common(manifest, destinations, listing, connector)
     return known[key]
 
 
-def _common(manifest: Manifest, bundles: tuple[Layer, ...], connector: ConnectorRef | None) -> Common:
+def _common(
+    manifest: Manifest, destinations: tuple[Layer, ...], listing: tuple[Bundle, ...], connector: ConnectorRef | None
+) -> Common:
     held: _Held = manifest._known.setdefault("held", _Held())
-    held.count(_WEIGHT + sum(len(layer.allows) for layer in bundles))
-    connectors = _connector_layer(manifest, connector, held)
-    layers = distinct((*manifest.layers, *bundles, connectors))
+    held.count(_WEIGHT + sum(len(layer.allows) for layer in destinations))
+    connectors = _connector_layer(manifest, listing, connector, held)
+    layers = distinct((*manifest.layers, *destinations, connectors))
     narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
     return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers), held)
 
@@ -174,20 +180,24 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
     return ()
 
 
-def _connector_layer(manifest: Manifest, stated: ConnectorRef | None, held: _Held) -> Layer:
+def _connector_layer(
+    manifest: Manifest, listing: tuple[Bundle, ...], stated: ConnectorRef | None, held: _Held
+) -> Layer:
     """The connectors that the lists admit for a tool that states one of them and its version, or none."""
-    known: dict[ConnectorRef | None, Layer] = manifest._known.setdefault("connector layers", {})
-    if stated in known:
-        return known[stated]
-    held.count(_WEIGHT_OF_A_LINE * len(_lines(manifest)))
+    key = tuple(bundle.name for bundle in listing), stated
+    known: dict[object, Layer] = manifest._known.setdefault("connector layers", {})
+    if key in known:
+        return known[key]
+    lines = _lines(manifest, listing)
+    held.count(_WEIGHT_OF_A_LINE * len(lines))
     rules = tuple(
         line.rule
-        for name, line in _lines(manifest).items()
+        for name, line in lines.items()
         if (line.about.obstacle(stated) is None if stated is not None and stated.name == name else line.any_version)
     )
     silent = EVERY_DOMAIN - {"connector"}
     layer = Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
-    known[stated] = layer
+    known[key] = layer
     return layer
 
 
@@ -199,16 +209,18 @@ class _Line(NamedTuple):
     any_version: bool
 
 
-def _lines(manifest: Manifest) -> dict[str, _Line]:
-    if "connectors" not in manifest._known:
-        places = {rule.name: rule.origin for profile in manifest.connectors.profiles for rule in profile}
-        manifest._known["connectors"] = {
+def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _Line]:
+    known: dict[object, dict[str, _Line]] = manifest._known.setdefault("connectors", {})
+    key = tuple(bundle.name for bundle in listing)
+    if key not in known:
+        connectors = connectors_of(manifest, listing)
+        places = {rule.name: rule.origin for profile in connectors.profiles for rule in profile}
+        known[key] = {
             name: _Line(
                 Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
                 about,
                 about.obstacle(ConnectorRef(name)) is None,
             )
-            for name, about in manifest.connectors.by_name().items()
+            for name, about in connectors.by_name().items()
         }
-    found: dict[str, _Line] = manifest._known["connectors"]
-    return found
+    return known[key]

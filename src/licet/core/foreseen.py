@@ -3,16 +3,17 @@
 `decide` judges one call of a tool that is registered. Whoever only has files wants to know the rest too.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from licet.core.address import address_grounds, nature
 from licet.core.approval import key_bytes
+from licet.core.bundle_rules import approvals_of
 from licet.core.capability import Capability
 from licet.core.decision import Decision, Deny, Ground
 from licet.core.folding import CEILINGS, MOST_PAIRS
 from licet.core.grid import TooManyPairs
-from licet.core.manifest import Layer, Manifest, Rule
-from licet.core.origin import Problem
+from licet.core.manifest import Approvals, Layer, Manifest, Rule
+from licet.core.origin import Origin, Problem
 from licet.core.reach import Reach, reach_of
 from licet.core.scope import TOP, host_ancestors, host_text, is_address
 from licet.core.use import Use
@@ -41,11 +42,19 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
     if not known and use and use.domain == "network" and not closed and is_address(use.target):
         closed = address_grounds(use, (_bare(use.target),), reach)
-    elif not known and use and use.domain == "network" and _inner(use.target) and _shut(manifest):
-        name = host_text(use.target)
-        text = f"`{name}` has no public address, and `private` is empty"
-        closed = (Ground("ADDRESS_NOT_ALLOWED", text, manifest.places.get("private"), _opening(name)),)
+    elif not known and use and use.domain == "network" and _inner(use.target):
+        closed = tuple(_shut_grounds(host_text(use.target), reach))
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
+
+
+def _shut_grounds(name: str, reach: Reach) -> Iterator[Ground]:
+    """Why no call can connect to a name without a public address: `private` is empty in a ceiling or a bundle."""
+    text, manifest = f"`{name}` has no public address, and `private` is empty", reach.manifest
+    if _shut(manifest):
+        yield Ground("ADDRESS_NOT_ALLOWED", text, manifest.places.get("private"), _opening(name))
+    for bundle in (one for one in reach.bundles if one.private == ()):
+        fix = f"set `bundles.{bundle.name}.private: [{_ranges(name)}]` in {bundle.origin.file}"
+        yield Ground("ADDRESS_NOT_ALLOWED", f"{text} in bundles.{bundle.name}", bundle.place("private"), fix)
 
 
 def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> Iterator[Problem]:
@@ -102,15 +111,28 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def quorum_problems(manifest: Manifest) -> Iterator[Problem]:
     """What is wrong with a quorum that nobody can meet; told of the whole policy, since keys may be another file's."""
-    quorum, keys, places = manifest.approvals.quorum, manifest.approvals.keys, manifest.places
+    yield from _quorum_problems(manifest.approvals, lambda key: manifest.places.get(key, manifest.origin))
+    names = sorted({seat.bundle for seats in manifest.seats.values() for seat in seats})
+    for bundle in (manifest.bundles[name] for name in names if name in manifest.bundles):
+        approvals = approvals_of(manifest, (bundle,))
+        if (approvals.quorum, approvals.keys) == (manifest.approvals.quorum, manifest.approvals.keys):
+            continue
+        yield from _quorum_problems(approvals, bundle.place)
+        if bundle.approvals.get("keys") and not approvals.keys:
+            found, expected = "keys of which the manifest lists none", "a key that is in both lists"
+            yield Problem(bundle.place("approvals.keys"), found, expected, "nobody can approve as it stands", "warning")
+
+
+def _quorum_problems(approvals: Approvals, place: Callable[[str], Origin]) -> Iterator[Problem]:
+    quorum, keys = approvals.quorum, approvals.keys
     if keys is None and quorum > 1:
-        origin = places.get("approvals.quorum", manifest.origin)
+        origin = place("approvals.quorum")
         found, expected = f"a quorum of {quorum} without `keys`", "keys that tell those who approve apart"
         hint = "as it stands nobody can approve anything: list their public keys under `approvals.keys`"
         yield Problem(origin, found, expected, hint, "warning")
     distinct = len({key_bytes(key) for key in keys or ()} - {None})
     if keys and quorum > distinct:  # an empty list says on purpose that nobody approves
-        origin = places.get("approvals.keys", manifest.origin)
+        origin = place("approvals.keys")
         yield Problem(origin, f"a quorum of {quorum}", f"at most {distinct}, the number of keys")
 
 
@@ -146,10 +168,12 @@ def _shut(manifest: Manifest) -> bool:
 
 
 def _opening(name: str, where: str = "") -> str:
-    own = on_this_machine(name)
-    listed = ", ".join(f'"{text}"' for text in (LOOPBACK if own else ("10.0.0.0/8",)))
-    ranges = "" if own else ", or the ranges that your network has"
-    return f"add `private: [{listed}]` beside `destinations`{where}{ranges}"
+    ranges = "" if on_this_machine(name) else ", or the ranges that your network has"
+    return f"add `private: [{_ranges(name)}]` beside `destinations`{where}{ranges}"
+
+
+def _ranges(name: str) -> str:
+    return ", ".join(f'"{text}"' for text in (LOOPBACK if on_this_machine(name) else ("10.0.0.0/8",)))
 
 
 def _steps(fix: str) -> set[str]:

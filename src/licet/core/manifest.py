@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from licet.core.approval import key_bytes
 from licet.core.bundle import Bundle, Roster
 from licet.core.capability import Capability
 from licet.core.carried import Carried
@@ -323,7 +324,7 @@ class Manifest(Carried):
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
                 min(self.approvals.expires_seconds, other.approvals.expires_seconds),
                 max(self.approvals.quorum, other.approvals.quorum),
-                _both_keys(self.approvals.keys, other.approvals.keys),
+                both_keys(self.approvals.keys, other.approvals.keys),
             ),
             budget=Budget(**{key: least(getattr(self.budget, key), getattr(other.budget, key)) for key in BUDGET_KEYS}),
             limits=least_limits(self.limits, other.limits),
@@ -345,8 +346,12 @@ def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
     return tuple(value for place, value in enumerate(values) if value not in values[:place])
 
 
-def _both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return one if two is None else two if one is None else tuple(key for key in one if key in two)
+def both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The keys that are in both lists, however they are spelled; None is no list."""
+    if one is None or two is None:
+        return one if two is None else two
+    known = {key_bytes(key) for key in two} - {None}
+    return tuple(key for key in one if key in two or key_bytes(key) in known)
 
 
 def _tighter_places(one: Manifest, two: Manifest) -> Mapping[str, Origin]:

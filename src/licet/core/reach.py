@@ -22,10 +22,12 @@ from licet.core.advice import (
     state_level,
     wall,
 )
-from licet.core.budget import NOTHING, Spent, overspent
+from licet.core.budget import NOTHING, Spent, overspent, overspent_bundle
+from licet.core.bundle import Bundle
+from licet.core.bundle_rules import approvals_of, bundles_of, connectors_of
 from licet.core.capability import Capability
 from licet.core.connector import ConnectorRef
-from licet.core.decision import REASON_OF_DOMAIN, Ground
+from licet.core.decision import REASON_OF_DOMAIN, UNUSED, Ground
 from licet.core.effects import (
     CLASSES,
     ELEVATED,
@@ -39,7 +41,7 @@ from licet.core.effects import (
 from licet.core.folding import CEILINGS, common_of, named_tcp
 from licet.core.manifest import (
     WRITE_APPROVALS,
-    Budget,
+    Approvals,
     Layer,
     Manifest,
     MaxEffect,
@@ -74,6 +76,8 @@ class Reach:
     approval: WriteApproval | None  # how a call asks; None if it does not
     max_calls: int | None
     max_cost_usd: Decimal | None
+    approvals: Approvals  # how long an answer holds and whose counts, as manifest and bundles say together
+    bundles: tuple[Bundle, ...]  # that it is admitted through
     unlimited: bool  # no budget stops it, nor a limit of its own, whatever was spent
     # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
     # otherwise None.
@@ -125,11 +129,14 @@ class Reach:
                     else:
                         yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
             elif verdict is None:
-                listed = _connector_ground(self.manifest, self.spec, use.target) if layer.kind == "connectors" else None
+                listed = self._connector_ground(use) if layer.kind == "connectors" else None
                 text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
                 yield listed or Ground(reason, text, layer.origin, fix)
         if not any(layer.kind in CEILINGS for layer in self.layers):
             yield Ground(reason, "no manifest allows anything")
+
+    def _connector_ground(self, use: Use) -> Ground | None:
+        return _connector_ground(self.manifest, self.bundles, self.spec, use.target)
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
         """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
@@ -233,7 +240,8 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     common = common_of(manifest, seats, spec.connector)
     grounds: list[Ground] = []
     effect = _class_of(manifest, spec, seats, grounds)
-    grounds += _connector_grounds(manifest, spec)
+    bundles = bundles_of(manifest, seats)
+    grounds += _connector_grounds(manifest, bundles, spec)
     level = _level_of(manifest, spec, seats, effect, grounds)
     grounds += _elevated_grounds(manifest, spec, seats, effect, level)
     grounds += common.unexpanded
@@ -246,7 +254,9 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     max_cost: Decimal | None = None
     for seat in seats:
         max_calls, max_cost = least(max_calls, seat.max_calls), least(max_cost, seat.max_cost_usd)
-    spent = overspent(Spent(), spec.cost_usd or NOTHING, manifest.budget, max_calls, max_cost) is not None
+    cost = spec.cost_usd or NOTHING
+    spent = overspent(Spent(), cost, manifest.budget, max_calls, max_cost) or overspent_bundle(UNUSED, cost, bundles)
+    unlimited = max_calls is None and max_cost is None and not manifest.budget
     more = grounds or spent or asks or effect in ELEVATED or grant.names_ports
     return Reach(
         spec=spec,
@@ -261,22 +271,24 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         approval=("call" if effect == "destructive" else write) if asks else None,
         max_calls=max_calls,
         max_cost_usd=max_cost,
-        unlimited=max_calls is None and max_cost is None and manifest.budget == Budget(),
+        approvals=approvals_of(manifest, bundles),
+        bundles=bundles,
+        unlimited=unlimited and not any(bundle.budget for bundle in bundles),
         _answers=None if more else {},
     )
 
 
-def _connector_grounds(manifest: Manifest, spec: ToolSpec) -> Iterator[Ground]:
+def _connector_grounds(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec) -> Iterator[Ground]:
     named = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
     for name in sorted(named | ({spec.connector.name} if spec.connector else set())):
-        if ground := _connector_ground(manifest, spec, name):
+        if ground := _connector_ground(manifest, bundles, spec, name):
             yield ground
 
 
-def _connector_ground(manifest: Manifest, spec: ToolSpec, name: str) -> Ground | None:
+def _connector_ground(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, name: str) -> Ground | None:
     """What keeps a connector out, at the version that the tool states, or None."""
     ref = spec.connector if spec.connector and spec.connector.name == name else ConnectorRef(name)
-    found = manifest.connectors.obstacle(ref)
+    found = connectors_of(manifest, bundles).obstacle(ref)
     if found is None:
         return None
     origin, text, fix = found

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from licet.core.canonical import canonical_json, money_text
 from licet.core.capability import Capability
 from licet.core.commands import COMMANDS, with_commands
-from licet.core.connector import Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
 from licet.core.document import server_document
@@ -22,9 +21,15 @@ from licet.core.entries import Entry, Written, entries_of
 from licet.core.foreseen import never_dialled
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
-from licet.core.ranges import common_ranges
 from licet.core.reach import Reach, reach_of
 from licet.core.set import CapabilitySet
+from licet.core.surface_bundles import (
+    Terms,
+    agent_terms,
+    approvals_document,
+    budget_document,
+    bundle_terms,
+)
 from licet.core.undeclared import Most, Undeclared
 from licet.values import dataclass, field
 
@@ -126,6 +131,7 @@ class Surface:
     connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> the version ranges that must all hold
     approvals: Approvals
     budget: Budget
+    bundles: tuple[Terms, ...]  # of bundles that say more than the agent's own policy does
     limits: tuple[tuple[str, int], ...]
     allow_degraded: bool
     record: str
@@ -137,7 +143,6 @@ class Surface:
 
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""
-        approvals, budget = self.approvals, self.budget
         reaches: dict[int, dict[str, Any]] = {}
         return {
             "agent": self.agent,
@@ -153,18 +158,9 @@ class Surface:
             "native": list(self.native),
             "private": list(self.private),
             "connectors": {name: list(versions) for name, versions in self.connectors},
-            "approvals": {
-                "write": approvals.write,
-                "expires_seconds": approvals.expires_seconds,
-                "quorum": approvals.quorum,
-                "keys": None if approvals.keys is None else list(approvals.keys),
-            },
-            "budget": {
-                "max_calls_per_session": budget.max_calls_per_session,
-                "max_calls_per_day": budget.max_calls_per_day,
-                "max_cost_usd": _money(budget.max_cost_usd),
-                "max_cost_usd_per_day": _money(budget.max_cost_usd_per_day),
-            },
+            "approvals": approvals_document(self.approvals),
+            "budget": budget_document(self.budget),
+            "bundles": {bundle.name: bundle.document() for bundle in self.bundles},
             "limits": dict(self.limits),
             "sandbox": {"allow_degraded": self.allow_degraded},
             "record": self.record,
@@ -180,7 +176,7 @@ class Surface:
 def surface(manifest: Manifest) -> Surface:
     """Everything an agent can reach under a manifest."""
     admitted, manifest = manifest.seats, with_commands(manifest)
-    tools = _Tools(manifest)
+    tools, terms = _Tools(manifest), agent_terms(manifest)
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
@@ -190,15 +186,11 @@ def surface(manifest: Manifest) -> Surface:
         commands=tools.commands(),
         max_effect=manifest.max_effect,
         native=tuple(sorted(manifest.native)),
-        private=common_ranges(manifest.private),
-        connectors=tuple((name, _versions(about)) for name, about in manifest.connectors.by_name().items()),
-        approvals=Approvals(
-            manifest.approvals.write,
-            manifest.approvals.expires_seconds,
-            manifest.approvals.quorum,
-            None if manifest.approvals.keys is None else tuple(sorted(set(manifest.approvals.keys))),
-        ),
+        private=terms.private,
+        connectors=terms.connectors,
+        approvals=terms.approvals,
         budget=manifest.budget,
+        bundles=tuple(bundle_terms(manifest)),
         limits=tuple(sorted(manifest.limits.items())),
         allow_degraded=manifest.allow_degraded,
         record=manifest.record,
@@ -290,16 +282,6 @@ def _args(seats: Iterable[Seat]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         for name, rule in seat.args.items():
             rules.setdefault(name, set()).add(canonical_json(rule).decode())
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
-
-
-def _versions(about: Connectors) -> tuple[str, ...]:
-    """The version ranges of a connector, one for each list that does not take any version; the lists say only it."""
-    clauses = set()
-    for rules in (about.tenant, about.app, *about.profiles):
-        versions = {rule.versions for rule in rules or ()}
-        if versions and "" not in versions:
-            clauses.add(" or ".join(sorted(versions)))
-    return tuple(sorted(clauses))
 
 
 def _denied(manifest: Manifest) -> Iterator[Denied]:

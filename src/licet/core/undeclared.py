@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from decimal import Decimal
 
+from licet.core.bundle import Bundle
+from licet.core.bundle_rules import bundles_of
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.decide import decide
 from licet.core.decision import Deny, Request
@@ -36,13 +38,15 @@ class Undeclared:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._freed = replace(manifest, connectors=_any_version(manifest.connectors))
+        bundles = {name: _any_version_in(bundle) for name, bundle in manifest.bundles.items()}
+        self._freed = replace(manifest, connectors=_any_version(manifest.connectors), bundles=bundles)
         self._known: dict[Hashable, Most | None] = {}
 
     def most_of(self, name: str) -> Most | None:
         """The most that a tool could hold; None if nothing lets it be called."""
         seats, natives = self._manifest.seats[name], self._manifest.natives
-        alike = (*map(_deciding, seats), *(name in listed.names for listed in natives))
+        listing = (bundle.name for bundle in bundles_of(self._manifest, seats) if bundle.connectors is not None)
+        alike = (*map(_deciding, seats), *(name in listed.names for listed in natives), *listing)
         if alike not in self._known:
             self._known[alike] = self._most_of(name)
         return self._known[alike]
@@ -85,10 +89,14 @@ def _deciding(seat: Seat) -> Hashable:
 
 def _any_version(connectors: Connectors) -> Connectors:
     """The same lists for a tool that states whichever version they ask for."""
+    app = None if connectors.app is None else _freed(connectors.app)
+    profiles = tuple(map(_freed, connectors.profiles))
+    return replace(connectors, tenant=_freed(connectors.tenant), app=app, profiles=profiles)
 
-    def freed(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
-        return tuple(replace(rule, versions="") for rule in rules)
 
-    app = None if connectors.app is None else freed(connectors.app)
-    profiles = tuple(map(freed, connectors.profiles))
-    return replace(connectors, tenant=freed(connectors.tenant), app=app, profiles=profiles)
+def _any_version_in(bundle: Bundle) -> Bundle:
+    return bundle if bundle.connectors is None else replace(bundle, connectors=_freed(bundle.connectors))
+
+
+def _freed(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
+    return tuple(replace(rule, versions="") for rule in rules)

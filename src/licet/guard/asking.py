@@ -44,7 +44,8 @@ async def settled(call: "Call", decision: Ask) -> None:
         agreement = Agreement(decision.approval, answered.by, answered.request)
         call.approvals += (agreement,)
         if not (decision.approval.arguments or answered.asks_again):  # for the session, not for one call
-            call.session.agree(agreement, call.policy, asked)
+            seconds = reach.approvals.expires_seconds if reach is not None else 0
+            call.session.agree(agreement, call.policy, asked, seconds)
         return
     note = (Ground("APPROVAL_REQUIRED", answered.note, fix=answered.fix),) if answered.note or answered.fix else ()
     stop: Ask | Deny = replace(decision, rules=(*decision.rules, *note))
@@ -79,7 +80,7 @@ async def _answer(approver: Approver | ApproverFunction, question: Question) -> 
 
 
 def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
-    approvals = call.policy.manifest.approvals
+    approvals = reach.approvals
     return Question(
         approval=decision.approval,
         spec=reach.spec,

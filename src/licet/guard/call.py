@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from licet.core.decide import decide, delete_ground
-from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason, Usage
+from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
 from licet.core.use import Use
 from licet.declare.arguments import InvalidArguments
@@ -27,7 +27,6 @@ from licet.guard.holding import MOST_OF_A_GROUND, Holding
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
 from licet.guard.ports import (
-    Budgets,
     Clock,
     Entry,
     LedgerUnavailable,
@@ -39,6 +38,7 @@ from licet.guard.ports import (
 from licet.guard.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result, interrupted
+from licet.guard.spending import reserve, spent
 from licet.guard.store_deadline import CURRENT, STORE_SECONDS, StoreDeadline, in_time, was_cancelled
 from licet.values import replace
 
@@ -64,6 +64,7 @@ class Call:
             "holding",
             "long_result",
             "notes",
+            "of_bundles",
             "policy",
             "ports",
         ),
@@ -90,6 +91,7 @@ class Call:
         self.registered: Registered | None = None
         self.holding: Holding | None = None
         self.reservation: Reservation | None = None
+        self.of_bundles: dict[str, Reservation] = {}  # what was set aside from the budgets of its tool's bundles
         self.context: BoundContext | None = None
         self.deadline: Deadline | None = None
         self.stores = StoreDeadline(STORE_SECONDS)  # until the tool is known, and with it the time of its call
@@ -252,7 +254,7 @@ async def weigh(call: Call, registered: Registered) -> None:
     call.request = replace(call.request, arguments=call.digest)
     usage = UNUSED
     if registered.budgeted and call.ports.budgets is not None:
-        usage = await _spent(call, call.ports.budgets)
+        usage = await spent(call, registered, call.ports.budgets)
     agreed = call.session.agreed(call.policy, call.clock.monotonic())
     call.usage = replace(usage, approved=frozenset(agreed))
     call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
@@ -294,32 +296,6 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     if call.session.gate.policy is not call.policy:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
     call.usage = replace(call.usage, approved=call.usage.approved | {decision.approval})
-
-
-async def reserve(call: Call, registered: Registered, holding: Holding) -> None:
-    """Set calls and money aside before any effect."""
-    budgets = call.ports.budgets
-    if budgets is None:
-        call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
-    try:
-        claim = call.session.claim(registered, call.policy.manifest.budget, call.time)
-        call.reservation = await in_time(call.stores, budgets.reserve(claim), "the store of budgets")
-    except Unavailable as broken:
-        call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
-    if call.reservation is None:
-        call.usage = replace(await _spent(call, budgets), approved=call.usage.approved)
-        decision = decide(call.request, call.policy.manifest, call.usage)
-        if isinstance(decision, Deny):  # it says which limit, and where that is written
-            holding.deny(decision)
-        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
-
-
-async def _spent(call: Call, budgets: Budgets) -> Usage:
-    agent, session = call.session.account
-    try:
-        return await in_time(call.stores, budgets.usage(agent, session, _day(call)), "the store of budgets")
-    except Unavailable as broken:
-        call.refuse("BACKEND_MISSING", "the store of budgets cannot be used", str(broken))
 
 
 async def record(call: Call, registered: Registered) -> None:
@@ -390,7 +366,3 @@ async def run(call: Call, registered: Registered, holding: Holding, context: Bou
         if deadline.stop():  # whatever the tool made of it
             holding.note_of(SandboxStopped, reason="LIMIT_TIME")
             call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")
-
-
-def _day(call: Call) -> str:
-    return call.time.date().isoformat()

@@ -5,9 +5,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from licet.core.canonical import money_text
 from licet.core.decision import Ask, Deny, Ground, Reason, Request
-from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened, all_events
+from licet.core.happened import all_events
 from licet.core.origin import Origin
 from licet.core.scope import visible
 from licet.core.use import Use
@@ -16,11 +15,12 @@ from licet.errors import Refused
 from licet.guard.asking import told_agreements
 from licet.guard.endings import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.held_paths import held_paths
-from licet.guard.ports import LedgerUnavailable, Reservation, Unavailable
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.redact import Redactor, in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.guard.secrets import redacted_refusal
+from licet.guard.spending import settle
 from licet.guard.store_deadline import in_time, was_cancelled
 from licet.values import replace
 
@@ -228,9 +228,11 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     else:
         parts.layers, parts.cost_usd = (), NOTHING
     cancelled = None
-    if call.reservation is not None and holding is not None:
+    if (call.reservation is not None or call.of_bundles) and holding is not None:
         try:
-            holding.note(await _settle(call, call.reservation, parts.cost_usd))
+            settled = await settle(call, parts.cost_usd)
+            if settled is not None:
+                holding.note(settled)
         except Refused as refusal:  # an observer has failed
             parts.refuse("execution_failed" if call.running else "denied", refusal)
         except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
@@ -275,23 +277,6 @@ def _cost(call: "Call", registered: Registered) -> Decimal:
     """What a call that ran has cost: what the tool reported, or what it declares."""
     charged = call.context.settled() if call.context is not None else None
     return charged if charged is not None else registered.cost_usd
-
-
-async def _settle(call: "Call", reservation: Reservation, cost: Decimal) -> Happened:
-    """Turn what was set aside into what was spent; for a call that never ran it goes back."""
-    budgets, registered, about = call.ports.budgets, call.registered, (f"tool:call:{call.tool}", call.tool)
-    assert budgets is not None and registered is not None  # noqa: PT018, S101 - they have made the reservation
-    try:
-        if not call.running:
-            await in_time(call.stores, budgets.refund(reservation), "the store of budgets")
-            return BudgetRefunded(*about)
-        await in_time(call.stores, budgets.settle(reservation, cost), "the store of budgets")
-    except Exception as error:
-        # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
-        return BudgetUnsettled(*about, rule=type(error).__name__)
-    if cost is registered.cost_usd:
-        return registered.usual.settled
-    return BudgetSettled(*about, rule=f"{money_text(cost)} USD")
 
 
 def _tell(call: "Call", parts: ResultParts) -> None:

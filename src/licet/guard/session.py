@@ -8,6 +8,7 @@ from datetime import datetime
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from licet.core.budget import bundle_account
 from licet.core.decision import Approval, Deny, Ground, Request
 from licet.core.manifest import Budget
 from licet.core.set import Rules
@@ -49,7 +50,7 @@ class Session:
         self._closed = False
         self.told = False  # whether a call has told that this session was opened
         self._requests: dict[str, Request] = {}
-        self._claims: dict[str, tuple[Registered, int, Claim]] = {}
+        self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 
     def __repr__(self) -> str:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
@@ -80,7 +81,7 @@ class Session:
         known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
         return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
-    def agree(self, agreement: Agreement, policy: Policy, asked: float) -> None:
+    def agree(self, agreement: Agreement, policy: Policy, asked: float, seconds: int) -> None:
         """Remember what a person has agreed to, for whoever opens this session, until it expires.
 
         It does so by the time at which they were asked: who thinks for long agrees to no more than who is quick.
@@ -89,8 +90,7 @@ class Session:
         for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
             if all(until <= asked for _, until, _ in list(known.values())):
                 agreed.pop(name, None)
-        until = asked + policy.manifest.approvals.expires_seconds
-        agreed.setdefault(self._name, {})[agreement.approval] = (policy, until, agreement)
+        agreed.setdefault(self._name, {})[agreement.approval] = (policy, asked + seconds, agreement)
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
@@ -184,18 +184,24 @@ class Session:
                 self._requests[tool] = found
         return found
 
-    def claim(self, registered: Registered, budget: Budget, moment: datetime) -> Claim:
-        """What a call of a tool wants to spend; made once a day, since it is the same until the next."""
+    def claims(self, registered: Registered, budget: Budget, moment: datetime) -> tuple[Claim, dict[str, Claim]]:
+        """What a call of a tool wants to spend, also of the budgets of its bundles; made once a day."""
         tool, day = registered.tool.name, moment.toordinal()
         known = self._claims.get(tool)
         if known is not None and known[0] is registered and known[1] == day:
-            return known[2]
+            return known[2], known[3]
         reach = registered.reach
         assert reach is not None  # noqa: S101 - what is not admitted is not paid for
         own = reach.max_calls, reach.max_cost_usd
-        claim = Claim(*self.account, tool, moment.date().isoformat(), registered.cost_usd, budget, *own)
-        self._claims[tool] = registered, day, claim
-        return claim
+        (agent, session), date, cost = self.account, moment.date().isoformat(), registered.cost_usd
+        claim = Claim(agent, session, tool, date, cost, budget, *own)
+        of_bundles = {
+            bundle.name: Claim(bundle_account(agent, bundle.name), session, tool, date, cost, bundle.budget, None, None)
+            for bundle in reach.bundles
+            if bundle.budget
+        }
+        self._claims[tool] = registered, day, claim, of_bundles
+        return claim, of_bundles
 
     @property
     def _key(self) -> str:

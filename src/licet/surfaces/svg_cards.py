@@ -25,7 +25,7 @@ from licet.surfaces.svg_parts import (
     drawn,
     more,
 )
-from licet.surfaces.words import ANY_COMMAND, spending
+from licet.surfaces.words import ANY_COMMAND, bundle_facts, spending
 from licet.values import replace
 
 HEADINGS = {
@@ -70,7 +70,7 @@ def picture_of(surface: Surface) -> Picture:
             reached.setdefault((entry.kind, entry.target), []).append((card.tip[0], entry))
     writing = _Writing()
     links = Links()
-    cards = [_agent(surface), *_bundle_cards(_bundles(surface), links)]
+    cards = [_agent(surface), *_bundle_cards(surface, links)]
     tools, others = drawn(holders, MOST_TOOLS, lambda holder: any(map(writing, holder[2])))
     cards += [card for card, _, _ in tools]
     if others:
@@ -164,9 +164,11 @@ def _bundles(surface: Surface) -> dict[str, list[str]]:
     return bundles
 
 
-def _bundle_cards(bundles: dict[str, list[str]], links: Links) -> list[Card]:
+def _bundle_cards(surface: Surface, links: Links) -> list[Card]:
+    bundles = _bundles(surface)
+    facts = {bundle.name: tuple(bundle_facts(surface, bundle)) for bundle in surface.bundles}
     names, others = drawn([*bundles], MOST_BUNDLES, lambda name: name.startswith("~"))
-    cards = [_bundle(name, bundles[name]) for name in names]
+    cards = [_bundle(name, bundles[name], facts.get(name, ())) for name in names]
     if others:
         cards.append(more(len(others), 1, "~more", "bundle loose"))
         links.stand_for(cards[-1], [f"bundle:{name}" for name in others])
@@ -175,12 +177,12 @@ def _bundle_cards(bundles: dict[str, list[str]], links: Links) -> list[Card]:
     return cards
 
 
-def _bundle(name: str, members: list[str]) -> Card:
+def _bundle(name: str, members: list[str], facts: tuple[str, ...]) -> Card:
     shown = {"": "no bundle", "~servers": "servers", "~commands": "command line"}.get(name, name)
     nouns = ("server", "servers") if name == "~servers" else ("tool", "tools")
     lines, height = _stacked(shown, *members if name == "~commands" else (_counted(len(members), *nouns),))
     look = "bundle" if shown == name else "bundle loose"
-    return Card(f"bundle:{name}", 1, "", look, height, lines, (shown, ", ".join(members)))
+    return Card(f"bundle:{name}", 1, "", look, height, lines, (shown, ", ".join(members), *facts))
 
 
 # Tools and servers ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from licet.core.canonical import money_text
 from licet.core.entries import KINDS, Entry
 from licet.core.scope import visible
 from licet.core.surface import Surface, ToolSurface
-from licet.surfaces.words import ANY_COMMAND, spending
+from licet.surfaces.words import ANY_COMMAND, bundle_facts, spending
 
 Short = Callable[[str], str]
 
@@ -45,6 +45,8 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
     yield "at most", surface.max_effect
     if surface.budget:
         yield "budget", ", ".join(spending(surface.budget))
+    for bundle in surface.bundles:
+        yield f"in {bundle.name}", ", ".join(bundle_facts(surface, bundle))
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)

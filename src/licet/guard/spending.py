@@ -1,0 +1,97 @@
+"""Budgets on the path of a call: what was spent so far, setting aside before any effect, and settling afterwards.
+
+A call of a tool whose bundle has a budget spends from that bundle's account too, besides its agent's.
+"""
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from licet.core.budget import bundle_account
+from licet.core.canonical import money_text
+from licet.core.decide import decide
+from licet.core.decision import Deny, Usage
+from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened
+from licet.guard.holding import Holding
+from licet.guard.ports import Budgets, Reservation, Unavailable
+from licet.guard.registration import Registered
+from licet.guard.store_deadline import in_time
+from licet.values import replace
+
+if TYPE_CHECKING:
+    from licet.guard.call import Call
+
+_STORE = "the store of budgets"
+
+
+async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage:
+    """What the session of a call has spent, and the bundles of its tool."""
+    (agent, session), day = call.session.account, call.time.date().isoformat()
+    bundles = registered.reach.bundles if registered.reach is not None else ()
+    try:
+        usage = await in_time(call.stores, budgets.usage(agent, session, day), _STORE)
+        of_bundles = {
+            bundle.name: await in_time(
+                call.stores, budgets.usage(bundle_account(agent, bundle.name), session, day), _STORE
+            )
+            for bundle in bundles
+            if bundle.budget
+        }
+    except Unavailable as broken:
+        call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
+    return replace(usage, bundles=of_bundles) if of_bundles else usage
+
+
+async def reserve(call: "Call", registered: Registered, holding: Holding) -> None:
+    """Set calls and money aside before any effect."""
+    budgets = call.ports.budgets
+    if budgets is None:
+        call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
+    claim, of_bundles = call.session.claims(registered, call.policy.manifest.budget, call.time)
+    try:
+        # The bundles first: a call that its bundle refuses then takes nothing from the other tools of its agent.
+        for name, wanted in of_bundles.items():
+            taken = await in_time(call.stores, budgets.reserve(wanted), _STORE)
+            if taken is None:
+                break
+            call.of_bundles[name] = taken
+        else:
+            call.reservation = await in_time(call.stores, budgets.reserve(claim), _STORE)
+    except Unavailable as broken:
+        call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
+    if call.reservation is None:
+        call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved)
+        decision = decide(call.request, call.policy.manifest, call.usage)
+        if isinstance(decision, Deny):  # it says which limit, and where that is written
+            holding.deny(decision)
+        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
+
+
+async def settle(call: "Call", cost: Decimal) -> Happened | None:
+    """Turn what was set aside into what was spent; for a call that never ran it goes back."""
+    registered, about = call.registered, (f"tool:call:{call.tool}", call.tool)
+    assert registered is not None  # noqa: S101 - it has made the reservation
+    reservations = [one for one in (call.reservation, *call.of_bundles.values()) if one is not None]
+    failed = ""
+    for reservation in reservations:
+        try:
+            await _end(call, reservation, cost)
+        except Exception as error:
+            # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
+            failed = type(error).__name__
+    if failed:
+        return BudgetUnsettled(*about, rule=failed)
+    if call.reservation is None:  # only a bundle had set something aside, and nobody was told
+        return None
+    if not call.running:
+        return BudgetRefunded(*about)
+    if cost is registered.cost_usd:
+        return registered.usual.settled
+    return BudgetSettled(*about, rule=f"{money_text(cost)} USD")
+
+
+async def _end(call: "Call", reservation: Reservation, cost: Decimal) -> None:
+    budgets = call.ports.budgets
+    assert budgets is not None  # noqa: S101 - it has made the reservation
+    await in_time(
+        call.stores, budgets.settle(reservation, cost) if call.running else budgets.refund(reservation), _STORE
+    )
