@@ -119,6 +119,9 @@ def worlds(draw: st.DrawFn) -> tuple[Files, str]:
                 **maybe("side_effect_class", st.sampled_from(CLASSES)),
                 **maybe("sandbox", st.sampled_from(LEVELS)),
                 **maybe("destinations", st.lists(st.sampled_from(HOSTS), max_size=2, unique=True)),
+                **maybe("connectors", st.sampled_from(([], ["github"], [{"connector": "github", "version": ">=2.0"}]))),
+                **maybe("private", st.sampled_from(([], ["10.0.0.0/8"]))),
+                **maybe("approvals", st.just({"write": "call", "expires_seconds": 60})),
             }
         }
         # Assigned, named or both; and next to another bundle that holds one of its tools.

@@ -91,6 +91,8 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
     yield from (("approval", _approval(one)) for one in last["approvals"])
     if last["budget"]:
         yield "budget", _spending(last["budget"])
+        for name, spent in last["budget"].get("bundles", {}).items():
+            yield f"of {name}", _spending(spent)
     if last["cost_usd"] != "0":
         yield "cost", f"{last['cost_usd']} USD"
     yield from _walls(last["sandbox"])
