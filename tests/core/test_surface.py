@@ -500,6 +500,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
             "max_cost_usd": "5",
             "max_cost_usd_per_day": None,
         },
+        "bundles": {},
         "limits": {"wall_seconds": 30},
         "sandbox": {"allow_degraded": True},
         "record": "full",
