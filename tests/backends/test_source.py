@@ -264,7 +264,7 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
             "2:69: error: found `-1`, expected an amount from 0 to 1000000000, to 15 decimals, as `cost_usd`",
             (
                 "2:73: error: found `conector=` in `@tool` of `f`, expected `name`, `description`, "
-                "`capabilities`, `needs`, "
+                "`capabilities`, `needs`, `optional`, "
                 "`effect`, `sandbox`, `connector`, `cost_usd`, `available`, `reuse`; did you mean `connector`?"
             ),
             "2:92: error: found `a b`, expected a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`",

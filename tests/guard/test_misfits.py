@@ -1,6 +1,7 @@
 """Tools that do not fit their manifest: refused at build, narrowed, or denied call by call; and what reloads change."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from licet import (
     tool,
     validate_registration,
 )
+from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.core.decision import CapabilityDenied
 from licet.guard.people import Answer, Question
 from licet.guard.registration import OnMisfit
+from licet.surfaces.cli.receipt_text import explanation
 
 from .gates import call, gate, policy
 
@@ -151,6 +154,28 @@ def test_a_call_that_does_not_fit_is_denied_before_anything_happens(tmp_path: Pa
     if ":" in capability:
         assert capability in result.error
         assert event.capability == capability
+
+
+def test_everything_that_a_call_lacks_is_an_event_of_its_receipt(tmp_path: Path) -> None:
+    t = declared(["network:*:api.stripe.com", "env:read:A"], effect="write_limited")
+    ledger = ChainedMemoryLedger()
+    manifest = policy(tmp_path, t, max_side_effect_class="read_only")
+    at = Gate(manifest, [t], Backends.memory(ledger=ledger), workdir=tmp_path, on_misfit="deny")
+    result = call(at, "t", {"path": "a"})
+    (entry,) = [json.loads(row.body) for row in ledger.rows]
+    assert (entry["verdict"], entry["reason"]) == ("deny", "SIDE_EFFECT_EXCEEDED")
+    assert entry["arguments"].startswith("sha256:")
+    assert (entry["budget"], entry["sandbox"]["layers"]) == (None, [])
+    told = [(one["capability"], one["reason"]) for one in entry["events"] if one["kind"] == "CapabilityDenied"]
+    assert told == [
+        ("tool:call:t", "SIDE_EFFECT_EXCEEDED"),
+        ("env:read:A", "ENV_NOT_ALLOWED"),
+        ("network:*:api.stripe.com", "HOST_NOT_ALLOWED"),
+    ]
+    said = list(explanation(entry))
+    assert said[0] == "denied: `t` may not be called"
+    assert "  to allow it   see `licet explain MANIFEST t`" in said
+    assert result.explain().count("to allow it") == 3
 
 
 @pytest.mark.parametrize("arguments", [{"path": 1}, {"other": "x"}, "text"])

@@ -230,7 +230,7 @@ def deny_misfit(call: Call, registered: Registered, arguments: object) -> NoRetu
     with suppress(InvalidArguments):  # they decide nothing here; the receipt has their digest where they have one
         call.arguments = registered.validate(arguments)
         call.digest = arguments_digest(call.arguments)
-    hold(call, registered).deny(Deny(call.request, registered.misfits))
+    hold(call, registered).deny_for_each(Deny(call.request, registered.misfits))
 
 
 def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:

@@ -178,6 +178,12 @@ class Holding:
         self._record(decision.use, told)
         raise Refused(decision)
 
+    def deny_for_each(self, decision: Deny) -> NoReturn:
+        """Record a refusal of the whole call as one event for each ground, and raise it."""
+        for ground in decision.rules:
+            self._record(None, Deny(decision.request, (ground,)))
+        raise Refused(decision)
+
     def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
         """Keep a check, if there is room for it, and let observers know."""
         kept = self._rooms.take(use, refusal)

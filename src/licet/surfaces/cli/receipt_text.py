@@ -170,9 +170,11 @@ def explanation(entry: Entry) -> Iterator[str]:
     verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
     denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
-    # A call that was allowed may have been refused this or that on its way: its tool went on without it.
-    what = denied[-1]["capability"] if denied and verdict != "allow" else call
     began = checks[:1] != denied[:1]  # the first check is whether the tool may be called
+    # A call that was allowed may have been refused this or that on its way: its tool went on without it. One that did
+    # not begin was refused as a whole, whatever its tool lacks.
+    told_of = denied and (verdict == "ask" or (verdict == "deny" and began))
+    what = denied[-1]["capability"] if told_of else call
     ended = verdict == "deny" and began and what == call
     yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
     lines = [("because", rule) for rule in entry["rules"]]
