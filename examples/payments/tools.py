@@ -1,9 +1,9 @@
 """The tools of an agent that pays invoices through a bank."""
 
 from decimal import Decimal
-from typing import Any
 
 from licet import Context, tool
+from licet.handles import Json
 
 
 @tool(
@@ -12,7 +12,7 @@ from licet import Context, tool
     sandbox="restricted",
     connector="bank@2.1",
 )
-async def list_invoices(ctx: Context) -> Any:
+async def list_invoices(ctx: Context) -> Json:
     """The invoices that are open."""
     token = ctx.secrets.ref("bank/token")
     return (await ctx.fetch(f"{ctx.env.get('BANK_URL')}/invoices", headers={"Authorization": token})).json()
@@ -34,4 +34,5 @@ async def pay(ctx: Context, recipient: str, amount: Decimal, reference: str) -> 
         headers={"Authorization": ctx.secrets.ref("bank/token")},
         json={"to": recipient, "usd": str(amount), "reference": reference},
     )
-    return str(reply.raise_for_status().json()["transfer"])
+    transfer = reply.raise_for_status().json()
+    return str(transfer["transfer"]) if isinstance(transfer, dict) else ""

@@ -1,9 +1,9 @@
 """The tools of an agent that reads in a library on the web and takes notes."""
 
-from typing import Any
 from urllib.parse import quote
 
 from licet import Context, tool
+from licet.handles import Json
 
 
 @tool(
@@ -15,7 +15,7 @@ from licet import Context, tool
     effect="read_only",
     sandbox="restricted",
 )
-async def search_library(ctx: Context, words: str) -> Any:
+async def search_library(ctx: Context, words: str) -> Json:
     """Pages of the library about something."""
     # The reference becomes the token where the request is sent; neither this code nor the model ever has it.
     token = ctx.secrets.ref("library/token")

@@ -1,8 +1,8 @@
-"""The tools of a small research agent. What each one touches is declared beside it, and is all that a call holds."""
-
-from typing import Any
+"""The tools of a small research agent.
+What each one touches is declared beside it, and is all that a call holds."""
 
 from licet import Context, tool
+from licet.handles import Json
 
 
 @tool(
@@ -10,11 +10,11 @@ from licet import Context, tool
     effect="read_only",
     sandbox="restricted",
 )
-async def fetch_weather(ctx: Context, city: str) -> dict[str, Any]:
+async def fetch_weather(ctx: Context, city: str) -> Json:
     """Today's forecast for a city."""
     key = await ctx.secrets.get("WEATHER_API_KEY")
     reply = await ctx.fetch(f"https://api.weather.gov/points/{city}", headers={"X-Key": key})
-    return dict(reply.json())
+    return reply.json()
 
 
 @tool(

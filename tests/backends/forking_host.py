@@ -40,8 +40,8 @@ capabilities:
 async def keep(ctx: Context, name: str, value: int) -> int:
     """Keep a number, and look it up."""
     await ctx.kv.set(name, value)
-    found: int = await ctx.kv.get(name)
-    return found
+    found = await ctx.kv.get(name)
+    return found if isinstance(found, int) else 0
 
 
 @tool(needs=["fs:write:/srv/out"], effect="write_limited", sandbox="native")

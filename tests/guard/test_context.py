@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from licet.declare import context
+from licet import handles
 from licet.guard.bind import BoundContext
 from licet.guard.env import ScopedEnv
 from licet.guard.fetch import ScopedFetch
@@ -14,14 +14,19 @@ from licet.guard.processes import ScopedProcesses
 from licet.guard.secrets import ScopedSecrets
 
 HANDLES: dict[type, type] = {
-    context.Fetch: ScopedFetch,
-    context.FileSystem: ScopedFiles,
-    context.SecretStore: ScopedSecrets,
-    context.Store: ScopedKv,
-    context.Environment: ScopedEnv,
-    context.Programs: ScopedProcesses,
-    context.Context: BoundContext,
-    context.SyncContext: BoundContext,
+    handles.Fetch: ScopedFetch,
+    handles.FileSystem: ScopedFiles,
+    handles.SecretStore: ScopedSecrets,
+    handles.Store: ScopedKv,
+    handles.Environment: ScopedEnv,
+    handles.Programs: ScopedProcesses,
+    handles.Context: BoundContext,
+    handles.SyncContext: BoundContext,
+    handles.SyncFetch: ScopedFetch,
+    handles.SyncFileSystem: ScopedFiles,
+    handles.SyncSecretStore: ScopedSecrets,
+    handles.SyncStore: ScopedKv,
+    handles.SyncPrograms: ScopedProcesses,
 }
 
 

@@ -13,7 +13,7 @@ SESSIONS = 1_000 if os.environ.get("LICET_LONG") == "1" else 200
 
 
 @tool(needs=["env:read:*", "storage:*:session"], effect="read_only", sandbox="native")
-async def work(ctx: Context, number: int) -> list[int | str]:
+async def work(ctx: Context, number: int) -> list[object]:
     """Take turns with the others, and say who asked."""
     await asyncio.sleep(0)
     ctx.env.get("A")

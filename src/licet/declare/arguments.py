@@ -14,8 +14,9 @@ from math import isfinite
 from typing import Any
 
 from licet.core.canonical import canonical_json
-from licet.declare.context import Context, SyncContext
+from licet.declare.context import Context
 from licet.declare.json_data import MOST_UNITS, PLAIN, TooLarge, check_bounded, is_finite, is_heavy, json_core
+from licet.declare.sync_context import SyncContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}

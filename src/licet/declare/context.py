@@ -4,9 +4,19 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import IO, Any, Literal, Protocol
+from typing import IO, TYPE_CHECKING, Literal, Protocol, TypeAlias, overload
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+HeaderLines = Mapping[str, str] | Iterable[tuple[str, str]]
+TextMode = Literal["r", "w", "a", "x", "r+"]
+BinaryMode = Literal["rb", "wb", "ab", "xb", "r+b", "rb+"]
+
+# What JSON can carry. An argument of a tool may be annotated with it; pydantic, which reads such annotations, cannot
+# read an alias that names itself.
+if TYPE_CHECKING:
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+else:
+    Json = object
 
 
 class Answer(Protocol):
@@ -36,11 +46,11 @@ class Answer(Protocol):
     def text(self) -> str:
         """The body as text."""
 
-    def json(self) -> Any:
+    def json(self) -> Json:
         """The body as JSON."""
 
-    def raise_for_status(self) -> Any:
-        """Raise unless the request succeeded."""
+    def raise_for_status(self) -> "Answer":
+        """The answer itself; raises if its status says that the request failed."""
 
 
 class AnswerStream(Protocol):
@@ -49,6 +59,10 @@ class AnswerStream(Protocol):
     @property
     def status(self) -> int:
         """The status code."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded, as far as the status says."""
 
     @property
     def url(self) -> str:
@@ -72,8 +86,8 @@ class Fetch(Protocol):
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: HeaderLines | None = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -85,8 +99,8 @@ class Fetch(Protocol):
         url: str,
         method: str = "GET",
         *,
-        headers: Any = None,
-        json: Any = None,
+        headers: HeaderLines | None = None,
+        json: object = None,
         body: bytes | str | None = None,
         timeout: float | None = None,
         max_bytes: int | None = None,
@@ -144,7 +158,16 @@ class FileSystem(Protocol):
     async def rename(self, source: Path, target: Path) -> None:
         """Move a file or a directory."""
 
-    async def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> IO[Any]:
+    @overload
+    async def open(self, path: Path, mode: TextMode = "r", encoding: str = "utf-8") -> IO[str]: ...
+
+    @overload
+    async def open(self, path: Path, mode: BinaryMode, encoding: str = "utf-8") -> IO[bytes]: ...
+
+    @overload
+    async def open(self, path: Path, mode: str, encoding: str = "utf-8") -> IO[str] | IO[bytes]: ...
+
+    async def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> IO[str] | IO[bytes]:
         """A file object: `r`, `w`, `a`, `x` or `r+`, with `b` for bytes."""
 
 
@@ -164,10 +187,10 @@ class Store(Protocol):
     def of(self, kind: str) -> "Store":
         """The store of another kind that the tool declared."""
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: Json = None) -> Json:
         """The value under a key, or the default."""
 
-    async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
         """Keep a value that JSON can carry."""
 
     async def delete(self, key: str) -> bool:
@@ -235,7 +258,9 @@ class Programs(Protocol):
         """Run a program until it ends."""
 
 
-class _Who(Protocol):
+class CallFacts(Protocol):
+    """What every context tells about its call."""
+
     @property
     def session_id(self) -> str:
         """The session this call belongs to."""
@@ -252,7 +277,7 @@ class _Who(Protocol):
         """Report what this call has cost so far, in dollars; together at most what the tool declares."""
 
 
-class Context(_Who, Protocol):
+class Context(CallFacts, Protocol):
     """What a call hands to its tool: annotate a parameter with it, and models never see that parameter."""
 
     @property
@@ -277,32 +302,4 @@ class Context(_Who, Protocol):
 
     @property
     def process(self) -> Programs:
-        """Programs that this call holds."""
-
-
-class SyncContext(_Who, Protocol):
-    """The context of a tool that is not async: the same handles, and each of their methods waits for its answer."""
-
-    @property
-    def fetch(self) -> Any:
-        """Requests to the hosts that this call holds."""
-
-    @property
-    def fs(self) -> Any:
-        """Files below the paths that this call holds."""
-
-    @property
-    def secrets(self) -> Any:
-        """Secrets that this call holds, by reference."""
-
-    @property
-    def kv(self) -> Any:
-        """The store that the tool declared."""
-
-    @property
-    def env(self) -> Environment:
-        """Variables of the host's environment that this call holds."""
-
-    @property
-    def process(self) -> Any:
         """Programs that this call holds."""

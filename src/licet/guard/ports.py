@@ -17,6 +17,7 @@ from licet.core.decision import Reason, Usage
 from licet.core.effects import Level
 from licet.core.manifest import Budget
 from licet.declare import Tool
+from licet.declare.context import Json
 from licet.guard.layers import Layers
 from licet.guard.people import Approver, ApproverFunction
 from licet.guard.running import Running, Streams, Watch
@@ -174,10 +175,10 @@ SecretsFunction = Callable[[str], Awaitable[str | None]]
 class Kv(Protocol):
     """Small values under keys, in scopes that the framework names; a scope takes so much, and no more."""
 
-    async def get(self, scope: str, key: str) -> Any:
+    async def get(self, scope: str, key: str) -> Json:
         """The value under a key, or None."""
 
-    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+    async def set(self, scope: str, key: str, value: Json, ttl_seconds: int | None = None) -> None:
         """Keep a value that JSON can carry, for some seconds or for ever; `TooLarge` if it does not fit."""
 
     async def delete(self, scope: str, key: str) -> bool:

@@ -1,0 +1,150 @@
+"""The context of a tool that is not async: the handles of `context`, whose methods wait. Nothing is enforced here."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import IO, Protocol, overload
+
+from licet.declare.context import (
+    Answer,
+    BinaryMode,
+    CallFacts,
+    Ended,
+    Environment,
+    HeaderLines,
+    Json,
+    Path,
+    Status,
+    TextMode,
+)
+
+
+class SyncFetch(Protocol):
+    """`ctx.fetch`: requests to the hosts that the call holds. A body as it comes is for async tools alone."""
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: HeaderLines | None = None,
+        json: object = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> Answer:
+        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+
+
+class SyncFileSystem(Protocol):
+    """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`."""
+
+    def read(self, path: Path, limit: int | None = None) -> str:
+        """The text of a file, in UTF-8."""
+
+    def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
+        """The bytes of a file."""
+
+    def write(self, path: Path, data: str | bytes) -> None:
+        """Put text or bytes in the place of a file: all of it, or nothing changes."""
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory."""
+
+    def stat(self, path: Path) -> Status:
+        """What a path is."""
+
+    def list(self, path: Path = ".") -> list[str]:
+        """The names in a directory, sorted."""
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory and its parents; one that is there is fine."""
+
+    def delete(self, path: Path) -> None:
+        """Remove a file or an empty directory."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a directory."""
+
+    @overload
+    def open(self, path: Path, mode: TextMode = "r", encoding: str = "utf-8") -> IO[str]: ...
+
+    @overload
+    def open(self, path: Path, mode: BinaryMode, encoding: str = "utf-8") -> IO[bytes]: ...
+
+    @overload
+    def open(self, path: Path, mode: str, encoding: str = "utf-8") -> IO[str] | IO[bytes]: ...
+
+    def open(self, path: Path, mode: str = "r", encoding: str = "utf-8") -> IO[str] | IO[bytes]:
+        """A file object: `r`, `w`, `a`, `x` or `r+`, with `b` for bytes."""
+
+
+class SyncSecretStore(Protocol):
+    """`ctx.secrets`: secrets by reference."""
+
+    def get(self, reference: str) -> str:
+        """The value of a secret."""
+
+    def ref(self, reference: str) -> str:
+        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+
+
+class SyncStore(Protocol):
+    """`ctx.kv`: small values under keys."""
+
+    def of(self, kind: str) -> "SyncStore":
+        """The store of another kind that the tool declared."""
+
+    def get(self, key: str, default: Json = None) -> Json:
+        """The value under a key, or the default."""
+
+    def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry."""
+
+    def delete(self, key: str) -> bool:
+        """Forget a key; whether it was there."""
+
+    def list(self, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+
+
+class SyncPrograms(Protocol):
+    """`ctx.process`: programs that the call holds, each behind walls."""
+
+    def spawn(
+        self,
+        name: str,
+        args: Iterable[str] = (),
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> Ended:
+        """Run a program until it ends."""
+
+
+class SyncContext(CallFacts, Protocol):
+    """The context of a tool that is not async: the same handles, and each of their methods waits for its answer."""
+
+    @property
+    def fetch(self) -> SyncFetch:
+        """Requests to the hosts that this call holds."""
+
+    @property
+    def fs(self) -> SyncFileSystem:
+        """Files below the paths that this call holds."""
+
+    @property
+    def secrets(self) -> SyncSecretStore:
+        """Secrets that this call holds, by reference."""
+
+    @property
+    def kv(self) -> SyncStore:
+        """The store that the tool declared."""
+
+    @property
+    def env(self) -> Environment:
+        """Variables of the host's environment that this call holds."""
+
+    @property
+    def process(self) -> SyncPrograms:
+        """Programs that this call holds."""

@@ -1,0 +1,162 @@
+"""The public types: importable, free of `Any`, and enough for tools and backends of users under `mypy --strict`."""
+
+import asyncio
+import inspect
+import shutil
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import licet
+from licet import Context, Gate, Manifest, handles, ports, tool
+from typed.user_backends import ListLedger, user_backends, with_functions
+
+ROOT = Path(__file__).parents[1]
+TYPED = ROOT / "tests" / "typed"
+FACES = (handles, ports)
+EXAMPLES = ("weather/weather.py", "coding/tools.py", "payments/tools.py", "research/tools.py")
+
+
+def test_the_front_door_stays_small() -> None:
+    """What only annotations and backends need is behind the two faces, not in `licet` itself."""
+    assert len(licet.__all__) <= 45
+    assert {"Kv", "Files", "Fetch", "FileSystem", "Json"}.isdisjoint(licet.__all__)
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_a_face_lists_exactly_what_it_has(face: types.ModuleType) -> None:
+    promised: list[str] = face.__all__
+    assert promised == sorted(promised)
+    public = {name for name in vars(face) if not name.startswith("_")}
+    assert public == set(promised)
+
+
+def test_every_handle_and_every_port_has_its_type() -> None:
+    """Whatever `ctx` has, and whatever `Backends` takes, can be named by a user."""
+    for context in (handles.Context, handles.SyncContext):
+        for name, value in vars(context).items():
+            if isinstance(value, property):
+                kind = typing.get_type_hints(value.fget)["return"]
+                assert kind is getattr(handles, kind.__name__), name
+    listed = {getattr(ports, name) for name in ports.__all__ if isinstance(getattr(ports, name), type)}
+    for part, hint in typing.get_type_hints(ports.Ports).items():
+        if part in ("environ", "argument_rules", "state"):
+            continue
+        assert listed & set(typing.get_args(hint)), part
+
+
+def _hints(kind: type) -> Iterator[tuple[str, object]]:
+    for name, member in vars(kind).items():
+        function = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(function) and function.__module__.startswith("licet."):
+            yield name, typing.get_type_hints(function)
+            yield from ((name, typing.get_type_hints(one)) for one in typing.get_overloads(function))
+
+
+@pytest.mark.parametrize("name", handles.__all__)
+def test_no_handle_says_any(name: str) -> None:
+    kind = getattr(handles, name)
+    for method, hints in _hints(kind) if isinstance(kind, type) and kind is not object else ():
+        assert "Any" not in str(hints), method
+    assert "Any" not in str(kind)
+
+
+def _mypy(folder: Path, *words: str) -> str:
+    """What mypy says of files of a user, who has no configuration of ours and licet as it is installed."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--no-error-summary", *words]
+    cache = folder.parent / "cache"  # shared by the tests of a run
+    done = subprocess.run(
+        [*command, "--cache-dir", str(cache)], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of a user, elsewhere."""
+    folder = tmp_path_factory.mktemp("types") / "project"
+    folder.mkdir()
+    for file in ("user_tools.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
+        shutil.copy(TYPED / file, folder / file)
+    for example in EXAMPLES:
+        shutil.copy(ROOT / "examples" / example, folder / f"example_{example.replace('/', '_')}")
+    return folder
+
+
+def test_tools_and_backends_of_users_type_check(project: Path) -> None:
+    assert _mypy(project, *sorted(file.name for file in project.glob("*.py"))) == ""
+
+
+def test_no_expression_of_a_tool_is_any(project: Path) -> None:
+    """`--disallow-any-expr` names each expression whose type nobody knows: with the handles there is none."""
+    assert _mypy(project, "--disallow-any-expr", "--disallow-any-explicit", "user_tools.py") == ""
+
+
+def test_mistakes_are_found(project: Path) -> None:
+    """The same file without its `ignore` comments has an error in each of those lines."""
+    text = (project / "wrong_uses.py").read_text()
+    bare = project / "bare_uses.py"
+    bare.write_text("\n".join(line.partition("  # type:")[0] for line in text.splitlines()))
+    expected = {number for number, line in enumerate(text.splitlines(), 1) if "# type: ignore" in line}
+    said = [line for line in _mypy(project, "bare_uses.py").splitlines() if ": error: " in line]
+    bare.unlink()
+    assert {int(line.split(":")[1]) for line in said} == expected
+
+
+# They are also what really stands behind a call ----------------------------------------------------------------------
+
+
+@tool(
+    needs=["fs:*:/srv", "network:https:api.example.com", "secret:read:*", "process:exec:git", "storage:*:session"],
+    effect="write_limited",
+    sandbox="isolated",
+)
+async def note(ctx: Context, text: str) -> list[object]:
+    """Use every handle."""
+    await ctx.fs.write("/srv/note", text)
+    await ctx.kv.set("last", text)
+    answer = await ctx.fetch("https://api.example.com/", "POST", json={"token": ctx.secrets.ref("api/token")})
+    ended = await ctx.process.spawn("git", ["log"])
+    return [await ctx.fs.list("/srv"), await ctx.kv.get("last"), answer.json(), ended.stdout, ended.exit_code]
+
+
+def test_calls_run_on_backends_of_a_user() -> None:
+    manifest = Manifest.from_data(
+        {
+            "agent": "typed",
+            "capabilities": {
+                "tools": ["note"],
+                "max_side_effect_class": "write_limited",
+                "fs_reach": {"read": ["/srv"], "write": ["/srv"]},
+                "destinations": {"allow": ["api.example.com"]},
+                "secrets": ["api/token"],
+                "process": {"allowed_binaries": ["git"]},
+                "budget": {"max_calls_per_session": 1},
+            },
+        }
+    )
+    files: dict[str, bytes] = {}
+    ledger = ListLedger()
+    gate = Gate(manifest, [note], user_backends(files, ledger), unchecked_imports=True)
+
+    async def calls() -> tuple[licet.Result, licet.Result]:
+        session = gate.session("s")
+        return await session.call("note", {"text": "hello"}), await session.call("note", {"text": "again"})
+
+    first, second = asyncio.run(calls())
+    assert first.unwrap() == [["note"], "hello", {"token": "[redacted api/token]"}, "git log", 0]
+    assert first.layers[0] == "virtual machine"
+    assert files == {"/srv/note": b"hello"}
+    assert second.reason == "BUDGET_EXCEEDED"
+    assert [entry.kind for entry in ledger.entries] == ["decision", "receipt", "receipt"]
+
+
+def test_functions_stand_for_ports_of_one_method() -> None:
+    parts = with_functions()
+    assert parts.secrets is not None
+    assert parts.approver is not None

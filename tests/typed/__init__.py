@@ -1,0 +1,1 @@
+"""Code as users of licet write it, for type checkers."""
