@@ -79,6 +79,7 @@ def _mypy(folder: Path, *words: str) -> str:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of a user, elsewhere."""
+    pytest.importorskip("mypy")  # of the group `lint`
     folder = tmp_path_factory.mktemp("types") / "project"
     folder.mkdir()
     for file in ("user_tools.py", "user_refusals.py", "user_backends.py", "wrong_uses.py"):
