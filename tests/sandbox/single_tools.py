@@ -37,6 +37,12 @@ def direct(path: str) -> str:
     return Path(path).read_text()
 
 
+@tool(needs=["fs:read:/srv/data"], optional=["fs:read:/srv/other"], effect="read_only", sandbox="restricted")
+async def reads_more(ctx: Context, path: str) -> str:
+    """Read a file, perhaps one that is not needed."""
+    return await ctx.fs.read(path)
+
+
 @tool(needs=["connector:use:github"], connector="github@2.1", effect="read_only", sandbox="restricted")
 def connected() -> int:
     """Speak through a connector."""

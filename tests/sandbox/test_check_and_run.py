@@ -58,6 +58,16 @@ def test_a_need_of_everything_takes_what_the_set_has_of_it(tool: Tool) -> None:
     assert "add `fs:write:/srv/data/a` to `allow`" in refused.explain()
 
 
+def test_an_optional_need_is_held_where_the_set_has_it_and_denies_nothing_where_not() -> None:
+    needs_walls()
+    backends = memory()
+    needed, optional = {"path": "/srv/data/a"}, {"path": "/srv/other"}
+    assert called(tools.reads_more, needed, "fs:read:/srv/data", backends=backends).value == "hello"
+    assert called(tools.reads_more, optional, "fs:read:/srv", backends=backends).value == "no"
+    assert called(tools.reads_more, optional, "fs:read:/srv/data", backends=backends).reason == "PATH_NOT_REACHABLE"
+    assert called(tools.reads_more, needed, "fs:read:/srv/other", backends=backends).code == "denied"
+
+
 def test_denies_of_the_set_hold() -> None:
     needs_walls()
     allow = CapabilitySet(["fs:read:/srv"], deny=["fs:read:/srv/data/a"])
