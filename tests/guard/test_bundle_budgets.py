@@ -169,6 +169,17 @@ def test_no_two_calls_share_the_last_one_of_a_bundle(tmp_path: Path, budgets: Bu
     assert found.count("outside ALLOWED") == 4  # calls that their bundle refuses take nothing from other tools
 
 
+def test_a_delegate_spends_from_the_same_bundle(tmp_path: Path, budgets: Budgets) -> None:
+    at = gate(tmp_path, budgets, {"budget": {"max_calls_per_session": 2}})
+
+    async def together() -> list[str]:
+        async with at.session("s") as session:
+            child = session.delegate(agent="helper", allow=[])
+            return [str((await one.call("first")).reason) for one in (session, child, child)]
+
+    assert asyncio.run(together()) == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
+
+
 def test_a_receipt_tells_what_the_bundle_had_spent(tmp_path: Path, budgets: Budgets) -> None:
     ledger = ChainedMemoryLedger()
     at = gate(tmp_path, budgets, {"budget": {"max_cost_usd": 5}}, ledger=ledger)

@@ -15,6 +15,7 @@ from licet.core.manifest import Layer, Manifest, Rule, Seat, distinct
 from licet.core.origin import Problem
 from licet.values import replace
 
+_MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
 Seats = Mapping[str, tuple[Seat, ...]]
 
 
@@ -148,10 +149,9 @@ def _steps(manifest: Manifest, tool: str) -> tuple[_Step, ...]:
 
 def _nearest_bundle(manifest: Manifest, tool: str) -> Bundle | None:
     """A bundle that holds a tool: one that is assigned already, else the one with the fewest other tools."""
-    holding = bundles_with(manifest, tool)
-    assigned = {name for roster in manifest.rosters for name in roster.assigned}
+    holding, assigned = bundles_with(manifest, tool), _assigned_names(manifest)
     fitting = [bundle for bundle in holding if bundle.name in assigned] or holding
-    return min(fitting, key=lambda one: (len(_overlaps(manifest, one)), len(one.tools)), default=None)
+    return min(fitting, key=lambda one: (len(_overlaps(manifest, one, manifest.rosters)), len(one.tools)), default=None)
 
 
 def _name(roster: Roster, tool: str) -> str:
@@ -161,15 +161,28 @@ def _name(roster: Roster, tool: str) -> str:
 def _assign(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
     steps = [f"add `{bundle.name}` under `{roster.prefix}bundles` in {roster.origin.file}"]
     # A tool in two assigned bundles does not load.
-    steps += [
-        f"remove `{tool}` from `bundles.{bundle.name}.tools` in {bundle.origin.file}"
-        for tool in _overlaps(manifest, bundle)
-    ]
+    twice = _overlaps(manifest, bundle, (roster,))
+    where = f"from `bundles.{bundle.name}.tools` in {bundle.origin.file}"
+    steps += [f"remove `{tool}` {where}" for tool in twice[:_MOST_NAMED]]
+    if len(twice) > _MOST_NAMED:
+        steps.append(f"and remove {len(twice) - _MOST_NAMED} more that are in another assigned bundle {where}")
     return "; ".join(steps)
 
 
-def _overlaps(manifest: Manifest, bundle: Bundle) -> list[str]:
-    """The tools of a bundle that another bundle holds too, which some ceiling assigns."""
-    others = {name for roster in manifest.rosters for name in roster.assigned} - {bundle.name}
-    held = [manifest.bundles[name].tools for name in sorted(others) if name in manifest.bundles]
-    return [tool for tool in bundle.tools if any(tool in tools for tools in held)]
+def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -> tuple[str, ...]:
+    """The tools of a bundle that are in another one too, which one of these ceilings assigns."""
+    # Worked out once: a file may name thousands of tools of a bundle that has thousands.
+    known: dict[object, tuple[str, ...]] = manifest._known.setdefault("overlaps", {})
+    key = bundle.name, *map(id, rosters)
+    if key not in known:
+        others = {name for roster in rosters for name in roster.assigned} - {bundle.name}
+        held = {tool for name in others if name in manifest.bundles for tool in manifest.bundles[name].tools}
+        known[key] = tuple(tool for tool in bundle.tools if tool in held)
+    return known[key]
+
+
+def _assigned_names(manifest: Manifest) -> set[str]:
+    if "assigned" not in manifest._known:
+        manifest._known["assigned"] = {name for roster in manifest.rosters for name in roster.assigned}
+    found: set[str] = manifest._known["assigned"]
+    return found
