@@ -336,8 +336,7 @@ class Budgets(Protocol):
     """What has been spent. Reserving is atomic: limits hold under any concurrency.
 
     A store that cannot be read or written raises `Unavailable`. What is never settled counts as it was reserved.
-    A bundle that has a budget is an account of its own: its `agent` is then `AGENT bundle NAME`, and a call makes one
-    reservation there and one for its agent.
+    A bundle that has a budget is an account of its own, whose `agent` is `AGENT bundle NAME`.
     """
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
