@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.terminals import read_all
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
@@ -226,7 +227,7 @@ def test_no_text_of_a_tool_acts_on_the_terminal(tool: str) -> None:
     words = [str(SCRIPT), "call", "m.yaml", tool, "text=a\x1b[2J\u202eb\n\tc"]
     done = subprocess.run(words, check=False, stdout=terminal, stderr=terminal)
     os.close(terminal)
-    said = os.read(shown, 100_000).decode()
+    said = read_all(shown)
     os.close(shown)
     assert done.returncode == 0
     assert re.findall(r"[^ -~\r\n\t]", said) == []

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 
@@ -467,7 +468,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str
         env=environment | {"TERM": "xterm"} | settings,
     )
     os.close(slave)
-    said = os.read(master, 10_000).decode()
+    said = read_all(master)
     os.close(master)
     assert ("\x1b[" in said) == coloured
     assert "verison" in said

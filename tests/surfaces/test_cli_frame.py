@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import licet as library
 from licet.surfaces.cli.app import COMMANDS, FIRST, licet
+from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 HEAVY = {"cryptography", "httpx2", "jsonschema_rs", "publicsuffixlist", "pydantic", "rich", "yaml"}
@@ -135,7 +136,7 @@ def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code
     shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
     done = subprocess.run([SCRIPT, *words], check=False, cwd=tmp_path, stdout=terminal, stderr=terminal)
     os.close(terminal)
-    said = os.read(shown, 100_000).decode()
+    said = read_all(shown)
     os.close(shown)
     assert done.returncode == code
     assert re.findall(r"[^ -~\r\n]", said) == []

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 WORKSPACE = """bundles:
@@ -279,7 +280,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(settings: dict[str, str
     master, slave = os.openpty()
     subprocess.run([SCRIPT, "surface", "m.yaml"], check=True, stdout=slave, env=environment | settings)
     os.close(slave)
-    said = os.read(master, 100_000).decode()
+    said = read_all(master)
     os.close(master)
     # Bold is no colour; NO_COLOR leaves it.
     assert ("\x1b[33m" in said) == coloured

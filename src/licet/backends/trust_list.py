@@ -136,6 +136,8 @@ def _read(path: Path) -> dict[str, Accepted]:
 
 def _json(path: Path) -> dict[str, Any]:
     """The object in a file that this user owns and nobody else can write."""
+    if not hasattr(os, "geteuid") and path.exists():
+        raise TrustListError(f"{path} cannot be used: this system does not tell who owns a file")
     try:
         with open_regular(path, links=False) as number:
             about, folder = os.fstat(number), os.stat(path.parent)
