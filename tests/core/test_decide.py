@@ -644,9 +644,13 @@ def test_a_question_says_when_it_is_asked_and_what_would_settle_it(
     )
     decision = decide(Request("t"), policy)
     assert isinstance(decision, Ask)
-    (rule,) = decision.rules
+    rule, *more = decision.rules
     assert (rule.text, rule.reason) == (text, "APPROVAL_REQUIRED")
     assert rule.fix.startswith("approve it") if settled else rule.fix == ""
+    # What the files say about writes is answered by the same yes, and told with it.
+    both = effect == "destructive" and write != "manifest"
+    assert [one.text for one in more] == (["writes ask once a session"] if both else [])
+    assert decision.also == ()
     assert decision.use is None
 
 

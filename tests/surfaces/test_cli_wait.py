@@ -109,6 +109,66 @@ def test_a_delete_runs_once_however_often_it_asks(here: Path) -> None:
     assert not (here / "box" / "a").exists()
 
 
+KNOWN = {"path": {"scope": "fs:delete"}}  # the argument is what the tool deletes
+
+
+@pytest.mark.parametrize("write", ["call", "session", "manifest"])
+def test_what_is_known_before_the_call_is_asked_at_once(here: Path, write: str) -> None:
+    policy(KNOWN, write=write)
+    with waiting() as process:
+        request, words = asked(process)
+        shown = run("approvals", "show", request)
+        assert shown["acts"] == [f"fs:delete:{here}/box/a"]
+        assert shown["why"].startswith("class destructive asks before each call")
+        assert ("writes ask" in shown["why"]) == (write != "manifest")
+        assert "each delete asks at class destructive" in shown["why"]
+        run(*words, "--yes")
+        done = result(process)
+    assert (done["value"], process.returncode) == ("removed", 0)
+    assert [(one["request"], one["use"]) for one in done["approvals"]] == [
+        (request, None),
+        (request, f"fs:delete:{here}/box/a"),
+    ]
+    assert (here / "box" / "runs").read_text() == "ran\n"
+
+
+def test_without_waiting_one_approval_and_one_run_are_enough_too(here: Path) -> None:
+    policy(KNOWN)
+    assert run("call", "m.yaml", "remove", "path=box/a")["reason"] == "APPROVAL_REQUIRED"
+    [request] = run("approvals", "list")["requests"]
+    run("approvals", "approve", request["id"], "--yes")
+    assert run("call", "m.yaml", "remove", "path=box/a")["value"] == "removed"
+    assert (here / "box" / "runs").read_text() == "ran\n"
+    (here / "box" / "a").write_text("again")
+    assert run("call", "m.yaml", "remove", "path=box/a")["reason"] == "APPROVAL_REQUIRED"  # that was for once
+
+
+def test_a_delete_of_something_else_asks_by_itself(here: Path) -> None:
+    (here / "desk_tools.py").write_text(TOOLS.replace("delete(path)", 'delete("box/runs")'))
+    policy(KNOWN)
+    with waiting() as process:
+        _, words = asked(process)
+        run(*words, "--yes")
+        request, _ = asked(process)
+        assert run("approvals", "show", request)["use"] == f"fs:delete:{here}/box/runs"
+        run("approvals", "deny", request)
+        assert result(process)["reason"] == "APPROVAL_DENIED"
+
+
+def test_an_act_that_was_agreed_to_is_agreed_to_once(here: Path) -> None:
+    again = 'delete(path)\n    await ctx.fs.write(path, "new")\n    await ctx.fs.delete(path)'
+    (here / "desk_tools.py").write_text(TOOLS.replace("delete(path)", again))
+    policy(KNOWN)
+    with waiting() as process:
+        first, words = asked(process)
+        run(*words, "--yes")
+        second, _ = asked(process)
+        assert second != first
+        run("approvals", "deny", second)
+        assert result(process)["reason"] == "APPROVAL_DENIED"
+    assert (here / "box" / "a").read_text() == "new"
+
+
 def test_a_no_ends_the_call_that_waits(here: Path) -> None:
     with waiting() as process:
         request, _ = asked(process)

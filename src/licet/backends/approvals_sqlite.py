@@ -91,6 +91,15 @@ class Kept:
         """Whether enough have agreed to a call with these arguments."""
         return enough(self.agreeing(arguments), self.quorum, self.keys)
 
+    def serves(self, arguments: str) -> bool:
+        """Whether its yes can be used for a call with these arguments."""
+        spent = self.used and self.request.scope != "session"
+        return not (self.denied or spent) and self.approved(arguments)
+
+    def includes_acts(self, asked: ApprovalRequest) -> bool:
+        """Whether its yes is also for the acts that are asked about; they are for once, whatever the rest is for."""
+        return not asked.acts or (self.request.same_acts(asked) and not self.used)
+
     def state(self, now: int) -> State:
         """Where it stands."""
         if self.denied:
@@ -106,6 +115,7 @@ class SqliteApprovals:
     """A durable approver. `options` are those that `licet approvals` needs to find this file."""
 
     verifies = True
+    shows_acts = True
 
     def __init__(
         self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, *, options: str = ""
@@ -132,11 +142,12 @@ class SqliteApprovals:
         subject, now = asked.subject, asked.asked
         same = [kept for row in _rows(db, _SAME, subject, now) if (kept := _same(db, row, asked, question)) is not None]
         live = [kept for kept in same if kept.request.live(now, question.expires_seconds)]
-        for kept in live:
-            once = kept.request.scope != "session"
-            if not kept.denied and kept.approved(asked.arguments) and not (kept.used and once):
-                db.execute(_USE, (kept.request.id,))
-                return Answered("approved", kept.agreeing(asked.arguments), kept.request.id, asks_again=True)
+        usable = [kept for kept in live if kept.serves(asked.arguments)]
+        for kept in sorted(usable, key=lambda one: not one.includes_acts(asked)):
+            db.execute(_USE, (kept.request.id,))
+            by, whole = kept.agreeing(asked.arguments), kept.includes_acts(asked)
+            return Answered("approved", by, kept.request.id, first_only=not whole, asks_again=True)
+        live = [kept for kept in live if kept.request.same_acts(asked)]
         for kept in live:
             if kept.denied:
                 until = (
@@ -250,6 +261,8 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
         stakes=tuple(sorted(str(rule) for rule in question.stakes)),
         asked=now,
         expires=now + question.expires_seconds * 1000,
+        acts=question.acts,
+        why=question.why,
     )
 
 

@@ -39,6 +39,11 @@ class TerminalApprover:
         """Whether signatures are checked: by the approver behind this one."""
         return getattr(self._behind, "verifies", False)
 
+    @property
+    def shows_acts(self) -> bool:
+        """Whether acts can be asked about with their call: here they can, and by the approver behind this one."""
+        return self._behind is None or getattr(self._behind, "shows_acts", False)
+
     def load_code(self) -> None:
         """Import what the approver behind this one needs."""
         load = getattr(self._behind, "load_code", None)

@@ -19,6 +19,8 @@ _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of two points of order 8
 _SMALL = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})  # y of all eight points whose order divides 8
 
+_LATER = frozenset({"acts", "why"})  # fields that requests of earlier versions do not have
+
 Scope = Literal["session", "call", "use"]  # any call of a session, this one call, this one act inside of it
 Verify = Callable[[bytes, bytes, bytes], bool]  # public key, signature, what was signed
 
@@ -42,20 +44,22 @@ class ApprovalRequest:
     stakes: tuple[str, ...]  # what the call would hold
     asked: int
     expires: int
+    acts: tuple[str, ...] = ()  # deletes that the call is known to make, which the same yes is for, each once
+    why: str = ""  # what asks, in words
 
     @property
     def subject(self) -> str:
-        """The address of what is asked about: two calls with the same one may share an answer."""
-        said = asdict(self)
-        for name in ("id", "nonce", "asked", "expires"):
-            del said[name]
+        """The address of what is asked about: two calls with the same one may share an answer, but for the acts."""
+        said = self._said()
+        for name in ("id", "nonce", "asked", "expires", "acts", "why"):
+            said.pop(name, None)
         if self.scope == "session":
             del said["arguments"]
         return digest(said)
 
     def text(self) -> str:
         """The canonical JSON of this request."""
-        return canonical_json(asdict(self)).decode()
+        return canonical_json(self._said()).decode()
 
     def statement(self, *, only_these_arguments: bool = False) -> bytes:
         """What whoever says yes signs: exactly this request, or less."""
@@ -65,9 +69,18 @@ class ApprovalRequest:
                 "format": FORMAT,
                 "answer": "approved",
                 "only_these_arguments": only_these_arguments,
-                "request": asdict(self),
+                "request": self._said(),
             }
         )
+
+    def same_acts(self, other: "ApprovalRequest") -> bool:
+        """Whether another request for the same is for the same acts, too; acts belong to exact arguments."""
+        return self.acts == other.acts and (not self.acts or self.arguments == other.arguments)
+
+    def _said(self) -> dict[str, Any]:
+        """The fields; later ones are left out where they are empty, so that older requests read as they were signed."""
+        said = asdict(self)
+        return {name: value for name, value in said.items() if value or name not in _LATER}
 
     def live(self, now: int, seconds: int) -> bool:
         """Whether an answer can still be given and used: by our clock, and never for longer than the manifest says."""
@@ -78,9 +91,9 @@ class ApprovalRequest:
 def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
     """The request that was written as JSON; `ValueError` if it is none."""
     names = {field.name for field in fields(ApprovalRequest)}
-    if data.keys() != names:
+    if not names - _LATER <= data.keys() <= names:
         raise ValueError("a request with other fields")
-    return ApprovalRequest(**{**data, "stakes": tuple(data["stakes"])})
+    return ApprovalRequest(**{**data, "stakes": tuple(data["stakes"]), "acts": tuple(data.get("acts", ()))})
 
 
 class Yes(NamedTuple):

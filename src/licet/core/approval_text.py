@@ -37,11 +37,13 @@ def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Itera
     yield _line("directory", request.directory)
     yield _line("agent", f"{request.agent}, session {request.session}")
     yield _line("manifest", request.manifest)
-    if request.use:
-        yield _line("act", request.use)
+    for act in filter(None, (request.use, *request.acts)):
+        yield _line("act", act)
+    if request.why:
+        yield _line("because", request.why)
     yield _line("effect", request.effect)
     yield _line("tool", request.tool)
-    yield _line("holds", _FOR[request.scope])
+    yield _line("holds", f"{_FOR[request.scope]}{'; each act once' if request.acts else ''}")
     yield _line("until", time_text(request.expires))
 
 

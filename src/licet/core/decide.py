@@ -17,7 +17,7 @@ from licet.core.decision import (
     Usage,
 )
 from licet.core.effects import delete_asks
-from licet.core.manifest import Manifest, distinct
+from licet.core.manifest import WRITE_APPROVALS, Manifest, WriteApproval, distinct
 from licet.core.reach import Reach, reach_of
 from licet.core.use import Use
 
@@ -100,7 +100,8 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
     if not found:
         return None
     wanted, _, use = found[0]
-    return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use)
+    also = distinct(tuple(approval for approval, _, _ in found if approval != wanted))
+    return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use, also)
 
 
 def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
@@ -117,6 +118,20 @@ def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
         if reach.effect == "destructive":  # its class asks, whatever the files say about writes
             origin, fix = reach.class_origin or origin, ""
         yield wanted, Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, fix), None
+        if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
+            yield wanted, ground, None  # the same yes answers it
+
+
+def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
+    """Why writes would ask by themselves, where the files say so."""
+    places = {seat.approval: seat.approval_origin for seat in reach.seats if seat.approval}
+    if not places and "approvals" in manifest.places:
+        places = {manifest.approvals.write: manifest.places["approvals"]}
+    write: WriteApproval = min(places, key=WRITE_APPROVALS.index, default="manifest")
+    if write == "manifest":
+        return None
+    when = "once a session" if write == "session" else "before each call"
+    return Ground("APPROVAL_REQUIRED", f"writes ask {when}", places[write])
 
 
 def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:

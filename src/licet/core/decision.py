@@ -220,6 +220,7 @@ class Ask:
     approval: Approval
     rules: tuple[Ground, ...]
     use: Use | None = None
+    also: tuple[Approval, ...] = ()  # what this call will ask in any case besides the first
     verdict = "ask"
 
     def __bool__(self) -> NoReturn:

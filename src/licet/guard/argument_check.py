@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 from licet.core.argument_scopes import tied, use_of
 from licet.core.canonical import canonical_json, data_digest, text_digest
 from licet.core.decision import Deny, Ground
-from licet.core.use import InvalidUse
+from licet.core.set import CapabilitySet
+from licet.core.use import InvalidUse, Use
 from licet.declare.arguments import Given
 from licet.declare.json_data import plain_json
-from licet.declare.received import exact
+from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.holding import MOST_OF_A_GROUND
 from licet.guard.registration import Registered, Rules
@@ -38,6 +39,19 @@ def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str
         if not reach.grant.has(use):
             ground = Ground("ARGUMENT_NOT_ALLOWED", f"`{value.argument}` names what this call does not hold")
             raise Refused(Deny(call.request, (ground, *reach.obstacles_of(use)), use))
+
+
+def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
+    """What a call will delete as far as its arguments say: those that a rule ties to `fs:delete`."""
+    if not (registered.asks and registered.rules):
+        return ()
+    found: dict[Use, None] = {}
+    for one in registered.rules:
+        got = {name: received(call.arguments[one.parameters[name]]) for name in one.rules}
+        for value in tied(one.rules, got):
+            if value.scope == "fs:delete":
+                found[use_of(value, CapabilitySet(), call.session.gate.workdir)] = None
+    return tuple(found)
 
 
 def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:

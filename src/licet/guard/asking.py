@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, get_args
 
-from licet.core.decision import Ask, Deny, Ground, Reason
+from licet.core.decision import Approval, Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalAnswered, ApprovalAsked
 from licet.core.reach import Reach
+from licet.core.use import Use
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question
@@ -21,14 +22,17 @@ _SAID: dict[str, tuple[Reason, str]] = {
 }
 
 
-async def settled(call: "Call", decision: Ask) -> None:
-    """Ask a person, and return only if they agree; who did stays on the call, for its receipt."""
+async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
+    """Ask a person, and return what they agree to, the first thing at least; who did stays on the call."""
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, holding, asked = Answered("absent"), call.holding, call.clock.monotonic()
     assert holding is not None  # noqa: S101 - a call is held before anybody is asked about it
+    also = decision.also if getattr(approver, "shows_acts", False) else ()
     holding.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
+    for one in also:
+        holding.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
     if approver is not None and reach is not None:
-        question = _question(call, decision, reach)
+        question = _question(call, decision, reach, tuple(one.use for one in also))
         if question.signed and not getattr(approver, "verifies", False):
             text = "signed approvals are asked for, and nothing here can verify a signature"
             call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
@@ -39,14 +43,19 @@ async def settled(call: "Call", decision: Ask) -> None:
         if call.clock.monotonic() - asked >= question.expires_seconds:  # whatever it was
             answered = replace(answered, answer="expired")
     said = answered.answer if answered.answer in _ANSWERS else "absent"  # whatever else a callback says is no answer
+    if answered.first_only:
+        also = ()
     holding.note_of(ApprovalAnswered, decision.use, rule=said)
+    for one in also:
+        holding.note_of(ApprovalAnswered, Use(one.use), rule=said)
     if answered.answer == "approved":
-        agreement = Agreement(decision.approval, answered.by, answered.request)
-        call.approvals += (agreement,)
+        agreed = (decision.approval, *also)
+        first, *rest = (Agreement(one, answered.by, answered.request) for one in agreed)
+        call.approvals += (first, *rest)
         if not (decision.approval.arguments or answered.asks_again):  # for the session, not for one call
             seconds = reach.approvals.expires_seconds if reach is not None else 0
-            call.session.agree(agreement, call.policy, asked, seconds)
-        return
+            call.session.agree(first, call.policy, asked, seconds)
+        return agreed
     note = (Ground("APPROVAL_REQUIRED", answered.note, fix=answered.fix),) if answered.note or answered.fix else ()
     stop: Ask | Deny = replace(decision, rules=(*decision.rules, *note))
     if answered.answer in _SAID:
@@ -79,14 +88,14 @@ async def _answer(approver: Approver | ApproverFunction, question: Question) -> 
     return answer if isinstance(answer, Answered) else Answered(answer, ("callback",))
 
 
-def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
+def _question(call: "Call", decision: Ask, reach: Reach, acts: tuple[str, ...]) -> Question:
     approvals = reach.approvals
     return Question(
         approval=decision.approval,
         spec=reach.spec,
         arguments=exact(call.arguments),
         stakes=reach.grant.allow,
-        why=decision.rules[0].text,
+        why="; ".join(dict.fromkeys(rule.text for rule in decision.rules)),
         expires_seconds=approvals.expires_seconds,
         agent=call.session.agent,
         effect=reach.effect or "",
@@ -94,4 +103,5 @@ def _question(call: "Call", decision: Ask, reach: Reach) -> Question:
         since=call.session.gate.reloaded,
         quorum=approvals.quorum,
         keys=approvals.keys,
+        acts=acts,
     )

@@ -17,7 +17,7 @@ from licet.declare.arguments import InvalidArguments
 from licet.declare.json_data import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
-from licet.guard.argument_check import arguments_digest, check_rules
+from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
 from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
@@ -120,6 +120,9 @@ class Call:
     async def ask(self, approval: Approval, use: Use) -> None:
         """Ask about one delete inside this call; the clock stands still meanwhile."""
         assert self.holding is not None  # noqa: S101 - it is what asks
+        if approval in self.usage.approved:  # it was asked about with the call, and that was for once
+            self.usage = replace(self.usage, approved=self.usage.approved - {approval})
+            return
         ground = delete_ground(self.holding.reach)
         if self.deadline is not None:
             self.deadline.pause()
@@ -251,7 +254,7 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
 
 async def weigh(call: Call, registered: Registered) -> None:
     """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
-    call.request = replace(call.request, arguments=call.digest)
+    call.request = replace(call.request, arguments=call.digest, uses=known_deletes(call, registered))
     usage = UNUSED
     if registered.budgeted and call.ports.budgets is not None:
         usage = await spent(call, registered, call.ports.budgets)
@@ -290,12 +293,12 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     if isinstance(decision, Deny):
         holding.deny(decision)
     asked = monotonic()
-    await settled(call, decision)
+    agreed = await settled(call, decision)
     call.stores.until += monotonic() - asked  # the clock stands still while a person thinks
     standing(call)  # the world may have changed while a person thought
     if call.session.gate.policy is not call.policy:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
-    call.usage = replace(call.usage, approved=call.usage.approved | {decision.approval})
+    call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
 
 
 async def record(call: Call, registered: Registered) -> None:

@@ -25,6 +25,7 @@ class Question:
     since: float = 0.0  # what was asked before this time of day does not answer it
     quorum: int = 1
     keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none
+    acts: tuple[str, ...] = ()  # deletes that the call is known to make: a yes is for these too
 
     @property
     def signed(self) -> bool:
@@ -44,6 +45,7 @@ class Answered:
     request: str = ""  # the id under which it is kept
     note: str = ""  # what an operator should know
     fix: str = ""  # the line that would settle it
+    first_only: bool = False  # the yes is not for the acts of the question, which are asked about by themselves
     asks_again: bool = False  # this yes is for one call, or is kept where it was given: the session remembers nothing
 
 
@@ -57,7 +59,11 @@ class Agreement(NamedTuple):
 
 @runtime_checkable
 class Approver(Protocol):
-    """A person, or what stands for one. One that has `verifies = True` checks signatures against `Question.keys`."""
+    """A person, or what stands for one. One that has `verifies = True` checks signatures against `Question.keys`.
+
+    One that has `shows_acts = True` is asked about a call and the deletes that it is known to make at once, in
+    `Question.acts`; others are asked about each by itself.
+    """
 
     async def ask(self, question: Question) -> Answer | Answered:
         """The answer, or `absent` if nobody has answered yet."""

@@ -29,6 +29,7 @@ _OF_ONE_ASKING = (
     "stakes",
     "asked",
     "expires",
+    "why",
 )  # what differs between two askings of one call
 _MOST_OF_ARGUMENTS = 100  # characters
 
@@ -87,7 +88,7 @@ def list_command(every: bool, state: Path | None, as_json: bool) -> None:
         return
     for kept in found:
         request = kept.request
-        act = f" {request.use}" if request.use else ""
+        act = "".join(f" {use}" for use in (request.use, *request.acts) if use)
         line = f"{request.id}  {_standing(kept, now):<16} {request.tool}{act} ({request.effect}), {request.agent}"
         show(
             f"{line}, session {request.session}, asked {_ago(now - request.asked)}, until {time_text(request.expires)}"
@@ -269,6 +270,8 @@ def _document(kept: Kept, now: int) -> dict[str, Any]:
         "tool_digest": request.tool_digest,
         "effect": request.effect,
         "use": request.use or None,
+        "acts": list(request.acts),
+        "why": request.why,
         "holds_for": request.scope,
         "arguments": kept.arguments,
         "arguments_digest": request.arguments,
