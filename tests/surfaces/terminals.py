@@ -5,7 +5,7 @@ import os
 
 def read_all(terminal: int) -> str:
     """Everything that was written to a pseudo terminal; its other side must be closed."""
-    pieces = []
+    pieces: list[bytes] = []
     while True:
         try:
             piece = os.read(terminal, 1 << 16)  # one read gives a part, however much there is

@@ -1,0 +1,1 @@
+"""Tests of the surfaces: the command line and the picture."""
