@@ -29,6 +29,7 @@ from benchmarks.worlds import REQUESTS, host_in, path_in
 from licet import Use, load_manifest, use_of_path, use_of_url
 from licet.core.decide import decide
 from licet.core.decision import Allow, Request, Usage
+from licet.values import replace
 
 __all__ = ["CALL_PEERS", "SIZE", "Call", "floor_calls", "licet_calls", "requests"]
 
@@ -210,7 +211,7 @@ def licet_calls(asked: Sequence[Call]) -> Contestant:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "agent.yaml")
         path.write_text(agent_yaml(), encoding="utf-8")
-        manifest = load_manifest(path)
+        manifest = replace(load_manifest(path), pinned="licet.lock")  # else writes ask
     usage = Usage()
 
     def uses(call: Call) -> tuple[Use, ...]:

@@ -207,7 +207,8 @@ def _gate(place: Path) -> Gate:
         return "s3cr3t-v4lue-9000"
 
     backends = Backends.local(place / "state", secrets=secrets)
-    return Gate(load_manifest(path), flood_tools.TOOLS, backends, workdir=place)
+    manifest = load_manifest(path)
+    return Gate(manifest, flood_tools.TOOLS, backends, workdir=place, pin=manifest.digest)
 
 
 @contextmanager

@@ -83,7 +83,8 @@ from licet import Backends, Gate, load_manifest, run
 from licet.tools import write_file
 from licet.guard import session
 
-gate = Gate(load_manifest("../m.yaml"), [write_file], Backends.local("../state"), unchecked_imports=True)
+manifest = load_manifest("../m.yaml")
+gate = Gate(manifest, [write_file], Backends.local("../state"), pin=manifest.digest, unchecked_imports=True)
 assert run(gate, "write_file", {"path": "planted.py", "text": "ran = True"}).ok
 exec(compile("import planted; open('planted.py').close()", session.__file__, "exec"))  # as if licet did it
 """

@@ -31,12 +31,19 @@ def library(asked: Asked) -> Answer:
     return Answer(TIDES) if asked.path == "/tides" else Answer("no such page", 404)
 
 
+async def user(question: object) -> str:
+    """The user, who agrees to notes when they are asked; a real one sees what is at stake."""
+    return "approved"
+
+
 async def play(stage: Stage) -> None:
     """Look something up, take a note, and be hijacked in between."""
     (stage.workdir / "notes").mkdir()
     with serving(library) as web:
         stage.call_it(f":{web.port}", ":8000")
-        backends = Backends.local(stage.state, secrets={"LIBRARY__TOKEN": TOKEN}, environ={"LIBRARY_URL": web.url})
+        backends = Backends.local(
+            stage.state, secrets={"LIBRARY__TOKEN": TOKEN}, environ={"LIBRARY_URL": web.url}, approver=user
+        )
         tools = [search_library, read_page, save_note]
         gate = Gate(load_manifest("licet.yaml"), tools, backends, workdir=stage.workdir)
         async with gate.session("tides") as session:

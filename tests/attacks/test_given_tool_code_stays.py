@@ -10,6 +10,7 @@ import pytest
 
 from guard.gates import call
 from licet import Backends, Gate, load_manifest
+from pins import pinned
 
 CODE = '''
 import functools
@@ -60,7 +61,7 @@ def desk(folder: Path, *tools: Any) -> Gate:
     policy = folder.parent / "policy" / "m.yaml"
     policy.parent.mkdir()
     policy.write_text(json.dumps(content))
-    return Gate(load_manifest(policy), tools, Backends.local(folder.parent / "state"), workdir=folder)
+    return Gate(pinned(load_manifest(policy)), tools, Backends.local(folder.parent / "state"), workdir=folder)
 
 
 @pytest.fixture

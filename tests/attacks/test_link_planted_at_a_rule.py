@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from licet import Backends, Context, Gate, Result, load_manifest, tool
+from pins import pinned
 
 
 @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
@@ -26,7 +27,8 @@ def call(folder: Path, name: str, path: str) -> Result:
         "  max_side_effect_class: write_limited\n  approvals: {write: manifest}\n"
         '  fs_reach: {read: ["${workdir}/shared/reports", "${workdir}/data"], write: ["${workdir}/shared"]}\n'
     )
-    gate = Gate(load_manifest(folder / "agent.yaml"), [save, look], Backends.local(folder / "state"), workdir=folder)
+    manifest = pinned(load_manifest(folder / "agent.yaml"))
+    gate = Gate(manifest, [save, look], Backends.local(folder / "state"), workdir=folder)
 
     async def once() -> Result:
         async with gate.session("s") as session:

@@ -11,6 +11,7 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces
 from licet import Backends, Context, Gate, Result, load_manifest, tool
+from pins import pinned
 from sandbox.levels import call, needs_walls
 
 WIDER = "agent: desk\ncapabilities: {grants: ['fs:*:*']}\n"
@@ -86,7 +87,8 @@ PATHS = [
 
 
 def gate(root: Path) -> Gate:
-    return Gate(load_manifest(root / "research.yaml"), [act, act_directly], Backends.local(root.parent / "state"))
+    manifest = pinned(load_manifest(root / "research.yaml"))
+    return Gate(manifest, [act, act_directly], Backends.local(root.parent / "state"))
 
 
 def content(root: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from licet.sandbox import probe
+from pins import trust
 
 SCRIPT = str(Path(sysconfig.get_path("scripts"), "licet"))
 needs_walls = pytest.mark.skipif(bool(probe.support().missing("restricted")), reason="no walls here")
@@ -53,6 +54,7 @@ def desk(tmp_path: Path) -> Path:
     place.mkdir()
     (place / "sums.py").write_text(TOOLS)
     (place / "desk.yaml").write_text(json.dumps(MANIFEST))
+    trust(place / "desk.yaml", tmp_path / "state")
     return place
 
 
@@ -79,7 +81,9 @@ from licet.tools import http_get, write_file
 
 options = {"unchecked_imports": True} if "unchecked" in sys.argv else {}
 try:
-    gate = Gate(load_manifest("../policy/m.yaml"), [write_file, http_get], Backends.local("../state"), **options)
+    manifest = load_manifest("../policy/m.yaml")
+    options["pin"] = manifest.digest
+    gate = Gate(manifest, [write_file, http_get], Backends.local("../state"), **options)
 except RegistrationRefused:
     sys.exit("refused")
 for name in ("httpcore2.py", "httpx2.py", "anyio/__init__.py", "h11.py", "cryptography/__init__.py", "idna.py"):

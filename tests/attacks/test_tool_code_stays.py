@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from pins import trust
 
 CODE = '''
 from licet import Context, tool
@@ -42,6 +43,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "m.yaml").write_text(json.dumps(MANIFEST))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / "state"))
+    trust(tmp_path / "m.yaml")
     return tmp_path
 
 

@@ -67,6 +67,7 @@ def manifest(
     asked = given.get("approvals", Approvals()).write
     admitted = {spec.name: (seat(approval=asked),) for spec in tools} if seats is None else seats
     given.setdefault("layers", (layer(allows, denies),))
+    given.setdefault("pinned", "licet.lock")
     strongest = given.pop("max_effect", "read_only")
     return Manifest(
         agent=given.pop("agent", "clerk"),
@@ -162,6 +163,7 @@ def _named(specs: dict[str, ToolSpec]) -> MappingProxyType[str, ToolSpec]:
 _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "agent": st.sampled_from(("clerk", "cook")),
     "origin": st.just(HERE),
+    "pinned": st.sampled_from(("licet.lock", "licet.lock", "")),
     "version": st.sampled_from(("", "1.0")),
     "app": st.just(""),
     "personality": _often_none(st.just("kind")),

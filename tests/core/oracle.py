@@ -162,6 +162,8 @@ def asks(manifest: Manifest, name: str) -> bool:
     """Whether a call of a callable tool must be agreed to, whatever it uses."""
     seats = manifest.seats[name]
     asked = min((seat.approval or manifest.approvals.write for seat in seats), key=APPROVALS.index)
+    if asked == "manifest" and not manifest.pinned:
+        asked = "session"
     destructive = stated_class(manifest.tools[name], seats) == "destructive"
     return destructive or (asked != "manifest" and holds_a_write(manifest, name))
 

@@ -265,4 +265,5 @@ def test_a_question_is_settled_under_every_key_that_asks(
     assert decide(Request("put"), policy.manifest).verdict == "ask"
     reach = reach_of(policy.manifest, "put")
     assert reach is not None
-    assert settle(policy.manifest, reach.seats) == f"approve it, or set {places}"
+    pin = "pin the policy with `Gate(pin=…)`" if personality else "accept the policy with `licet trust m.yaml`"
+    assert settle(policy.manifest, reach.seats) == f"approve it, or set {places}, and {pin}"

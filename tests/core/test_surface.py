@@ -486,6 +486,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         "app": "desk",
         "personality": "kind",
         "digest": found.digest,
+        "pinned": "licet.lock",
         "files": ["agent.yaml"],
         "commands": None,
         "unadmitted": [],

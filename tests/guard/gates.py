@@ -8,6 +8,7 @@ from typing import Any
 
 from licet import Backends, Gate, Manifest, Result, Tool, load_manifest
 from licet.core.decision import CapabilityDenied, CapabilityGranted
+from pins import pinned
 
 
 def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
@@ -26,7 +27,7 @@ def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
     }
     path = folder / "agent.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
-    return load_manifest(path)
+    return pinned(load_manifest(path))
 
 
 def gate(folder: Path, *tools: Tool, backends: Backends | None = None, **capabilities: Any) -> Gate:

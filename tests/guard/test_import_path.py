@@ -19,6 +19,7 @@ import json, os, sys
 sys.path[:0] = json.loads(os.environ.get("ENTRIES", "[]"))
 {before}
 from licet import Backends, Context, Gate, RegistrationRefused, load_manifest, run, tool
+from licet.values import replace
 
 @tool(needs=["fs:*:*", "process:exec:*"], effect="{effect}", sandbox="{level}", name="t")
 async def t(ctx: Context) -> str:
@@ -27,7 +28,7 @@ async def t(ctx: Context) -> str:
 
 backends = Backends.{backends}
 try:
-    gate = Gate(load_manifest("{manifest}"), [t], backends{options})
+    gate = Gate(replace(load_manifest("{manifest}"), pinned="a test"), [t], backends{options})
 except RegistrationRefused as refused:
     print(json.dumps([[one.capability, str(one)] for one in refused.misfits]))
 else:

@@ -10,6 +10,7 @@ import pytest
 
 from licet import Backends, Gate, Result, Tool, load_manifest
 from licet.sandbox import probe
+from pins import pinned
 
 WALLED = ("restricted", "isolated")
 
@@ -44,7 +45,7 @@ def gate(
     path = folder / "agent.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
     parts = Backends.memory() if backends is None else backends
-    return Gate(load_manifest(path), tools, parts, workdir=folder, unchecked_imports=unchecked_imports)
+    return Gate(pinned(load_manifest(path)), tools, parts, workdir=folder, unchecked_imports=unchecked_imports)
 
 
 def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None) -> Result:

@@ -1,13 +1,17 @@
 """The cases of the YAML files here, as values: worlds (files on disk), a question, and the answer that must come."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
+from licet import ManifestError, load_manifest
+from licet.backends.trust_list import accept
 from licet.core.connector import ConnectorRef
 from licet.core.decision import Approval, Request, Usage
 from licet.core.effects import EffectClass, Level
@@ -31,6 +35,7 @@ DOCUMENTS = tuple(
 )
 MANIFEST, PERSONALITY = "manifest.yaml", "personality.yaml"
 SESSION = "s-1"
+_APPROVES = ("write: manifest", "approval: manifest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +45,18 @@ class World:
     name: str
     world: str = ""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
+    pinned: bool = True  # the policy is in the trust list, so that it can approve writes
 
     def write(self, place: Path) -> str | None:
         """Put the files on disk and return the name of the personality, if there is one."""
         for name, text in self.files.items():
             (place / name).write_bytes(text.encode() if isinstance(text, str) else text)
-        return PERSONALITY if PERSONALITY in self.files else None
+        personality = PERSONALITY if PERSONALITY in self.files else None
+        if self.pinned and any(word in str(text) for text in self.files.values() for word in _APPROVES):
+            with suppress(ManifestError):
+                digest = load_manifest(place / MANIFEST, personality=personality and place / personality).digest
+                accept(place / MANIFEST, digest, {}, datetime.now(UTC))
+        return personality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

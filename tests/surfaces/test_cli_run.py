@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet.backends.memory_http import Answer
+from licet.errors import LicetError
 from loopback import serving
+from pins import trust
 
 pytestmark = needs_walls
 
@@ -48,6 +51,8 @@ def licet(
     desk: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_STATE_HOME": str(desk / "state"), **(env or {})}
+    with suppress(LicetError, OSError):  # a policy that is wrong is not trusted
+        trust(desk / words[0], Path(environment["XDG_STATE_HOME"]))
     return subprocess.run(
         [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", *words],
         cwd=desk, env=environment, input=stdin, capture_output=True, text=True, timeout=600, check=False,

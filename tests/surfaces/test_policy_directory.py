@@ -13,6 +13,7 @@ import pytest
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet import Backends, Gate, load_manifest, tool
 from licet.assemble.running import state_directory
+from pins import pinned, trust
 from sandbox.levels import call
 
 TOOLS = '''
@@ -44,6 +45,7 @@ def project(tmp_path: Path) -> Path:
     (root / ".licet").mkdir(parents=True)
     (root / ".licet" / "agent.yaml").write_text(json.dumps(MANIFEST))
     (root / "own_tools.py").write_text(TOOLS)
+    trust(root / ".licet" / "agent.yaml", root.parent / "state")
     return root
 
 
@@ -154,7 +156,7 @@ def test_a_tool_behind_walls_makes_new_names_below_and_hears_why_not_beside_it(p
     content = {**MANIFEST, "tools": {}, "capabilities": {**MANIFEST["capabilities"], "tools": ["make"], "native": []}}
     (project / ".licet" / "agent.yaml").write_text(json.dumps(content))
     gate = Gate(
-        load_manifest(project / ".licet" / "agent.yaml"),
+        pinned(load_manifest(project / ".licet" / "agent.yaml")),
         [make],
         Backends.local(project.parent / "state"),
         workdir=project,

@@ -88,6 +88,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
         natives=(Natives(frozenset(), _ELSEWHERE),),
         connectors=Connectors(tenant=lines, profiles=(lines,)),
         approvals=Approvals(write="manifest"),  # whoever gives the set agrees to the writes in it
+        pinned="check_and_run",
     )
     return never_written(manifest, dict.fromkeys(policy_paths((), trusted_paths()), POLICY))
 

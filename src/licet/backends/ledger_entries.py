@@ -55,8 +55,9 @@ class _Known:
             "tool_digest": registered.tool.spec.digest if registered is not None else None,
             "parent": (parent.agent, parent.id) if parent is not None else None,
         }
-        # The rules that admit the tool.
-        self.rules = listed([f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach else [])
+        # The rules that admit the tool, and how its writes are approved.
+        admitted = [f"`{tool}` is admitted ({seat.origin})" for seat in reach.seats] if reach is not None else []
+        self.rules = listed([*admitted, *filter(None, (reach.consent if reach is not None else "",))])
         level = quoted(reach.level) if reach is not None and reach.level else "null"
         layers = listed(registered.layers) if registered is not None else "[]"
         self.level, self.layers = level, layers

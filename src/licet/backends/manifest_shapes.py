@@ -132,7 +132,7 @@ APPROVALS = Record(
     {
         "write": Field(
             OneOf(*WRITE_APPROVALS),
-            description="who is asked before a write: each call, once a session, or nobody",
+            description="who is asked before a write: each call, once a session, or nobody if it is pinned",
         ),
         "expires_seconds": Field(Whole(1)),
         "quorum": Field(Whole(1)),

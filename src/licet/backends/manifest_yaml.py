@@ -20,6 +20,7 @@ from licet.backends.policy_documents import (
     two_workspaces,
 )
 from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
+from licet.backends.policy_pins import with_pin
 from licet.backends.public_suffix import suffix_problems
 from licet.backends.regular_files import open_regular, read_most
 from licet.backends.tool_files import tool_files
@@ -77,6 +78,9 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
         problems += (*quorum_problems(manifest), *pair_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
+    if manifest is not None and sound:
+        manifest = with_pin(manifest, path)
+        problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
     return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 

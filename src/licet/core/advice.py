@@ -162,9 +162,20 @@ def add_budget(manifest: Manifest) -> str:
 
 def settle(manifest: Manifest, seats: tuple[Seat, ...]) -> str:
     """How a person settles that writes ask: by agreeing, or in the file, under every key that asks."""
-    asking = [seat for seat in seats if seat.approval not in (None, "manifest")] or [Seat(manifest.origin)]
+    asking = [seat for seat in seats if seat.approval not in (None, "manifest")]
+    if not asking and not any(seat.approval for seat in seats):
+        asking = [Seat(manifest.origin)]
     places = [f"`{seat.approval_key}: manifest` in {(seat.approval_origin or seat.origin).file}" for seat in asking]
-    return f"approve it, or set {' and '.join(places)}"
+    edit = f"set {' and '.join(places)}, and " if places else ""
+    return f"approve it, or {edit}{pin(manifest)}"
+
+
+def pin(manifest: Manifest) -> str:
+    """How a policy is pinned, as it is or once it was edited; with a second ceiling only a gate can say it."""
+    kinds = {layer.kind for layer in manifest.layers}
+    if not manifest.files or {"manifest", "personality"} <= kinds:
+        return "pin the policy with `Gate(pin=…)`"
+    return f"accept the policy with `licet trust {manifest.files[0]}`"
 
 
 def state_class(spec: ToolSpec) -> str:

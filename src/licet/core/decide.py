@@ -112,12 +112,13 @@ def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     # An approval of one call names its arguments; without them it would be an approval of every call.
     if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
         when = "once a session" if reach.approval == "session" else "before each call"
-        stated = [seat.approval_origin for seat in reach.seats if seat.approval == reach.approval]
-        origin = next(filter(None, stated), manifest.places.get("approvals", manifest.origin))
-        fix = settle(manifest, reach.seats)
-        if reach.effect == "destructive":  # its class asks, whatever the files say about writes
-            origin, fix = reach.class_origin or origin, ""
-        yield wanted, Ground("APPROVAL_REQUIRED", f"class {reach.effect} asks {when}", origin, fix), None
+        modes = {seat.approval for seat in reach.seats}
+        if reach.approval == "session" and "manifest" in modes and "session" not in modes:
+            when += ", since a policy that is not pinned approves nothing by itself"
+        # A destructive class asks, whatever the files say about writes.
+        fix = "" if reach.effect == "destructive" else settle(manifest, reach.seats)
+        text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(reach.approval)
+        yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
         if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
             yield wanted, ground, None  # the same yes answers it
 

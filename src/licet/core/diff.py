@@ -37,7 +37,8 @@ class _Version:
     def __init__(self, manifest: Manifest) -> None:
         # Both protect the files they came from, and those have two names here: without this, every copy would differ.
         layers = tuple(replace(one, denies=()) if one.kind == "policy files" else one for one in manifest.layers)
-        self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest)
+        # Both as if they were pinned: what is compared is what each file approves once somebody accepts it.
+        self.manifest = replace(manifest, layers=layers, loaded=manifest.loaded or manifest, pinned="licet diff")
         self.surface: Surface = surface(self.manifest)
         every = (*self.surface.tools, *filter(None, (self.surface.commands,)))
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in every}

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from licet.core.address import address_grounds, nature
+from licet.core.advice import pin
 from licet.core.approval import key_bytes
 from licet.core.bundle_rules import approvals_of
 from licet.core.capability import Capability
@@ -29,6 +30,9 @@ _INNER = (".localhost", ".local", ".internal", ".intranet", ".private", ".corp",
 
 def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     """The decision as a gate would come to it: a misfit is refused whole, an address never dialled too."""
+    if (locked := manifest.lock_problem) is not None:
+        ground = Ground("MANIFEST_CHANGED", f"found {locked.found}", locked.origin, locked.hint)
+        return Deny(decision.request, (ground,))
     reach = reach_of(manifest, decision.request.tool)
     if reach is None:
         return decision
@@ -134,6 +138,19 @@ def _quorum_problems(approvals: Approvals, place: Callable[[str], Origin]) -> It
     if keys and quorum > distinct:  # an empty list says on purpose that nobody approves
         origin = place("approvals.keys")
         yield Problem(origin, f"a quorum of {quorum}", f"at most {distinct}, the number of keys")
+
+
+def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each line that lets the file approve writes, where nothing pins the file."""
+    if manifest.pinned or manifest.lock_problem is not None:
+        return
+    stated = {seat.approval_origin for held in manifest.seats.values() for seat in held if seat.approval == "manifest"}
+    if manifest.approvals.write == "manifest" and "approvals.write" in manifest.places:
+        stated.add(manifest.places["approvals.write"])
+    # One for each line: the value of a key and the key itself are two places.
+    for origin in {(one.file, one.line): one for one in sorted(filter(None, stated))}.values():
+        found, expected = "`manifest` as approval, and no pin", "a pin; without one it means `session`"
+        yield Problem(origin, found, expected, f"{pin(manifest)}, or say `session`", "warning")
 
 
 def on_this_machine(host: str) -> bool:

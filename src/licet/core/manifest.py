@@ -15,7 +15,7 @@ from licet.core.carried import Carried
 from licet.core.connector import Connectors
 from licet.core.domain import DOMAINS, PATH_DOMAINS
 from licet.core.effects import CLASSES, EffectClass, Level
-from licet.core.origin import Origin
+from licet.core.origin import Origin, Problem
 from licet.core.scope import directory_key
 from licet.core.set import CapabilitySet, expand_rule
 from licet.core.tool import ToolSpec
@@ -203,6 +203,8 @@ class Manifest(Carried):
     allow_degraded: bool = False
     record: Literal["digests", "full"] = "digests"
     servers: Mapping[str, Any] = field(default_factory=_nothing)
+    pinned: str = field(default="", compare=False)  # what holds this digest: `licet.lock` …; empty if nothing does
+    lock_problem: Problem | None = field(default=None, compare=False)  # why every gate refuses it: its lock differs
     examples: tuple[Example, ...] = ()
     places: Mapping[str, Origin] = field(default_factory=_nothing, compare=False)  # of keys that a decision may name
     # `${workdir}` and `~`, where a file uses them -> the directory it stands for, once that is known
@@ -304,6 +306,8 @@ class Manifest(Carried):
         return replace(
             self,
             loaded=None,
+            pinned="",  # it is another policy than the two that were pinned
+            lock_problem=self.lock_problem or other.lock_problem,
             personality=other.personality or self.personality,
             layers=distinct(met_layers(self, other, seats) + met_layers(other, self, seats)),
             seats=seats,

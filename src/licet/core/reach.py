@@ -74,6 +74,7 @@ class Reach:
     grant: CapabilitySet
     grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
     approval: WriteApproval | None  # how a call asks; None if it does not
+    approved_by: str  # what pins the file that approves its writes; empty if it holds none, or a person is asked
     max_calls: int | None
     max_cost_usd: Decimal | None
     approvals: Approvals  # how long an answer holds and whose counts, as manifest and bundles say together
@@ -137,6 +138,25 @@ class Reach:
 
     def _connector_ground(self, use: Use) -> Ground | None:
         return _connector_ground(self.manifest, self.bundles, self.spec, use.target)
+
+    @property
+    def consent(self) -> str:
+        """How its writes are approved, and where that is written; empty if it holds none."""
+        if self.approved_by:
+            origin = self.approval_origin("manifest")
+            return f"its writes are approved in the policy, pinned by `{self.approved_by}` ({origin})"
+        if self.approval is None:
+            return ""
+        when = "once a session" if self.approval == "session" else "before each call"
+        return f"it asks {when} ({self.approval_origin(self.approval)})"
+
+    def approval_origin(self, mode: WriteApproval) -> Origin:
+        """Where a mode of approval is stated for this tool, or would be; an unpinned `manifest` means `session`."""
+        if self.effect == "destructive" and self.class_origin is not None:  # the class asks, whatever a key says
+            return self.class_origin
+        modes = (mode, "manifest") if mode == "session" else (mode,)
+        stated = (seat.approval_origin for one in modes for seat in self.seats if seat.approval == one)
+        return next(filter(None, stated), self.manifest.places.get("approvals", self.manifest.origin))
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
         """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
@@ -249,7 +269,10 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     write: WriteApproval = min(
         (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
     )
-    asks = effect == "destructive" or (write != "manifest" and common.writes(spec.touches, effect))
+    if write == "manifest" and not manifest.pinned:  # a file that anybody may have changed approves nothing
+        write = "session"
+    writes = common.writes(spec.touches, effect)
+    asks = effect == "destructive" or (write != "manifest" and writes)
     max_calls: int | None = None
     max_cost: Decimal | None = None
     for seat in seats:
@@ -269,6 +292,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         grant=grant,
         grounds=tuple(grounds),
         approval=("call" if effect == "destructive" else write) if asks else None,
+        approved_by=manifest.pinned if writes and not asks else "",
         max_calls=max_calls,
         max_cost_usd=max_cost,
         approvals=approvals_of(manifest, bundles),

@@ -139,6 +139,7 @@ class Surface:
     servers: tuple[tuple[str, str], ...]  # name -> what it is and holds, as canonical JSON
     unadmitted: tuple[str, ...] = field(compare=False)  # declared, and not for this agent
     digest: str = field(compare=False)
+    pinned: str = field(compare=False)  # what holds the digest; empty if nothing does, and then no file approves writes
     files: tuple[str, ...] = field(compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -150,6 +151,7 @@ class Surface:
             "app": self.app or None,
             "personality": self.personality,
             "digest": self.digest,
+            "pinned": self.pinned or None,
             "files": list(self.files),
             "tools": [tool.document(reaches) for tool in self.tools],
             "commands": self.commands.document(reaches) if self.commands else None,
@@ -198,6 +200,7 @@ def surface(manifest: Manifest) -> Surface:
         servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
         unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
         digest=manifest.digest,
+        pinned=manifest.pinned,
         files=manifest.files,
     )
 

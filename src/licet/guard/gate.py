@@ -82,10 +82,15 @@ class Gate:
         The manifest is in force from now on, even where this raises `RegistrationRefused` with the tools that do not
         fit it: their calls are denied. If nothing can be judged by it, every call is denied.
         """
+        if (locked := manifest.lock_problem) is not None:
+            ground = Ground("MANIFEST_CHANGED", f"found {locked.found} in its lock", locked.origin, locked.hint)
+            raise Refused(Deny(Request(manifest.agent), (ground,)))
         if self.pin is not None and manifest.digest != self.pin:
             text = f"the manifest is {manifest.digest}, but {self.pin} is pinned"
             fix = f"review it with `licet diff`, then pin {manifest.digest}"
             raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
+        if self.pin is not None:
+            manifest = replace(manifest, pinned="Gate(pin=…)")
         at_build = not hasattr(self, "_policy")
         twice = len({tool.name for tool in self.tools}) < len(self.tools)
         try:

@@ -137,7 +137,10 @@ def _facts(surface: Surface) -> Iterator[str]:
     if surface.version:
         yield f"version {surface.version}"
     yield f"at most {surface.max_effect}"
-    yield f"writes ask per {surface.approvals.write}" if surface.approvals.write != "manifest" else "writes ask nobody"
+    if surface.approvals.write != "manifest":
+        yield f"writes ask per {surface.approvals.write}"
+    else:
+        yield "writes ask nobody" if surface.pinned else "writes ask per session: not pinned"
     if not surface.budget:
         yield "no budget"
     yield from spending(surface.budget)

@@ -28,14 +28,14 @@ from licet.core.approval_text import told
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.scope import Malformed, visible
-from licet.errors import ManifestError, RegistrationRefused
+from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.people import Question
 from licet.guard.result import Result
 from licet.surfaces.cli.arguments import BadArguments, BadFile, typed_arguments
 from licet.surfaces.cli.found import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setting_options
 from licet.surfaces.cli.outcome import result_document, show_refusal, sound_manifest
-from licet.surfaces.cli.show import misfit_document, show, show_json
+from licet.surfaces.cli.show import fail, misfit_document, show, show_json
 
 _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
@@ -160,6 +160,8 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
         return CommandGate(policy, imported_tools(policy), backends, workdir=workdir)
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
+    except Refused as refused:  # the lock next to the policy holds another digest
+        fail(refused.explain(), as_json)
     except RegistrationRefused as refused:
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})

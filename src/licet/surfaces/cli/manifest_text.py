@@ -162,11 +162,11 @@ def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
     writing = [spec.name for spec in specs if may_write(spec)]
     if writing:
         yield ""
-        yield f"# {_named(writing)} can write. This line approves that, here in the file, for every call."
-        yield "# To be asked instead: `session` asks once a session, `call` before each call."
+        yield f"# {_named(writing)} can write. You are asked about that once a session; `call` asks before each call."
+        yield "# `manifest` asks nobody: the file approves it, as long as it is what `licet trust` has accepted."
         if strongest in ELEVATED:
             yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
-        yield "approvals: {write: manifest}"
+        yield "approvals: {write: session}"
     yield from _budget(specs, elevated=strongest in ELEVATED)
 
 

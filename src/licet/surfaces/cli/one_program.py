@@ -18,7 +18,7 @@ from licet.core.decision import CapabilityDenied
 from licet.core.manifest import POLICY
 from licet.core.reach import Reach
 from licet.core.scope import Malformed, visible
-from licet.errors import ManifestError, RegistrationRefused
+from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.endings import limit_name
 from licet.guard.held_paths import held_paths
 from licet.guard.ports import Finished
@@ -60,6 +60,9 @@ def run_program(
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
     except click.exceptions.Exit:  # what is wrong with the files has been shown
+        return REFUSED
+    except Refused as wrong:  # the lock next to the policy holds another digest
+        show(wrong.explain(), err=True, colour="red")
         return REFUSED
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")

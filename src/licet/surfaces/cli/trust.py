@@ -20,6 +20,7 @@ from licet.surfaces.cli.diff import show_changes
 from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
 from licet.surfaces.cli.show import fail, shortened, show, show_json
+from licet.values import replace
 
 
 @click.command(name="trust")
@@ -115,7 +116,8 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     """Everything that a policy allows: to its tools as they are, and to whatever they may become."""
     from licet.surfaces.cli.table import print_surface
 
-    print_surface(surface(manifest), short)
+    # As it will be once it is accepted: then the file itself may approve writes.
+    print_surface(surface(replace(manifest, pinned="licet trust")), short)
     ceiling = ceiling_of(manifest)
     own = CapabilitySet(OWN_STORAGE)
     show("")
