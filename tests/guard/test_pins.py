@@ -1,5 +1,6 @@
 """When a policy may approve writes by itself: only where its digest is pinned, and never beside another digest."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from licet import Backends, Context, Gate, Manifest, Refused, load_manifest, tool
+from licet import Backends, Context, Gate, Manifest, Refused, Result, load_manifest, tool
 from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.backends.memory_records import MemoryApprover
 from licet.surfaces.cli.app import licet
@@ -168,8 +169,14 @@ def test_a_second_ceiling_makes_another_policy(place: Path) -> None:
 def test_a_delegate_holds_less_under_the_same_pin() -> None:
     manifest = load_manifest("agent.yaml")
     for options, expected in (({"pin": manifest.digest}, "ALLOWED"), ({}, "APPROVAL_REQUIRED")):
-        gate = built(manifest, **options).delegated("helper", ["fs:write:/srv"])
-        assert call(gate, "save").reason == expected
+        whole = built(manifest, **options)
+
+        async def delegated(gate: Gate = whole) -> Result:
+            async with gate.session("s") as session:
+                helper = session.delegate(agent="helper", allow=["fs:write:/srv"])
+                return await helper.call("save")
+
+        assert asyncio.run(delegated()).reason == expected
 
 
 MODES = {

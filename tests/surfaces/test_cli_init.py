@@ -267,7 +267,7 @@ capabilities:
         ([WEATHER], "storage", None),
         ([WEATHER], "native", None),
         ([WRITER], "max_side_effect_class", "write_limited"),
-        ([WRITER], "approvals", {"write": "manifest"}),
+        ([WRITER], "approvals", {"write": "session"}),
         ([WRITER], "budget", None),
         ([WRITER], "storage", ["personality"]),
         ([WRITER], "fs_reach", {"write": ["~/notes"]}),
@@ -312,7 +312,7 @@ def test_connectors_are_allowed_at_the_versions_that_tools_name() -> None:
     ("part", "lesson"),
     [
         (WEATHER, "# Hosts that may be connected to. `*.example.com` means every name below it"),
-        (WRITER, "# `team/notes.write` can write. This line approves that"),
+        (WRITER, "# `team/notes.write` can write. You are asked about that once a session"),
         (DEAR, "# A call costs up to 0.3 USD (`dear`). This is what a hundred of them cost"),
         (LOCAL, "# Addresses that are not public"),
         (DESTRUCTIVE, "# Whatever stands here, each delete asks"),
@@ -328,9 +328,10 @@ def test_comments_teach(part: str, lesson: str) -> None:
 
 def test_filling_a_list_as_its_comment_says_opens_it() -> None:
     text = written(DEFERRING).text
-    assert run("explain", "anything", "https://api.example.com").exit_code == 1
+    asked = ("explain", "anything", "https://api.example.com", "--json")
+    assert json.loads(run(*asked).stdout)["verdict"] == "deny"
     Path(POLICY).write_text(text.replace("allow: []", 'allow:\n    - "api.example.com"'))
-    assert run("explain", "anything", "https://api.example.com").exit_code == 0
+    assert json.loads(run(*asked).stdout)["verdict"] == "ask"  # it can write
 
 
 # Where it goes -------------------------------------------------------------------------------------------------------

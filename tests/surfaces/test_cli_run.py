@@ -77,6 +77,7 @@ def test_streams_that_are_closed_lead_nowhere_and_to_nothing_of_ours(desk: Path)
         "-c",
     ]
     command.append("cat && echo end; echo to nobody >&2")
+    trust(desk / "agent.yaml", desk / "state")
     ended = subprocess.run(
         ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *command],
         cwd=desk, env={**os.environ, "XDG_STATE_HOME": str(desk / "state")},

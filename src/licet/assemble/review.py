@@ -18,7 +18,7 @@ from licet.core.origin import Problem
 from licet.core.scope import Malformed
 from licet.core.tool import ToolSpec
 from licet.core.wide import ceiling_problems
-from licet.values import dataclass
+from licet.values import dataclass, replace
 
 __all__ = ["Places", "draft", "review", "straight"]
 
@@ -60,6 +60,10 @@ def review(
             wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
         return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
+    if manifest.definitions:  # what reads what is installed is loaded only where a connector is defined
+        from licet.backends.distributions import installed_versions
+
+        manifest = replace(manifest, installed=installed_versions(manifest), loaded=manifest.loaded or manifest)
     if manifest.sources and (crowded := list(pair_problems(manifest))):
         return Policy(policy.kind, None, (*policy.problems, *problems, *crowded))
     places = places or Places.here()

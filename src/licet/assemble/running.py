@@ -22,6 +22,7 @@ from licet.backends.memory_records import MemoryBudgets, MemoryLedger, SystemClo
 from licet.backends.policy_paths import workspace_root
 from licet.backends.processes import LocalProcesses
 from licet.backends.user_state import NoHome, state_root
+from licet.core.connector import Installed
 from licet.core.manifest import Manifest
 from licet.declare import Tool
 from licet.guard.gate import Gate as BareGate
@@ -181,6 +182,7 @@ class Gate(BareGate):
             tools,
             Backends() if backends is None else backends,
             protect=protect_in(places.workdir),
+            packages=_packages,
             workdir=places.workdir,
             home=places.home,
             pin=pin,
@@ -188,6 +190,14 @@ class Gate(BareGate):
             observers=observers,
             imports="accept" if unchecked_imports else self._imports,
         )
+
+
+def _packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
+    if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
+        return {}, {}  # reading what is installed takes long, and connectors alone are about that
+    from licet.backends.distributions import installed_versions, packages_of
+
+    return installed_versions(manifest), packages_of(tools)
 
 
 class CommandGate(Gate):

@@ -28,6 +28,8 @@ from licet.backends.workspace_reader import (
     connector_lines,
     declarations,
     read_connectors,
+    read_definitions,
+    server_problems,
     workspace_layer,
 )
 from licet.core.bundle import Bundle, Roster
@@ -86,6 +88,8 @@ def _read_ceiling(
     bundles = {name: _bundle(name, held) for name, held in record(shared, "bundles").items()}
     seats, unassigned, roster = _seats(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
+    definitions = read_definitions(shared)
+    problems += server_problems(shared, definitions)
     tools, sources = declarations(shared, problems)
     native = ceiling.listed("native")
     for item in native:
@@ -113,6 +117,7 @@ def _read_ceiling(
         private=(tuple(item.value for item in ceiling.listed("private")),),
         natives=(Natives(frozenset(item.value for item in native), ceiling.origin, f"{ceiling.prefix}native"),),
         connectors=connectors,
+        definitions=MappingProxyType(definitions),
         approvals=Approvals(
             plain(approvals, "write", "session"), plain(approvals, "expires_seconds", 300), quorum, keys
         ),

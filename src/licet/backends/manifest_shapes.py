@@ -6,7 +6,7 @@ from collections.abc import Callable
 from licet.backends.shapes import Either, Field, Flag, Free, Keyed, Listed, Money, OneOf, Record, Shape, Text, Whole
 from licet.core.approval import checked_key
 from licet.core.capability import Capability, destination
-from licet.core.connector import ConnectorRef, version_range
+from licet.core.connector import ConnectorRef, defined_versions, version_range
 from licet.core.domain import STORAGE_KINDS
 from licet.core.effects import CLASSES, LEVELS
 from licet.core.manifest import WRITE_APPROVALS
@@ -72,6 +72,24 @@ def _several(shape: Shape, description: str = "") -> Field:
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
 CONNECTOR_LIST = Listed(Either(NAME, CONNECTOR_LINE))
+CONNECTOR = Text(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
+DISTRIBUTION = Text(
+    expected="the name of an installed distribution, such as `PyGithub`",
+    pattern=r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+    examples=("PyGithub",),
+)
+DEFINITION = Record(
+    {
+        "hosts": _several(HOST, "where its tools may connect; leave it out to not narrow"),
+        "secrets": _several(SECRET, "the secrets its tools may read; leave it out to not narrow"),
+        "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
+        "version": Field(
+            Text(expected="a version such as `2.1`, or a range such as `>=2.0`", parse=defined_versions),
+            description="what runs must be in this range; `2.1` is `==2.1.*`",
+        ),
+        "distribution": Field(DISTRIBUTION, description="the installed distribution whose version counts"),
+    }
+)
 LIMITS = Record(
     {
         "wall_seconds": Field(Whole(1)),
@@ -104,7 +122,7 @@ DECLARATION = Record(
         "effect": Field(EFFECT, description="what its calls do to the world"),
         "sandbox": Field(LEVEL, description="the level it runs at"),
         "connector": Field(
-            Text(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse),
+            CONNECTOR,
             description="the connector it speaks through",
         ),
         "cost_usd": Field(Money(), description="the most that one call costs"),
@@ -113,6 +131,7 @@ DECLARATION = Record(
 SERVER = Record(
     {
         "command": Field(Listed(Text(expected="a command word"), least=1), required=True),
+        "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
         "grants": _several(RULE, "what the server process may touch"),
         "env": _several(VARIABLE, "variables passed on to it"),
         "secrets": Field(
@@ -183,6 +202,7 @@ WORKSPACE_FIELDS = {
         Record(
             {
                 "tenant_allowlist": Field(CONNECTOR_LIST),
+                "definitions": Field(Keyed(NAME, DEFINITION), description="what a connector is; its tools must fit"),
                 "app_overrides": Field(Keyed(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))),
             }
         ),

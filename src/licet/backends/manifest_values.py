@@ -6,6 +6,7 @@ from typing import Any
 
 from licet.backends.shapes import Located
 from licet.core.capability import Capability, capability
+from licet.core.connector import ConnectorRef
 from licet.core.domain import DOMAINS
 from licet.core.manifest import Rule
 from licet.core.origin import Origin, Problem
@@ -92,7 +93,7 @@ def _frozen(value: Any) -> Any:
     match value:
         case Located():
             return data(value)
-        case Capability():
+        case Capability() | ConnectorRef():
             return str(value)
         case Mapping():
             return MappingProxyType({str(key): _frozen(item) for key, item in value.items()})

@@ -25,7 +25,7 @@ from licet.backends.public_suffix import suffix_problems
 from licet.backends.regular_files import open_regular, read_most
 from licet.backends.tool_files import tool_files
 from licet.backends.trust_list import trusted_paths
-from licet.backends.workspace_reader import bundle_layers, declarations, workspace_layer
+from licet.backends.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.backends.yaml_nodes import read_nodes
 from licet.backends.yaml_text import MOST_BYTES
 from licet.core.foreseen import address_problems, pair_problems, quorum_problems
@@ -74,7 +74,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         names = tuple(dict.fromkeys(one.name for one in used if one is not None and one.content is not None))
         manifest = _protected(replace(manifest, files=names), problems)
         assigned = {seat.bundle for seats in manifest.seats.values() for seat in seats}
-        bundles = bundle_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
+        bundles = shared_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
         problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
         problems += (*quorum_problems(manifest), *pair_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
@@ -90,7 +90,7 @@ def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:
         return None
     shared = file.content.value
     _, sources = declarations(shared, problems)
-    layers = (*workspace_layer(shared, []), *bundle_layers(shared))
+    layers = (*workspace_layer(shared, []), *shared_layers(shared))
     return Manifest(agent="", origin=file.content.origin, layers=layers, sources=sources, files=(file.name,))
 
 

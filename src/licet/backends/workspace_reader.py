@@ -1,13 +1,17 @@
 """What a workspace says to every agent: declarations, connectors, and where anybody may connect."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 
-from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record
+from licet.backends.manifest_values import Fields, Lists, Problems, Value, key_origin, plain, record, stated
 from licet.backends.shape_parts import nearest
-from licet.core.connector import ConnectorRule, Connectors
+from licet.core.capability import Capability
+from licet.core.connector import ConnectorRef, ConnectorRule, Connectors, Versions, version_range
+from licet.core.definition import Definition
+from licet.core.effects import class_fits
 from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
 from licet.core.needs import spec_of
 from licet.core.origin import Origin, Problem
+from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
 
 _MOST_NAMED = 20  # apps that one message names
@@ -28,9 +32,9 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
             if (source := given.get("from")) is not None:
                 sources[name] = source.value, source.origin
         else:
-            stated = {key: value.value for key, value in given.items() if key not in ("needs", "optional")}
+            said = {key: value.value for key, value in given.items() if key not in ("needs", "optional")}
             needs, optional = ([rule.value for rule in plain(given, key, ())] for key in ("needs", "optional"))
-            tools[name] = spec_of(name=name, needs=needs, optional=optional, **stated, origin=key_origin(held))
+            tools[name] = spec_of(name=name, needs=needs, optional=optional, **said, origin=key_origin(held))
     modules = {reference.partition(":")[0] for reference, _ in sources.values()}
     if len(modules) > MOST_MODULES:
         found, expected = f"{len(modules)} different modules under `from`", f"at most {MOST_MODULES}"
@@ -74,6 +78,51 @@ def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Prob
         yield Problem(key_origin(listed), "connectors of a manifest without `app`", expected, hint)
 
 
+def read_definitions(shared: Fields) -> dict[str, Definition]:
+    """What a workspace says its connectors are."""
+    definitions = {}
+    for name, held in record(record(shared, "connectors"), "definitions").items():
+        given, origin, prefix = held.value, key_origin(held), f"connectors.definitions.{name}"
+        lists = Lists(given, f"{prefix}.", origin)
+        rules = (*lists.whole_rules("hosts"), *lists.rules("secret:read", "secrets"))
+        narrowed = {domain for key, domain in (("hosts", "network"), ("secrets", "secret")) if key in given}
+        layer = Layer("definition", prefix, origin, rules, silent=EVERY_DOMAIN - narrowed) if narrowed else None
+        said: str = plain(given, "version", "")
+        versions, version = version_range(said) if said else "", said if said[:1].isdigit() else ""
+        place = held_version.origin if (held_version := given.get("version")) is not None else origin
+        about = Versions(name, place, versions, version, plain(given, "distribution", ""))
+        definitions[name] = Definition(about, layer, stated(given, "side_effect_class"))
+    return definitions
+
+
+def server_problems(shared: Fields, definitions: Mapping[str, Definition]) -> Iterator[Problem]:
+    """Where a server holds more than the definition of its connector says."""
+    for name, held in record(shared, "servers").items():
+        given: Fields = held.value
+        ref: ConnectorRef | None = plain(given, "connector", None)
+        definition = definitions.get(ref.name) if ref is not None else None
+        if ref is None or definition is None:
+            continue
+        lists = Lists(given, f"servers.{name}.", key_origin(held))
+        secrets = [(Capability(f"secret:read:{one.value}"), one.origin) for one in record(given, "secrets").values()]
+        held_rules = [(rule.capability, rule.origin) for rule in lists.whole_rules("grants")] + secrets
+        for rule, origin in held_rules:
+            layer = definition.layer
+            if layer is not None and rule.domain not in layer.silent and not CapabilitySet((rule,)) <= layer.allowed:
+                found, expected = f"`{rule}` of server `{name}`", f"what `{layer.title}` allows"
+                yield Problem(origin, found, expected, "narrow it, or add it to the definition")
+        for effect, most in ((one, most) for one in _effects(given) for most, _ in definition.effects):
+            if not class_fits(effect.value, most):
+                found = f"class {effect.value} of server `{name}`"
+                yield Problem(effect.origin, found, f"at most {most}, as its connector `{ref.name}` is defined")
+
+
+def _effects(server: Fields) -> Iterator[Value]:
+    for tool in record(server, "tools").values():
+        if (effect := tool.value.get("effect")) is not None:
+            yield effect
+
+
 def connector_lines(held: Value | None) -> tuple[ConnectorRule, ...]:
     """The lines of an allowlist."""
     lines = []
@@ -113,8 +162,9 @@ def bundle_layer(name: str, bundle: Fields) -> Layer | None:
     return Layer("bundle", f"bundles.{name}", narrowing.origin, rules, (), ALL_BUT_NETWORK)
 
 
-def bundle_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]:
-    """The lists of all bundles of a workspace but some."""
+def shared_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]:
+    """The lists of all bundles of a workspace but some, and of its connectors."""
     bundles = record(shared, "bundles").items()
-    layers = (bundle_layer(name, held.value) for name, held in bundles if name not in but)
+    layers = [bundle_layer(name, held.value) for name, held in bundles if name not in but]
+    layers += [definition.layer for definition in read_definitions(shared).values()]
     return tuple(layer for layer in layers if layer is not None)

@@ -49,6 +49,12 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
         key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
         item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
+    elif layer.kind == "definition":  # it holds hosts and secrets
+        host = rule.domain == "network"
+        key, item = f"{layer.title}.{'hosts' if host else 'secrets'}", rule.scope
+        if host:
+            item = place_text(rule.key, rule.port)
+            note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif everything and layer.kind == "manifest":
         key, item = "capabilities.destinations.allow", place_text(rule.key, rule.port)
     elif spec.by_keys and kind in ("fs:write", "fs:delete"):

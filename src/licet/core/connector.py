@@ -1,20 +1,39 @@
 """Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from licet.core.origin import Origin
 from licet.core.scope import Malformed, name
 from licet.values import dataclass, replace
 
 
+class Installed(NamedTuple):
+    """A distribution of this machine, and its version; an empty one is not known, and then fits nothing."""
+
+    distribution: str
+    version: str
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorRef:
-    """The connector a tool speaks through, and its version if stated: `github@2.1`."""
+    """The connector a tool speaks through, and its version if stated: `github@2.1`.
+
+    Where it runs as an installed distribution, the version of that counts, and what was stated must agree with it.
+    """
 
     name: str
     version: str = ""
+    running: Installed | None = None
+
+    @property
+    def counted(self) -> str:
+        """The version that allowlists are about: the one that runs, or the one that is declared."""
+        return self.version if self.running is None else self.running.version
 
     def __str__(self) -> str:
+        if self.running is not None and self.counted:
+            return f"{self.name}@{self.counted} ({self.running.distribution} {self.counted})"
         return f"{self.name}@{self.version}" if self.version else self.name
 
     @classmethod
@@ -38,11 +57,7 @@ class ConnectorRule:
         """Whether a connector is on this line; an unstated version fits only where any does."""
         if ref.name != self.name:
             return False
-        if not self.versions:
-            return True
-        from packaging.specifiers import SpecifierSet
-
-        return bool(ref.version) and SpecifierSet(self.versions).contains(ref.version, prereleases=True)
+        return not self.versions or in_range(ref.counted, self.versions)
 
 
 LONGEST_RANGE = 500  # characters: each clause of a range takes time wherever it is compared
@@ -73,7 +88,7 @@ class Connectors:
             if any(rule.admits(ref) for rule in rules):
                 continue
             for rule in rules:
-                if rule.name == ref.name and ref.version:
+                if rule.name == ref.name and ref.counted:
                     return rule.origin, f"is listed as {rule.versions}", f"widen its version under {_place(key, file)}"
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
@@ -110,6 +125,59 @@ class Connectors:
             yield key, file, profile
 
 
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a definition says about the version of a connector: which are meant, and what tells the one that runs."""
+
+    name: str
+    origin: Origin
+    versions: str = ""  # a specifier; empty is any
+    version: str = ""  # the one version that is written there, if it is one
+    distribution: str = ""  # whose version counts, if one is named
+
+    def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+        """What keeps out the version that runs, as `Connectors.obstacle` says it."""
+        if self.versions and not in_range(ref.counted, self.versions):
+            key = _place(f"connectors.definitions.{self.name}.version", self.origin.file)
+            if not ref.counted:
+                fix = f"state its version on the tool, such as `{self.name}@{self.version or '2.1'}`"
+                return self.origin, f"states no version, and is defined as {self.versions}", fix
+            return self.origin, f"is defined as {self.versions}", f"use a version in that range, or change {key}"
+        return None
+
+
+def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+    """What is wrong between the distribution that runs and the version that its tool states."""
+    if ref.running is None:
+        return None
+    name, version = ref.running
+    if not version:
+        return None, f"runs as {name}, of which no one version is installed", f"install one version of `{name}`"
+    if ref.version and not in_range(version, declared_range(ref.version)):
+        fix = f"install `{name}` {declared_range(ref.version)}, or declare `{ref.name}@{version}` on the tool"
+        return None, f"is what runs, and the tool declares {ref.version}", fix
+    return None
+
+
+def in_range(version: str, versions: str) -> bool:
+    """Whether a version is in a range; one that is unknown, or no version at all, is in none."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return bool(version) and SpecifierSet(versions).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def declared_range(version: str) -> str:
+    """The versions that a tool means by one: `2.1` is `==2.1.*`; one that no range can begin with is itself."""
+    try:
+        return version_range(version)
+    except Malformed:
+        return f"=={version}"
+
+
 def _by_name(rules: tuple[ConnectorRule, ...]) -> dict[str, tuple[ConnectorRule, ...]]:
     found: dict[str, list[ConnectorRule]] = {}
     for rule in rules:
@@ -137,6 +205,12 @@ def version_range(text: str) -> str:
     if not said:  # no clause at all would mean any version
         raise Malformed(text, "a version range such as `>=2.0`, or a version such as `1.5`")
     return said
+
+
+def defined_versions(text: str) -> str:
+    """The version or range that a definition states, as it stands there."""
+    version_range(text)
+    return text
 
 
 def _version(text: str) -> str:

@@ -11,7 +11,7 @@ from licet.core.capability import Capability
 from licet.core.change import Change, Changes, Found, Side, Spot, T, no_limit_is_most
 from licet.core.commands import COMMANDS
 from licet.core.diff_bundles import bundle_changes, moved_tools
-from licet.core.diff_servers import server_changes
+from licet.core.diff_servers import definition_changes, server_changes
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import CLASSES, LEVELS, WRITES
 from licet.core.entries import Written, piece_text, target_of
@@ -248,6 +248,7 @@ def _lists(old: _Version, new: _Version) -> Found:
             side = "shrunk" if set(was) < set(now) else "grown"
             spot, words = _spot(old, new, "connectors"), (_versions(was), _versions(now))
             yield from spot.turned(side, "connector", f"versions of {name}", *words)
+    yield from definition_changes(old.surface.definitions, new.surface.definitions, _spot(old, new, "connectors"))
     yield from server_changes(old.surface.servers, new.surface.servers, _spot(old, new, "servers"))
 
 

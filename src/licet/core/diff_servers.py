@@ -1,4 +1,4 @@
-"""What grew and what shrank among the servers behind a gateway: programs, their grants, variables and secrets."""
+"""What grew and what shrank among servers and connectors: programs, their grants, variables and secrets."""
 
 import json
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import Any
 from licet.core.canonical import canonical_json
 from licet.core.change import Found, Side, Spot
 from licet.core.document import command_text
+from licet.core.effects import class_fits
 from licet.core.entries import piece_text
 from licet.core.set import CapabilitySet
 
@@ -29,6 +30,32 @@ def server_changes(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]
                     words = _text(before.get(key)), _text(after.get(key))
                     yield from spot.turned("grown", "server", f"{key} of server `{name}`", *words)
         yield from _parts(f"server `{name}`", before, after, spot)
+
+
+def definition_changes(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], spot: Spot) -> Found:
+    """Every difference between two lists of definitions of connectors: each narrows, so a lost one lets more in."""
+    was = {name: json.loads(text) for name, text in old}
+    now = {name: json.loads(text) for name, text in new}
+    for name in sorted(was.keys() | now.keys()):
+        before, after = was.get(name), now.get(name)
+        if before == after:
+            continue
+        side: Side = "shrunk" if before is None or (after is not None and _narrower(after, before)) else "grown"
+        words = ("" if one is None else canonical_json(one).decode() for one in (before, after))
+        yield from spot.turned(side, "connector", f"definition of {name}", *words)
+
+
+def _narrower(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether a definition lets no more in than another; of two different versions nobody here can say."""
+    lists = all(
+        other[key] is None or (one[key] is not None and CapabilitySet(one[key]) <= CapabilitySet(other[key]))
+        for key in ("hosts", "secrets")
+    )
+    classes = other["side_effect_class"] is None or (
+        one["side_effect_class"] is not None and class_fits(one["side_effect_class"], other["side_effect_class"])
+    )
+    versions = all(one[key] == other[key] for key in ("versions", "version", "distribution"))
+    return lists and classes and versions
 
 
 def _parts(server: str, was: dict[str, Any], now: dict[str, Any], spot: Spot) -> Found:

@@ -8,6 +8,7 @@ from typing import Any
 from licet.core.bundle import Bundle
 from licet.core.canonical import digest, plain
 from licet.core.connector import ConnectorRule
+from licet.core.definition import Definition
 from licet.core.folding import named_tcp
 from licet.core.manifest import BUDGET_KEYS, Layer, Manifest, Seat
 from licet.core.ranges import common_ranges
@@ -46,6 +47,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
                 "app": None if connectors.app is None else _lines(connectors.app),
                 "app_deny": _lines(connectors.app_deny),
                 "profiles": [_lines(profile) for profile in connectors.profiles],
+                **_stated(definitions=definitions_document(manifest) or None),
             },
             "approvals": {
                 "write": manifest.approvals.write,
@@ -113,6 +115,31 @@ def _bundle(bundle: Bundle) -> dict[str, Any]:
         connectors=None if bundle.connectors is None else _lines(bundle.connectors),
         private=None if bundle.private is None else common_ranges([bundle.private]),
     )
+
+
+def definitions_document(manifest: Manifest) -> dict[str, Any]:
+    """The definitions of the connectors that this agent may use, by name; a list that is left out is None."""
+    known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
+    return {name: _definition(definition) for name, definition in known.items()}
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    layer, versions = definition.layer, definition.versions
+    rules = [rule.capability for rule in layer.allows] if layer is not None else []
+
+    def listed(domain: str) -> list[str] | None:
+        if layer is None or domain in layer.silent:
+            return None
+        return list(map(str, CapabilitySet(rule for rule in rules if rule.domain == domain).allow))
+
+    return {
+        "hosts": listed("network"),
+        "secrets": listed("secret"),
+        "side_effect_class": next((effect for effect, _ in definition.effects), None),
+        "versions": versions.versions or None,
+        "version": versions.version or None,
+        "distribution": versions.distribution or None,
+    }
 
 
 def _stated(**keys: object) -> dict[str, object]:

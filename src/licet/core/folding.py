@@ -4,20 +4,22 @@ A manifest may hold hundreds of tools and hundreds of rules. Nothing here depend
 the same bundles, speak through the same connector, and have the same class and needs get the very same values.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from licet.core import network
 from licet.core.bundle import Bundle
 from licet.core.bundle_rules import bundles_of, connectors_of
 from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef, Connectors
+from licet.core.connector import ConnectorRef, Connectors, Installed, stated_obstacle
 from licet.core.decision import Ground
 from licet.core.domain import PATH_DOMAINS
 from licet.core.effects import WRITES, EffectClass, permits
 from licet.core.grid import TooManyPairs
 from licet.core.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
+from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
+from licet.core.tool import ToolSpec
 from licet.values import dataclass, field
 
 CEILINGS = ("manifest", "personality", "allow")
@@ -123,26 +125,28 @@ class Common:
         return self._writes[key]
 
 
-def common_of(manifest: Manifest, seats: Iterable[Seat], connector: ConnectorRef | None) -> Common:
-    """What stands above every tool with such seats and such a connector."""
+def common_of(manifest: Manifest, seats: Iterable[Seat], spec: ToolSpec) -> Common:
+    """What stands above every tool with such seats and such connectors."""
     seats = tuple(seats)
-    destinations = tuple(seat.layer for seat in seats if seat.layer)
+    defined = [manifest.definitions[name].layer for name in spec.named_connectors if name in manifest.definitions]
+    narrowing = tuple(layer for layer in (*(seat.layer for seat in seats), *defined) if layer)
     listing = tuple(bundle for bundle in bundles_of(manifest, seats) if bundle.connectors is not None)
+    refs = tuple(connector_ref(manifest, spec, name) for name in spec.named_connectors)
     # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
-    key = tuple(map(id, destinations)), tuple(bundle.name for bundle in listing), connector
+    key = tuple(map(id, narrowing)), tuple(bundle.name for bundle in listing), refs
     known: dict[object, Common] = manifest._known.setdefault("common", {})
     if key not in known:
-        known[key] = _common(manifest, destinations, listing, connector)
+        known[key] = _common(manifest, narrowing, listing, refs)
     return known[key]
 
 
 def _common(
-    manifest: Manifest, destinations: tuple[Layer, ...], listing: tuple[Bundle, ...], connector: ConnectorRef | None
+    manifest: Manifest, narrowing: tuple[Layer, ...], listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...]
 ) -> Common:
     held: _Held = manifest._known.setdefault("held", _Held())
-    held.count(_WEIGHT + sum(len(layer.allows) for layer in destinations))
-    connectors = _connector_layer(manifest, listing, connector, held)
-    layers = distinct((*manifest.layers, *destinations, connectors))
+    held.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
+    connectors = _connector_layer(manifest, listing, refs, held)
+    layers = distinct((*manifest.layers, *narrowing, connectors))
     narrower = meet_layers(layer for layer in layers if not any(layer is own for own in manifest.layers))
     return Common(layers, _unexpanded_grounds(layers), narrower, _above(manifest, layers), held)
 
@@ -180,20 +184,60 @@ def _unexpanded_grounds(layers: tuple[Layer, ...]) -> tuple[Ground, ...]:
     return ()
 
 
+def connector_ref(manifest: Manifest, spec: ToolSpec | None, name: str) -> ConnectorRef:
+    """A connector at the version that counts: of the distribution that runs, or as it is declared."""
+    definition = manifest.definitions.get(name)
+    own = spec.connector if spec is not None and spec.connector and spec.connector.name == name else None
+    stated = own.version if own else ""
+    if definition is not None and definition.distribution:
+        running = Installed(definition.distribution, manifest.installed.get(definition.distribution, ""))
+        return ConnectorRef(name, stated, running)
+    if spec is not None and spec.package is not None:
+        return ConnectorRef(name, stated, spec.package)
+    return ConnectorRef(name, stated or (definition.versions.version if definition is not None else ""))
+
+
+def connector_grounds(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec) -> Iterator[Ground]:
+    """What keeps out the connectors that a tool cannot do without."""
+    for name in spec.connectors:
+        if ground := connector_ground(manifest, bundles, spec, name):
+            yield ground
+
+
+def connector_ground(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, name: str) -> Ground | None:
+    """What keeps a connector out, at the version that counts, or None."""
+    ref = connector_ref(manifest, spec if name in spec.named_connectors else None, name)
+    listing = tuple(bundle for bundle in bundles if bundle.connectors is not None)
+    line = _lines(manifest, listing).get(ref.name)
+    found = _obstacle(manifest, line.about if line is not None else connectors_of(manifest, listing), ref)
+    if found is None:
+        return None
+    origin, text, fix = found
+    capability = f"connector:use:{name}"
+    return Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", origin or manifest.origin, fix, capability)
+
+
+def _obstacle(manifest: Manifest, about: Connectors, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+    definition = manifest.definitions.get(ref.name)
+    defined = definition.versions.obstacle(ref) if definition is not None else None
+    return stated_obstacle(ref) or defined or about.obstacle(ref)
+
+
 def _connector_layer(
-    manifest: Manifest, listing: tuple[Bundle, ...], stated: ConnectorRef | None, held: _Held
+    manifest: Manifest, listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...], held: _Held
 ) -> Layer:
-    """The connectors that the lists admit for a tool that states one of them and its version, or none."""
-    key = tuple(bundle.name for bundle in listing), stated
+    """The connectors that the lists admit for a tool that names some of them, each at the version that counts."""
+    key = tuple(bundle.name for bundle in listing), refs
     known: dict[object, Layer] = manifest._known.setdefault("connector layers", {})
     if key in known:
         return known[key]
     lines = _lines(manifest, listing)
     held.count(_WEIGHT_OF_A_LINE * len(lines))
+    named = {ref.name: ref for ref in refs}
     rules = tuple(
         line.rule
         for name, line in lines.items()
-        if (line.about.obstacle(stated) is None if stated is not None and stated.name == name else line.any_version)
+        if (_obstacle(manifest, line.about, named[name]) is None if name in named else line.unnamed)
     )
     silent = EVERY_DOMAIN - {"connector"}
     layer = Layer("connectors", "the lists of connectors", manifest.origin, rules, silent=silent)
@@ -202,11 +246,11 @@ def _connector_layer(
 
 
 class _Line(NamedTuple):
-    """A connector that every list names, what the lists say about it, and whether it needs no version to get in."""
+    """A connector that every list names, what the lists say about it, and whether a tool gets in that names none."""
 
     rule: Rule
     about: Connectors
-    any_version: bool
+    unnamed: bool
 
 
 def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _Line]:
@@ -219,7 +263,7 @@ def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _Line]:
             name: _Line(
                 Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
                 about,
-                about.obstacle(ConnectorRef(name)) is None,
+                _obstacle(manifest, about, connector_ref(manifest, None, name)) is None,
             )
             for name, about in connectors.by_name().items()
         }

@@ -6,7 +6,7 @@ Reading files is not done here, and neither is judging: see `reach` for what one
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from licet.core.approval import key_bytes
 from licet.core.bundle import Bundle, Roster
@@ -21,6 +21,12 @@ from licet.core.set import CapabilitySet, expand_rule
 from licet.core.tool import ToolSpec
 from licet.values import dataclass, field, fields, replace
 
+if TYPE_CHECKING:
+    from licet.core.definition import Definition
+
+LayerKind = Literal[
+    "manifest", "personality", "allow", "workspace", "bundle", "definition", "connectors", "policy files", "delegation"
+]
 WriteApproval = Literal["call", "session", "manifest"]
 WRITE_APPROVALS: tuple[WriteApproval, ...] = ("call", "session", "manifest")  # strictest first
 Number = TypeVar("Number", int, Decimal)
@@ -59,7 +65,7 @@ SECOND_CODE = f"{CODE}, and nothing takes its place"  # where a file would be fo
 class Layer(Carried):
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
-    kind: Literal["manifest", "personality", "workspace", "bundle", "connectors", "policy files", "delegation", "allow"]
+    kind: LayerKind
     title: str
     origin: Origin
     allows: tuple[Rule, ...] = ()
@@ -197,6 +203,8 @@ class Manifest(Carried):
     private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
     natives: tuple[Natives, ...] = ()  # one per ceiling
     connectors: Connectors = field(default_factory=Connectors)
+    definitions: "Mapping[str, Definition]" = field(default_factory=_nothing)  # by connector
+    installed: Mapping[str, str] = field(default_factory=_nothing, compare=False)  # versions of their distributions
     approvals: Approvals = field(default_factory=Approvals)
     budget: Budget = field(default_factory=Budget)
     limits: Mapping[str, int] = field(default_factory=_nothing)
@@ -324,6 +332,7 @@ class Manifest(Carried):
                 profiles=self.connectors.profiles + other.connectors.profiles,
                 profile_places=self.connectors.profile_places + other.connectors.profile_places,
             ),
+            definitions=MappingProxyType({**other.definitions, **self.definitions}),
             approvals=Approvals(
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
                 min(self.approvals.expires_seconds, other.approvals.expires_seconds),

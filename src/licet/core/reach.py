@@ -24,9 +24,8 @@ from licet.core.advice import (
 )
 from licet.core.budget import NOTHING, Spent, overspent, overspent_bundle
 from licet.core.bundle import Bundle
-from licet.core.bundle_rules import approvals_of, bundles_of, connectors_of
+from licet.core.bundle_rules import approvals_of, bundles_of
 from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef
 from licet.core.decision import REASON_OF_DOMAIN, UNUSED, Ground
 from licet.core.effects import (
     CLASSES,
@@ -38,7 +37,7 @@ from licet.core.effects import (
     level_fits,
     weakest_class,
 )
-from licet.core.folding import CEILINGS, common_of, named_tcp
+from licet.core.folding import CEILINGS, common_of, connector_ground, connector_grounds, named_tcp
 from licet.core.manifest import (
     WRITE_APPROVALS,
     Approvals,
@@ -137,7 +136,7 @@ class Reach:
             yield Ground(reason, "no manifest allows anything")
 
     def _connector_ground(self, use: Use) -> Ground | None:
-        return _connector_ground(self.manifest, self.bundles, self.spec, use.target)
+        return connector_ground(self.manifest, self.bundles, self.spec, use.target)
 
     @property
     def consent(self) -> str:
@@ -167,11 +166,20 @@ class Reach:
         return whole or tuple(rule for rule in (narrowest(use),) if rule)
 
     @property
+    def _stating(self) -> tuple[Seat, ...]:
+        """The seats of the tool, and its connectors' definitions as if they were seats: all that state a class."""
+        known = self.manifest.definitions
+        defined = (known[name].effects for name in self.spec.named_connectors if name in known)
+        return *self.seats, *(Seat(self.manifest.origin, effects=effects) for effects in defined)
+
+    @property
     def class_origin(self) -> Origin | None:
         """Where the class that the tool runs at is stated."""
         if self.spec.effect == self.effect:
             return self.spec.origin
-        stated = [pair for seat in self.seats for pair in seat.effects] + [top[:2] for top in self.manifest.max_effects]
+        stated = [pair for seat in self._stating for pair in seat.effects] + [
+            top[:2] for top in self.manifest.max_effects
+        ]
         return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
 
     def _stronger(self, use: Use) -> str:
@@ -183,7 +191,7 @@ class Reach:
             exact = [rule for rule in (narrowest(use),) if rule]
             steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
         if self.effect and not class_fits(wanted, self.effect):
-            steps.append(raise_class(self.spec, self.seats, self.manifest.max_effects, wanted))
+            steps.append(raise_class(self.spec, self._stating, self.manifest.max_effects, wanted))
             steps += elevate(self.manifest, self.seats, self.level, wanted)
         return "; ".join(steps)
 
@@ -257,11 +265,11 @@ def rule_covers(rule: Capability, use: Use) -> bool:
 def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     """What a tool that the manifest admits would hold with this declaration, whatever the manifest knows of it."""
     seats = manifest.seats[spec.name]
-    common = common_of(manifest, seats, spec.connector)
+    common = common_of(manifest, seats, spec)
     grounds: list[Ground] = []
     effect = _class_of(manifest, spec, seats, grounds)
     bundles = bundles_of(manifest, seats)
-    grounds += _connector_grounds(manifest, bundles, spec)
+    grounds += connector_grounds(manifest, bundles, spec)
     level = _level_of(manifest, spec, seats, effect, grounds)
     grounds += _elevated_grounds(manifest, spec, seats, effect, level)
     grounds += common.unexpanded
@@ -302,24 +310,6 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     )
 
 
-def _connector_grounds(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec) -> Iterator[Ground]:
-    named = {need.key for need in spec.needs.allow if need.domain == "connector" and not need.defers}
-    for name in sorted(named | ({spec.connector.name} if spec.connector else set())):
-        if ground := _connector_ground(manifest, bundles, spec, name):
-            yield ground
-
-
-def _connector_ground(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, name: str) -> Ground | None:
-    """What keeps a connector out, at the version that the tool states, or None."""
-    ref = spec.connector if spec.connector and spec.connector.name == name else ConnectorRef(name)
-    found = connectors_of(manifest, bundles).obstacle(ref)
-    if found is None:
-        return None
-    origin, text, fix = found
-    capability = f"connector:use:{name}"
-    return Ground("CONNECTOR_NOT_ALLOWED", f"connector {ref} {text}", origin or manifest.origin, fix, capability)
-
-
 def _elevated_grounds(
     manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, level: Level | None
 ) -> Iterator[Ground]:
@@ -337,6 +327,9 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     """The class a tool runs at; what keeps it from that class is added to the grounds."""
     stated = [pair for seat in seats for pair in seat.effects]
     own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
+    named = [manifest.definitions[name].effects for name in spec.named_connectors if name in manifest.definitions]
+    defined = tuple(Seat(manifest.origin, effects=effects) for effects in named)  # each states a class as a seat does
+    stated += [pair for one in defined for pair in one.effects]
     if own is None:
         text = f"nobody states a side-effect class for `{spec.name}`"
         grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
@@ -349,7 +342,7 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     for ceiling, origin, why in ceilings:
         if not class_fits(own, ceiling):
             text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
-            fix = raise_class(spec, seats, tops, own)
+            fix = raise_class(spec, (*seats, *defined), tops, own)
             grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
     return own
 

@@ -15,7 +15,7 @@ from licet.core.capability import Capability
 from licet.core.commands import COMMANDS, with_commands
 from licet.core.decide import decide
 from licet.core.decision import Deny, Ground, Request
-from licet.core.document import server_document
+from licet.core.document import definitions_document, server_document
 from licet.core.effects import ELEVATED, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
 from licet.core.foreseen import never_dialled
@@ -129,6 +129,7 @@ class Surface:
     native: tuple[str, ...]
     private: tuple[str, ...]
     connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> the version ranges that must all hold
+    definitions: tuple[tuple[str, str], ...]  # name -> what the workspace says it is, as canonical JSON
     approvals: Approvals
     budget: Budget
     bundles: tuple[Terms, ...]  # of bundles that say more than the agent's own policy does
@@ -151,7 +152,7 @@ class Surface:
             "app": self.app or None,
             "personality": self.personality,
             "digest": self.digest,
-            "pinned": self.pinned or None,
+            **({"pinned": self.pinned} if self.pinned else {}),
             "files": list(self.files),
             "tools": [tool.document(reaches) for tool in self.tools],
             "commands": self.commands.document(reaches) if self.commands else None,
@@ -160,6 +161,9 @@ class Surface:
             "native": list(self.native),
             "private": list(self.private),
             "connectors": {name: list(versions) for name, versions in self.connectors},
+            **(
+                {"definitions": {name: json.loads(said) for name, said in self.definitions}} if self.definitions else {}
+            ),
             "approvals": approvals_document(self.approvals),
             "budget": budget_document(self.budget),
             "bundles": {bundle.name: bundle.document() for bundle in self.bundles},
@@ -190,6 +194,9 @@ def surface(manifest: Manifest) -> Surface:
         native=tuple(sorted(manifest.native)),
         private=terms.private,
         connectors=terms.connectors,
+        definitions=tuple(
+            (name, canonical_json(said).decode()) for name, said in definitions_document(manifest).items()
+        ),
         approvals=terms.approvals,
         budget=manifest.budget,
         bundles=tuple(bundle_terms(manifest)),

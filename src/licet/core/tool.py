@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from licet.core.canonical import digest
-from licet.core.connector import ConnectorRef
+from licet.core.connector import ConnectorRef, Installed
 from licet.core.effects import EffectClass, Level
 from licet.core.origin import Origin
 from licet.core.set import CapabilitySet
@@ -31,10 +31,21 @@ class ToolSpec:
     optional: CapabilitySet = field(default_factory=CapabilitySet)  # held where the ceiling allows it, never a misfit
     parameters: tuple[str, ...] | None = field(default=None, compare=False)  # None: source does not say for sure
     by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
+    package: Installed | None = field(default=None, compare=False)  # the distribution that its module belongs to
     touches: CapabilitySet = field(init=False, compare=False, repr=False)  # the most that a call could hold
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """The connectors that it cannot do without, in order."""
+        return tuple(sorted(_connectors_in(self.needs) | ({self.connector.name} if self.connector else set())))
+
+    @property
+    def named_connectors(self) -> tuple[str, ...]:
+        """The connectors that it names, also among its optional needs, in order."""
+        return tuple(sorted({*self.connectors, *_connectors_in(self.optional)}))
 
     @property
     def digest(self) -> str:
@@ -54,6 +65,10 @@ class ToolSpec:
                 "storage_ttl_seconds": self.storage_ttl_seconds,
             }
         )
+
+
+def _connectors_in(needs: CapabilitySet) -> set[str]:
+    return {need.key for need in needs.allow if need.domain == "connector" and not need.defers}
 
 
 def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:

@@ -39,7 +39,7 @@ class Undeclared:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         bundles = {name: _any_version_in(bundle) for name, bundle in manifest.bundles.items()}
-        self._freed = replace(manifest, connectors=_any_version(manifest.connectors), bundles=bundles)
+        self._freed = replace(manifest, connectors=_any_version(manifest.connectors), bundles=bundles, definitions={})
         self._known: dict[Hashable, Most | None] = {}
 
     def most_of(self, name: str) -> Most | None:

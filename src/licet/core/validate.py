@@ -101,7 +101,7 @@ def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
     """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
     spec = reach.spec
     told = {ground.capability for ground in reach.grounds}
-    denied = common_of(reach.manifest, reach.seats, spec.connector).denied()
+    denied = common_of(reach.manifest, reach.seats, spec).denied()
     unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
     return tuple(_unmet(reach, need) for need in islice(unfit, most))
 
@@ -164,7 +164,7 @@ def _unmet(reach: Reach, need: Capability) -> Ground:
 
 def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
     """The needs of which a tool would hold nothing at all; one that defers takes what there is, even nothing."""
-    common = common_of(reach.manifest, reach.seats, reach.spec.connector)
+    common = common_of(reach.manifest, reach.seats, reach.spec)
     needs = [need for need in reach.spec.needs.allow if not need.defers]
     lost = [need for need in needs if not common.holds_part_of(need)]
     if reach.spec.by_keys:  # `fs_reach.write` is one need, although it takes two rules to say it

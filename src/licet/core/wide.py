@@ -31,7 +31,8 @@ def is_wide(rule: Capability) -> bool:
 def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
     seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
-    layers = {id(layer): layer for layer in (*manifest.layers, *seats)}.values()
+    defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
+    layers = {id(layer): layer for layer in (*manifest.layers, *seats, *defined)}.values()
     wide = (
         rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
     )

@@ -20,7 +20,7 @@ from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
-from licet.guard.registration import MODES, OnMisfit, Policy, Registered, register
+from licet.guard.registration import MODES, OnMisfit, Packages, Policy, Registered, register
 from licet.guard.session import Session
 from licet.values import replace
 
@@ -39,6 +39,7 @@ class Gate:
         ports: Ports,
         *,
         protect: Protect,
+        packages: Packages,
         workdir: str,
         home: str,
         pin: str | None = None,
@@ -63,6 +64,7 @@ class Gate:
         self.pin, self.on_misfit = pin, on_misfit
         self.observers = tuple(observers)
         self.protect = protect
+        self.packages = packages
         self.imports: WritableImports = imports  # what to do about grants over the import path of this process
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
@@ -116,6 +118,7 @@ class Gate:
             workdir=self.workdir,
             home=self.home,
             narrow=self.on_misfit == "narrow",
+            packages=self.packages,
             imports=self.imports,
             refuse=refuse,
             parent=parent,
@@ -206,6 +209,7 @@ class _Delegated(Gate):
             on_misfit="narrow",
             observers=parent.observers,
             protect=parent.protect,
+            packages=parent.packages,
             imports=parent.imports,
         )
 

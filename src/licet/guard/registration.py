@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from licet.core.budget import NOTHING
 from licet.core.canonical import money_text
+from licet.core.connector import Installed
 from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
 from licet.core.grid import TooManyPairs
@@ -34,6 +35,9 @@ from licet.guard.ports import Ports, SandboxUnavailable
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 
+# What a gate asks this machine: the versions of the distributions that connectors are defined by, and, by the name of a
+# tool, the distribution that its module belongs to.
+Packages = Callable[[Manifest, Sequence[Tool]], tuple[Mapping[str, str], Mapping[str, Installed]]]
 OnMisfit = Literal["refuse", "narrow", "deny"]
 MODES: tuple[OnMisfit, ...] = get_args(OnMisfit)
 WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
@@ -119,6 +123,7 @@ def register(
     workdir: str,
     home: str,
     narrow: bool,
+    packages: Packages,
     imports: WritableImports = "refuse",
     refuse: bool = False,
     parent: Policy | None = None,
@@ -131,7 +136,10 @@ def register(
     there is denied, and a tool that needs something of which the delegate holds nothing. With `refuse`, any misfit
     raises `RegistrationRefused` with all of them.
     """
+    installed, owners = packages(manifest, tools)
+    manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     specs = [_as_declared(tool, manifest) if narrow else tool.spec for tool in tools]
+    specs = [replace(spec, package=owners[spec.name]) if spec.name in owners else spec for spec in specs]
     ceiling = manifest.declare(specs, narrow=narrow).expand(workdir, home)
     closed = (*kept_private(ports.state), *protect(manifest, tools))
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))

@@ -1,0 +1,153 @@
+"""Which version of a connector counts: that of the installed distribution that runs, found by its files."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licet import Backends, Gate, RegistrationRefused, Tool, load_manifest
+
+from .gates import call
+
+MODULE = "licet_test_hub"
+SOURCE = """
+from licet import tool
+
+@tool(needs=[], effect="read_only", sandbox="native", connector="{connector}")
+def issues() -> str:
+    "List issues."
+    return "none"
+"""
+
+
+class World:
+    """A directory of installed distributions, and a policy."""
+
+    def __init__(self, root: Path) -> None:
+        self.site, self.root = root / "site", root
+        self.site.mkdir()
+
+    def install(self, name: str, version: str, *files: str) -> None:
+        """Install a distribution that lists these files."""
+        info = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in (*files, f"{info.name}/METADATA")))
+
+    def tool(self, connector: str = "github", *, name: str = f"{MODULE}/tools.py") -> Tool:
+        """A tool in a module of that directory."""
+        (self.site / MODULE).mkdir(exist_ok=True)
+        (self.site / name).write_text(SOURCE.format(connector=connector))
+        found: Tool = importlib.import_module(name.removesuffix(".py").replace("/", ".")).issues
+        return found
+
+    def gate(self, tool: Tool, allowed: str = ">=2.0", **definition: Any) -> Gate:
+        """A gate that runs misfits narrowed, so that their calls are refused."""
+        defined = {"definitions": {"github": definition}} if definition else {}
+        content = {
+            "agent": "a",
+            "connectors": {"tenant_allowlist": [{"connector": "github", "version": allowed}], **defined},
+            "capabilities": {"tools": ["issues"], "native": ["issues"], "connectors": ["github"]},
+        }
+        (self.root / "agent.yaml").write_text(json.dumps(content))
+        manifest = load_manifest(self.root / "agent.yaml")
+        return Gate(manifest, [tool], Backends.memory(), workdir=self.root, on_misfit="narrow")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path)
+    monkeypatch.syspath_prepend(str(made.site))
+    yield made
+    for name in [name for name in sys.modules if name.partition(".")[0] == MODULE]:
+        del sys.modules[name]
+
+
+def test_the_version_of_the_distribution_that_lists_the_module_counts(world: World) -> None:
+    world.install("acme-hub", "2.1.4", f"{MODULE}/tools.py")
+    world.install(MODULE.replace("_", "-"), "9.9", f"{MODULE}/other.py")  # of the module's name, and not its own
+    result = call(world.gate(world.tool("github@2.1")), "issues")
+    assert result.ok, result.explain()
+
+
+REFUSED = {
+    "against the tool": (
+        "github@2.1",
+        {},
+        ">=2.0",
+        "github@3.0 (acme-hub 3.0) is what runs, and the tool declares 2.1",
+    ),
+    "against the list": ("github", {}, ">=2.0,<3", "github@3.0 (acme-hub 3.0) is listed as <3,>=2.0"),
+    "against the definition": (
+        "github",
+        {"version": "2.1"},
+        ">=2.0",
+        "github@3.0 (acme-hub 3.0) is defined as ==2.1.*",
+    ),
+    "a definition is no statement of what runs": (
+        "github@2.1",
+        {"version": "2.1"},
+        "==2.1.*",
+        "github@3.0 (acme-hub 3.0) is what runs, and the tool declares 2.1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("connector", "definition", "allowed", "told"), REFUSED.values(), ids=REFUSED)
+def test_a_call_is_refused_if_another_version_runs(
+    connector: str, definition: dict[str, Any], allowed: str, told: str, world: World
+) -> None:
+    world.install("Acme_Hub", "3.0", f"{MODULE}/tools.py")
+    result = call(world.gate(world.tool(connector), allowed, **definition), "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED"
+    assert told in result.explain()
+
+
+def test_a_gate_refuses_such_a_tool(world: World) -> None:
+    world.install("acme-hub", "1.0", f"{MODULE}/tools.py")
+    gate = world.gate(world.tool("github@2.1"))
+    with pytest.raises(RegistrationRefused, match=r"github@1\.0"):
+        Gate(gate.manifest, gate.tools, Backends.memory(), workdir=world.root)
+
+
+def test_a_tool_of_the_project_counts_as_it_declares(world: World) -> None:
+    world.install("acme-hub", "1.0", f"{MODULE}/other.py")
+    assert call(world.gate(world.tool("github@2.1")), "issues").ok
+
+
+def test_the_distribution_that_a_definition_names_counts(world: World) -> None:
+    world.install("acme-client", "2.4", "acme_client.py")
+    world.install("acme-hub", "1.0", f"{MODULE}/tools.py")
+    tool = world.tool("github")
+    assert call(world.gate(tool, distribution="Acme.Client"), "issues").ok
+    result = call(world.gate(tool, ">=3", distribution="acme-client"), "issues")
+    assert "github@2.4 (acme-client 2.4) is listed as >=3" in result.explain()
+    result = call(world.gate(tool, distribution="acme-nothing"), "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED"
+    assert "acme-nothing, of which no one version is installed" in result.explain()
+
+
+def test_a_module_that_two_distributions_list_has_no_version(world: World) -> None:
+    world.install("acme-hub", "2.1", f"{MODULE}/tools.py")
+    world.install("other-hub", "2.2", f"{MODULE}/tools.py")
+    result = call(world.gate(world.tool("github")), "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED"
+    assert "acme-hub and other-hub, of which no one version is installed" in result.explain()
+
+
+@pytest.mark.parametrize("version", ["two", ""])
+def test_a_distribution_without_a_version_fits_nothing(version: str, world: World) -> None:
+    world.install("acme-hub", version, f"{MODULE}/tools.py")
+    assert call(world.gate(world.tool("github")), "issues").reason == "CONNECTOR_NOT_ALLOWED"
+
+
+def test_a_delegate_is_held_to_what_runs_too(world: World) -> None:
+    world.install("acme-hub", "3.0", f"{MODULE}/tools.py")
+    gate = world.gate(world.tool("github@2.1")).delegated("helper", ["connector:use:*"])
+    registered = gate.policy.tools["issues"]
+    assert registered.reach is not None
+    assert [ground.reason for ground in registered.reach.grounds] == ["CONNECTOR_NOT_ALLOWED"]
