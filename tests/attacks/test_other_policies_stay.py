@@ -11,7 +11,7 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces
 from licet import Backends, Context, Gate, Result, load_manifest, tool
-from pins import pinned
+from pins import pinned, trust
 from sandbox.levels import call, needs_walls
 
 WIDER = "agent: desk\ncapabilities: {grants: ['fs:*:*']}\n"
@@ -146,6 +146,7 @@ def program(root: Path, *words: str) -> int:
     """Run a program with `licet run` under the manifest of the project."""
     command = [sys.executable, "-c", "from licet.surfaces.cli import program; program()", "run", "research.yaml", "--"]
     environment = {**os.environ, "XDG_STATE_HOME": str(root.parent / "state")}
+    trust(root / "research.yaml", root.parent / "state")
     return subprocess.run(
         [*command, *words], cwd=root, env=environment, capture_output=True, timeout=600, check=False
     ).returncode
