@@ -300,16 +300,50 @@ def test_a_secret_with_a_slash_is_a_variable_in_capitals(here: Path, reference: 
     assert advice in run("m.yaml", "secret").stderr
 
 
-def test_tools_that_do_not_fit_are_told_with_the_way_out(here: Path) -> None:
+def test_a_tool_that_does_not_fit_is_denied_with_the_way_out_and_a_receipt(here: Path) -> None:
     (here / "m.yaml").write_text(json.dumps(MANIFEST).replace('"secrets": ["KEY"]', '"secrets": []'))
-    result = run("m.yaml", "say", "text=a")
+    result = run("m.yaml", "secret")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        "secret: needs secret:read:KEY, which the manifest does not allow (m.yaml:1);"
-        " to allow it: add `KEY` under `capabilities.secrets` in m.yaml\n"
+    denied, *rest = result.stderr.splitlines()
+    assert denied.startswith("denied: `secret`")
+    assert "secret:read:KEY, which the manifest does not allow (m.yaml:1)" in result.stderr
+    assert "  to allow it   add `KEY` under `capabilities.secrets` in m.yaml" in rest
+    (receipt,) = (line.split()[-1] for line in rest if line.startswith("  receipt"))
+    said = CliRunner().invoke(licet, ["explain", receipt])
+    assert (said.exit_code, "secret:read:KEY" in said.stdout) == (1, True)
+    told = json.loads(run("m.yaml", "secret", "--json").stdout)
+    assert (told["ok"], told["reason"]) == (False, "SECRET_NOT_DECLARED")
+
+
+UNFIT: dict[str, tuple[str, str]] = {
+    "it needs what the manifest does not give": ('"secrets": ["KEY"]', '"secrets": []'),
+    "its rule is about an argument that it does not take": (
+        '"bundles": ["own"]',
+        '"bundles": ["own"], "tools": {"secret": {"args": {"txt": {"maxLength": 3}}}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), UNFIT.values(), ids=UNFIT)
+def test_call_explain_and_surface_agree_about_a_tool_that_does_not_fit(here: Path, old: str, new: str) -> None:
+    text = json.dumps(MANIFEST)
+    assert old in text
+    (here / "m.yaml").write_text(text.replace(old, new))
+    unfit, fit = (
+        [
+            run("m.yaml", *words).exit_code,
+            CliRunner().invoke(licet, ["explain", "m.yaml", words[0]]).exit_code,
+            next(tool["standing"] for tool in _surface()["tools"] if tool["name"] == words[0]),
+        ]
+        for words in (("secret",), ("say", "text=a"))
     )
-    (misfit,) = json.loads(run("m.yaml", "say", "text=a", "--json").stdout)["misfits"]
-    assert misfit["fix"] == "add `KEY` under `capabilities.secrets` in m.yaml"
+    assert unfit == [1, 1, "blocked"]
+    assert fit == [0, 0, "callable"]  # another tool that does not fit stops nothing
+
+
+def _surface() -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(CliRunner().invoke(licet, ["surface", "m.yaml", "--json"]).stdout)
+    return shown
 
 
 def test_a_session_goes_on_in_the_next_call(here: Path) -> None:
@@ -358,10 +392,11 @@ def test_state_where_a_tool_works_is_told_as_what_it_is(state: str, here: Path) 
     (here / "r.yaml").write_text(READER.replace("licet.tools:read_file", "reader:read_file"))
     refused = run("r.yaml", "read_file", "--state", state)
     assert refused.exit_code == 1
-    assert refused.stderr == (
-        f"read_file: needs fs:read:{here}/notes, but licet keeps its state or its secrets there, and no tool reads or "
-        "writes them; to allow it: keep the two apart, as with `--state`: no rule opens what licet protects\n"
+    said = (
+        f"needs fs:read:{here}/notes, but licet keeps its state or its secrets there, and no tool reads or writes them"
     )
+    assert said in refused.stderr
+    assert "keep the two apart, as with `--state`: no rule opens what licet protects" in refused.stderr
 
 
 def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
@@ -446,10 +481,6 @@ WRONG_FILES: dict[str, tuple[str, str]] = {
         "expected a function declared with `@tool`",
     ),
     "a workspace": ("bundles: {}\n", "a manifest or a personality"),
-    "a misfit": (
-        "agent: a\ntools: {secret: {from: 'own_tools:secret'}}\ncapabilities: {tools: [secret], native: [secret]}\n",
-        "secret: needs secret:read:KEY",
-    ),
 }
 
 
@@ -464,7 +495,7 @@ def test_what_is_wrong_with_the_files_is_said_before_anything_is_called(
     result = run("m.yaml", "t", *(["--json"] if as_json else []))
     assert result.exit_code == 1
     if as_json:
-        assert json.loads(result.stdout).keys() <= {"problems", "misfits"}
+        assert json.loads(result.stdout).keys() == {"problems"}
     else:
         assert said in result.stderr
 

@@ -328,12 +328,14 @@ def test_an_inner_name_is_allowed_once_its_addresses_are_opened_as_advised(host:
     assert run("h.yaml", "t", f"http://{host}/").exit_code == 0
 
 
-def test_an_answer_says_that_another_tool_does_not_fit(here: Path) -> None:
+def test_another_tool_that_does_not_fit_changes_nothing(here: Path) -> None:
     other = "  other: {needs: ['env:read:X'], effect: read_only, sandbox: restricted}\n"
     (here / "m.yaml").write_text(MANIFEST.replace("[fetch,", "[other, fetch,") + other)
-    result = run("m.yaml", "fetch", "secret:read:KEY")
-    assert result.exit_code == 0
-    assert "  but first     closed, other: " in result.stdout
+    (alone, changed) = (
+        run("m.yaml", name, use) for name, use in (("fetch", "secret:read:KEY"), ("other", "env:read:X"))
+    )
+    assert (alone.exit_code, changed.exit_code) == (0, 1)
+    assert "other" not in alone.stdout
 
 
 @pytest.mark.parametrize("words", [["gone.yaml"], ["bad.yaml"], ["shared.yaml"]], ids=" ".join)

@@ -18,7 +18,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.reach import Reach, reach_of
 from licet.core.scope import TOP, host_ancestors, host_text, is_address
 from licet.core.use import Use
-from licet.core.validate import unmet_needs
+from licet.core.validate import argument_grounds, unmet_needs
 from licet.values import replace
 
 MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
@@ -41,7 +41,7 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     closed = _never_dialled(use, reach) if use else ()
     if closed and isinstance(decision, Deny):
         return Deny(decision.request, (*closed, *(replace(ground, fix="") for ground in known)), use)
-    unmet = () if manifest.narrow else unmet_needs(reach)
+    unmet = unfit_grounds(reach)
     steps = {step for ground in known for step in _steps(ground.fix)}
     more = tuple(ground for ground in unmet if not (known and _steps(ground.fix) <= steps))
     if not known and use and use.domain == "network" and not closed and is_address(use.target):
@@ -49,6 +49,11 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
     elif not known and use and use.domain == "network" and _inner(use.target):
         closed = tuple(_shut_grounds(host_text(use.target), reach))
     return Deny(decision.request, (*closed, *known, *more), use) if closed or more else decision
+
+
+def unfit_grounds(reach: Reach) -> tuple[Ground, ...]:
+    """Why a gate denies every call of a tool that `decide` would let through: it does not fit its manifest."""
+    return () if reach.manifest.narrow else (*unmet_needs(reach), *argument_grounds(reach))
 
 
 def _shut_grounds(name: str, reach: Reach) -> Iterator[Ground]:

@@ -18,7 +18,8 @@ from licet.core.decision import Deny, Ground, Request
 from licet.core.document import definitions_document, server_document
 from licet.core.effects import ELEVATED, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
-from licet.core.foreseen import never_dialled
+from licet.core.foreseen import never_dialled, unfit_grounds
+from licet.core.grid import TooManyPairs
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
 from licet.core.reach import Reach, reach_of
@@ -31,6 +32,7 @@ from licet.core.surface_bundles import (
     bundle_terms,
 )
 from licet.core.undeclared import Most, Undeclared
+from licet.core.validate import too_many_pairs
 from licet.values import dataclass, field
 
 Standing = Literal["callable", "undeclared", "blocked"]
@@ -179,10 +181,14 @@ class Surface:
         }
 
 
-def surface(manifest: Manifest) -> Surface:
-    """Everything an agent can reach under a manifest."""
+def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
+    """Everything an agent can reach under a manifest.
+
+    A tool that does not fit `judged`, the same manifest as a gate would have it, cannot be called. Without that,
+    such a tool has what overlaps, which is what a gate that narrows gives it.
+    """
     admitted, manifest = manifest.seats, with_commands(manifest)
-    tools, terms = _Tools(manifest), agent_terms(manifest)
+    tools, terms = _Tools(manifest, judged), agent_terms(manifest)
     return Surface(
         agent=manifest.agent,
         version=manifest.version,
@@ -215,8 +221,8 @@ def surface(manifest: Manifest) -> Surface:
 class _Tools:
     """The tools of a manifest. What many of them have in common (grants, layers) is put into words once."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
+    def __init__(self, manifest: Manifest, judged: Manifest | None) -> None:
+        self._manifest, self._judged = manifest, judged
         self._undeclared = Undeclared(manifest)
         self._written: dict[int, Written] = {}
         self._entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
@@ -228,6 +234,7 @@ class _Tools:
         answer = decide(Request(name), manifest)
         # Spending only grows: a call that a fresh session refuses is refused always.
         grounds = answer.rules if isinstance(answer, Deny) else ()
+        grounds = (*grounds, *self._unfit(name))
         reach: Reach | Most | None = reach_of(manifest, name)
         level, asks = (reach.level, reach.approval) if isinstance(reach, Reach) else (None, None)
         standing: Standing = "blocked" if grounds else "callable"
@@ -255,6 +262,14 @@ class _Tools:
             grounds=grounds,
             origin=spec.origin if spec and spec.origin else seats[0].origin,
         )
+
+    def _unfit(self, name: str) -> tuple[Ground, ...]:
+        """Why a gate would deny every call of a tool, although `decide` may not."""
+        try:
+            reach = reach_of(self._judged, name) if self._judged is not None else None
+        except TooManyPairs:
+            return (too_many_pairs(name),)
+        return unfit_grounds(reach) if reach is not None else ()
 
     def commands(self) -> ToolSurface | None:
         """What any command gets, through which every binary that the ceiling allows can be started."""

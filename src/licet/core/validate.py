@@ -106,6 +106,20 @@ def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
     return tuple(_unmet(reach, need) for need in islice(unfit, most))
 
 
+def argument_grounds(reach: Reach) -> tuple[Ground, ...]:
+    """Rules on arguments that a tool does not take, as far as its source tells: no gate accepts such a rule."""
+    taken = reach.spec.parameters
+    if taken is None:
+        return ()
+    text = f"is not an argument of `{reach.spec.name}`: its rule would stop nothing"
+    others = ", ".join(f"`{one}`" for one in taken)
+    fix = f"write the rule for one of {others}, or take it out" if taken else "take the rule out"
+    unknown = ((seat.origin, name) for seat in reach.seats for name in seat.args if name not in taken)
+    return tuple(
+        Ground("ARGUMENT_NOT_ALLOWED", f"`{name}` {text}", origin, fix, f"args.{name}") for origin, name in unknown
+    )
+
+
 def validate_tools(
     tools: Iterable[ToolSpec | Declared], manifest: Manifest, *, most: int | None = None
 ) -> tuple[Misfit, ...]:

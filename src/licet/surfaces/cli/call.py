@@ -157,12 +157,13 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
     from licet.assemble.importing import imported_tools
 
     try:
-        return CommandGate(policy, imported_tools(policy), backends, workdir=workdir)
+        # One tool is called: another one that does not fit is no reason to refuse this call.
+        return CommandGate(policy, imported_tools(policy), backends, workdir=workdir, on_misfit="deny")
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
     except Refused as refused:  # the lock next to the policy holds another digest
         fail(refused.explain(), as_json)
-    except RegistrationRefused as refused:
+    except RegistrationRefused as refused:  # the policy is too large to work out what its tools may do
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
         else:

@@ -10,7 +10,7 @@ import click
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.decide import decide
-from licet.core.decision import Allow, Decision, Deny, Ground, Request
+from licet.core.decision import Allow, Decision, Ground, Request
 from licet.core.explain import explain
 from licet.core.foreseen import foreseen
 from licet.core.manifest import Manifest
@@ -20,7 +20,6 @@ from licet.errors import Refused
 from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.found import complete_words, named_first, named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.surfaces.cli.policy import misfits
 from licet.surfaces.cli.show import place_document, show, show_json
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
@@ -115,9 +114,6 @@ def _show(decision: Decision, manifest: Manifest) -> None:
     show(verdict, colour=COLOURS[decision.verdict])
     for line in reasons:
         show(line)
-    if not isinstance(decision, Deny) and (unfit := sorted({misfit.tool for misfit in misfits(manifest)})):
-        # A gate takes all tools or none, and `licet call` takes all of a manifest.
-        show(f"  but first     {', '.join(unfit)}: does not fit, and then no tool is registered; see `licet check`")
     known = manifest.seats.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         show(f"  did you mean  {near[0]}")

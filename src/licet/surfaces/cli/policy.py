@@ -37,7 +37,7 @@ def read(path: Path, setting: Setting) -> Policy:
     return review(path, setting.workspace, setting.personality, places)
 
 
-def misfits(manifest: Manifest) -> tuple[Misfit, ...]:
+def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
     """Each thing that a declared tool of this agent asks for and the manifest does not give, up to a number."""
     # A workspace may declare tools for other agents too; those are not this manifest's business.
     specs = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
@@ -46,7 +46,7 @@ def misfits(manifest: Manifest) -> tuple[Misfit, ...]:
 
 def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
     """A problem for each misfit, placed at its tool."""
-    return (_problem(manifest, misfit) for misfit in misfits(manifest))
+    return (_problem(manifest, misfit) for misfit in _misfits(manifest))
 
 
 def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:

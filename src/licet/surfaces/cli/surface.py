@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from licet.assemble import Places
-from licet.assemble.never_writable import closed_paths
+from licet.assemble.never_writable import closed_paths, closed_to_grants
 from licet.core.scope import visible
 from licet.core.surface import surface
 from licet.surfaces.cli.found import named_or_found
@@ -47,8 +47,8 @@ def command(
     if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
         raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
     policy = read_sound(named_or_found(manifest, "MANIFEST").path, setting, as_json)
-    shown = surface(policy)
     places = Places.here(setting.workdir)  # a path says where it is only together with these
+    shown = surface(policy, closed_to_grants(policy, places.workdir))
     if as_json:
         closed = [
             {"path": one.path, "why": one.why, "readable": one.readable} for one in closed_paths(policy, places.workdir)
