@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from licet import Backends, Gate, RegistrationRefused, Tool, load_manifest
+from licet import Backends, Gate, Manifest, RegistrationRefused, Tool, load_manifest, tool
 
 from .gates import call
 
@@ -151,3 +151,55 @@ def test_a_delegate_is_held_to_what_runs_too(world: World) -> None:
     registered = gate.policy.tools["issues"]
     assert registered.reach is not None
     assert [ground.reason for ground in registered.reach.grounds] == ["CONNECTOR_NOT_ALLOWED"]
+
+
+# What a tool speaks through cannot be narrowed ------------------------------------------------------------------------
+
+ALLOWED = {"tenant_allowlist": [{"connector": "github", "version": ">=2.0"}, "slack"]}
+STATED, NEEDED = {"connector": "github@1.0"}, {"needs": ["connector:use:github"]}
+# What the code states, what the file does (None: it does not declare the tool), the lists, and more capabilities.
+NARROWED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any], dict[str, Any]]] = {
+    "no list has it, and the file leaves it out": (STATED, {}, {"tenant_allowlist": []}, {}),
+    "no list has it, and the file leaves the need out": (NEEDED, {}, {"tenant_allowlist": []}, {}),
+    "its version is not allowed, and the file states another": (STATED, {"connector": "github@2.1"}, ALLOWED, {}),
+    "it is not allowed, and the file states another": (STATED, {"connector": "slack"}, ALLOWED, {}),
+    "the one in the file is not allowed": ({"connector": "slack"}, {"connector": "github@1.0"}, ALLOWED, {}),
+    "it is denied": ({"connector": "github@2.1"}, {"connector": "github"}, ALLOWED, {"deny": ["connector:use:github"]}),
+    "it is denied, and in no file": ({"connector": "github@2.1"}, None, ALLOWED, {"deny": ["connector:use:github"]}),
+    "all are denied": ({"connector": "github@2.1"}, None, ALLOWED, {"deny": ["connector:use:*"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["narrow", "deny"])
+@pytest.mark.parametrize(("code", "said", "lists", "capabilities"), NARROWED.values(), ids=NARROWED)
+def test_a_connector_that_is_not_allowed_never_runs(
+    code: dict[str, Any], said: dict[str, Any] | None, lists: dict[str, Any], capabilities: dict[str, Any], mode: Any
+) -> None:
+    @tool(effect="read_only", sandbox="native", **{"needs": [], **code})
+    def issues() -> str:
+        """List issues."""
+        return "none"
+
+    own = {"tools": ["issues"], "native": ["issues"], "connectors": ["github", "slack"], **capabilities}
+    declared = {} if said is None else {"issues": {"needs": [], "effect": "read_only", "sandbox": "native", **said}}
+    manifest = Manifest.from_data({"agent": "a", "capabilities": own}, {"connectors": lists, "tools": declared})
+    result = call(Gate(manifest, [issues], Backends.memory(), on_misfit=mode), "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED", result.explain()
+
+
+def test_a_tool_at_an_allowed_connector_is_narrowed_to_its_declaration() -> None:
+    @tool(needs=["env:read:A", "env:read:B"], effect="read_only", sandbox="native", connector="github")
+    def issues() -> str:
+        """List issues."""
+        return "none"
+
+    own = {"tools": ["issues"], "native": ["issues"], "connectors": ["github"], "env": ["A", "B"]}
+    said = {"needs": ["env:read:A"], "effect": "read_only", "sandbox": "native", "connector": "github@2.1"}
+    manifest = Manifest.from_data(
+        {"agent": "a", "capabilities": own}, {"connectors": ALLOWED, "tools": {"issues": said}}
+    )
+    gate = Gate(manifest, [issues], Backends.memory(), on_misfit="narrow")
+    assert call(gate, "issues").ok
+    reach = gate.policy.tools["issues"].reach
+    assert reach is not None
+    assert [str(rule) for rule in reach.grant.allow] == ["connector:use:github", "env:read:A"]

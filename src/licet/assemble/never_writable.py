@@ -9,7 +9,8 @@ every rule of the manifest. The list is made when a gate is built, and handles, 
 - the state root, licet's data directory and the scratch of other calls: these are not readable either;
 - the caches that installers link libraries from, if a library shares its file with one.
 
-Policy files are closed by the loader (`backends.manifest_yaml`), so that a review without a gate sees them too.
+Policy files are closed by the loader (`backends.manifest_yaml`), so that a review without a gate sees them too. Policy
+that was made in code lies in no directory: for such a manifest, policy files in the working directory are closed here.
 """
 
 import os
@@ -18,9 +19,10 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 
+from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths
 from licet.backends.user_state import data_root, home_directory, state_root
 from licet.core.domain import DOMAINS
-from licet.core.manifest import CODE, SECOND_CODE, Manifest
+from licet.core.manifest import CODE, POLICY, SECOND_CODE, Manifest
 from licet.declare import Tool
 from licet.guard.module_finder import FromText
 from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
@@ -57,7 +59,9 @@ def never_writable(
     """
     found = [*_of_this_process(workdir)]
     found += _code(project_files(tools))
-    found += _project(manifest) if manifest is not None else ()
+    if manifest is not None:
+        found += _project(manifest)
+        found += _policy_in(workdir) if _made_in_code(manifest) else ()
     return outermost(found)
 
 
@@ -90,6 +94,18 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
 
         for path, refused in project_modules(references, code_roots(manifest)).closed():
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)
+
+
+def _made_in_code(manifest: Manifest) -> bool:
+    """Whether a manifest, or one that it was met with, was read from no file."""
+    origins = (manifest.origin, *(roster.origin for roster in manifest.rosters))
+    return not manifest.files or any(not origin.line for origin in origins)
+
+
+def _policy_in(workdir: str) -> Iterator[ProtectedPath]:
+    """The policy files of a working directory: other agents may be loaded from there."""
+    for path in policy_paths((os.path.join(workdir, WORKSPACE_FILE),)):
+        yield ProtectedPath(path, POLICY)
 
 
 def closed_to_grants(manifest: Manifest, workdir: str) -> Manifest:

@@ -20,7 +20,7 @@ from licet.backends.policy_documents import (
     refuse_newer,
     two_workspaces,
 )
-from licet.backends.policy_paths import policy_paths
+from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths
 from licet.backends.tool_files import tool_files
 from licet.backends.trust_list import trusted_paths
 from licet.backends.yaml_nodes import DEEPEST, MOST_PROBLEMS, REFUSED, Entry, Mapping, Node, Scalar, Sequence
@@ -80,7 +80,8 @@ def manifest_from_data(
 
 def _protected(manifest: Manifest, root: str | os.PathLike[str] | None, problems: list[Problem]) -> Manifest:
     """The manifest with a layer that keeps trusted policy files and the code of its tools from being written."""
-    closed = dict.fromkeys(policy_paths((), trusted_paths()), POLICY)
+    files = () if root is None else (os.path.join(root, WORKSPACE_FILE),)  # policy may lie where the code does
+    closed = dict.fromkeys(policy_paths(files, trusted_paths()), POLICY)
     if root is None:
         problems += [
             Problem(origin, f"`from: {source}`", "a directory to find it in, since data lies in none", _NO_ROOT)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from licet.core import network
+from licet.core.advice import remove
 from licet.core.bundle import Bundle
 from licet.core.bundle_rules import bundles_of, connectors_of
 from licet.core.capability import Capability
@@ -197,11 +198,17 @@ def connector_ref(manifest: Manifest, spec: ToolSpec | None, name: str) -> Conne
     return ConnectorRef(name, stated or (definition.versions.version if definition is not None else ""))
 
 
-def connector_grounds(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec) -> Iterator[Ground]:
-    """What keeps out the connectors that a tool cannot do without."""
+def connector_grounds(
+    manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, layers: Iterable[Layer]
+) -> Iterator[Ground]:
+    """What keeps out the connectors that a tool cannot do without: the lists, and the denies of its layers."""
     for name in spec.connectors:
         if ground := connector_ground(manifest, bundles, spec, name):
             yield ground
+        use = Capability(f"connector:use:{name}")
+        for rule in (rule for layer in layers for rule in layer.denies if rule.capability.meet(use)):
+            text = f"denied by {rule.capability}"
+            yield Ground("CONNECTOR_NOT_ALLOWED", text, rule.origin, remove(rule), str(use))
 
 
 def connector_ground(manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, name: str) -> Ground | None:

@@ -269,7 +269,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     grounds: list[Ground] = []
     effect = _class_of(manifest, spec, seats, grounds)
     bundles = bundles_of(manifest, seats)
-    grounds += connector_grounds(manifest, bundles, spec)
+    grounds += connector_grounds(manifest, bundles, spec, common.layers)
     level = _level_of(manifest, spec, seats, effect, grounds)
     grounds += _elevated_grounds(manifest, spec, seats, effect, level)
     grounds += common.unexpanded

@@ -254,19 +254,23 @@ def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
 
 
 def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
-    """A tool held to what the files declare of it."""
+    """A tool held to what the files declare of it; connectors cannot be narrowed, so it answers for those of both."""
     said, spec = manifest.tools.get(tool.name), tool.spec
     if said is None:
         return spec
     effects = [effect for effect in (spec.effect, said.effect) if effect]
     levels = [level for level in (spec.sandbox, said.sandbox) if level]
+    connector, listed = spec.connector or said.connector, said.connector
+    if connector and listed and connector.name == listed.name and not connector.version:
+        connector = listed
+    others = {*spec.connectors, *said.connectors} - ({connector.name} if connector else set())
     return replace(
         spec,
-        needs=spec.needs & said.touches,
+        needs=(spec.needs & said.touches) | CapabilitySet(f"connector:use:{name}" for name in others),
         optional=spec.optional & said.touches,
         effect=min(effects, key=CLASSES.index, default=None),
         sandbox=min(levels, key=LEVELS.index, default=None),
-        connector=said.connector,
+        connector=connector,
         cost_usd=max(filter(None, (spec.cost_usd, said.cost_usd)), default=None),
     )
 
