@@ -3,7 +3,7 @@
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,16 @@ class World:
         found: Tool = importlib.import_module(name.removesuffix(".py").replace("/", ".")).issues
         return found
 
-    def gate(self, tool: Tool, allowed: str = ">=2.0", **definition: Any) -> Gate:
+    def gate(
+        self, tool: Tool, allowed: str = ">=2.0", *, capabilities: Mapping[str, Any] | None = None, **definition: Any
+    ) -> Gate:
         """A gate that runs misfits narrowed, so that their calls are refused."""
         defined = {"definitions": {"github": definition}} if definition else {}
+        own = {"tools": ["issues"], "native": ["issues"], "connectors": ["github"], **(capabilities or {})}
         content = {
             "agent": "a",
             "connectors": {"tenant_allowlist": [{"connector": "github", "version": allowed}], **defined},
-            "capabilities": {"tools": ["issues"], "native": ["issues"], "connectors": ["github"]},
+            "capabilities": own,
         }
         (self.root / "agent.yaml").write_text(json.dumps(content))
         manifest = load_manifest(self.root / "agent.yaml")
@@ -137,6 +140,61 @@ def test_a_module_that_two_distributions_list_has_no_version(world: World) -> No
     result = call(world.gate(world.tool("github")), "issues")
     assert result.reason == "CONNECTOR_NOT_ALLOWED"
     assert "acme-hub and other-hub, of which no one version is installed" in result.explain()
+
+
+def plant(where: Path, name: str, version: str, *files: str) -> None:
+    """The metadata of a distribution that nobody has installed."""
+    info = where / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+@pytest.mark.parametrize("definition", [{}, {"distribution": "acme"}], ids=["by its files", "by its name"])
+@pytest.mark.parametrize("where", ["the working directory", "the current directory", "a grant"])
+def test_planted_metadata_does_not_count(
+    where: str, definition: dict[str, Any], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.install("acme", "1.0", f"{MODULE}/tools.py")
+    planted = {"the working directory": world.root, "the current directory": world.root / "here"}
+    place = planted.get(where, world.root / "granted" / "below")
+    plant(place, "acme", "2.1", f"site/{MODULE}/tools.py", f"../site/{MODULE}/tools.py")
+    monkeypatch.syspath_prepend(str(place))
+    if where == "the current directory":
+        monkeypatch.chdir(place)
+    gate = world.gate(
+        world.tool("github"),
+        capabilities={"fs_reach": {"write": ["${workdir}/granted"]}},
+        **definition,
+    )
+    result = call(gate, "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED"
+    assert "github@1.0 (acme 1.0) is listed as >=2.0" in result.explain()
+
+
+def test_a_distribution_that_is_installed_twice_has_no_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.install("acme", "1.0", f"{MODULE}/tools.py")
+    plant(world.root / "second", "acme", "2.1")
+    monkeypatch.syspath_prepend(str(world.root / "second"))
+    result = call(world.gate(world.tool("github"), distribution="acme"), "issues")
+    assert result.reason == "CONNECTOR_NOT_ALLOWED"
+    assert "acme, of which no one version is installed" in result.explain()
+
+
+def test_a_tool_cannot_say_that_it_comes_from_elsewhere(world: World) -> None:
+    world.install("acme", "1.0", f"{MODULE}/tools.py")
+    world.install("other", "2.1", f"{MODULE}/other.py")
+    world.tool("github@2.1", name=f"{MODULE}/other.py")
+    sly = world.tool("github@2.1")
+
+    def wrapped() -> None: ...
+
+    wrapped.__module__ = "nowhere"
+    wrapped.__code__ = wrapped.__code__.replace(co_filename="<nowhere>")
+    sly.fn.__wrapped__ = wrapped  # type: ignore[attr-defined]
+    assert "github@1.0 (acme 1.0) is what runs" in call(world.gate(sly), "issues").explain()
+    sly.fn.__module__ = f"{MODULE}.other"
+    assert "acme and other, of which no one version" in call(world.gate(sly), "issues").explain()
 
 
 @pytest.mark.parametrize("version", ["two", ""])

@@ -60,13 +60,14 @@ def review(
             wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
         return Policy(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
+    places = places or Places.here()
     if manifest.definitions:  # what reads what is installed is loaded only where a connector is defined
         from licet.backends.distributions import installed_versions
 
-        manifest = replace(manifest, installed=installed_versions(manifest), loaded=manifest.loaded or manifest)
+        installed = installed_versions(manifest, places.workdir, places.home)
+        manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     if manifest.sources and (crowded := list(pair_problems(manifest))):
         return Policy(policy.kind, None, (*policy.problems, *problems, *crowded))
-    places = places or Places.here()
     try:
         expanded = manifest.expand(places.workdir, places.home)
     except Malformed as wrong:

@@ -30,7 +30,7 @@ from licet.guard.holding import Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Approver
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Sandbox
-from licet.guard.registration import OnMisfit, Registered
+from licet.guard.registration import OnMisfit, Packages, Registered
 from licet.guard.result import Result
 from licet.sandbox.kernel_paths import search_ahead
 from licet.sandbox.walls import ProgramWalls
@@ -182,7 +182,7 @@ class Gate(BareGate):
             tools,
             Backends() if backends is None else backends,
             protect=protect_in(places.workdir),
-            packages=_packages,
+            packages=_packages_in(places),
             workdir=places.workdir,
             home=places.home,
             pin=pin,
@@ -192,12 +192,18 @@ class Gate(BareGate):
         )
 
 
-def _packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
-    if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
-        return {}, {}  # reading what is installed takes long, and connectors alone are about that
-    from licet.backends.distributions import installed_versions, packages_of
+def _packages_in(places: Places) -> Packages:
+    """The function with which a gate asks which distributions its connectors run as."""
 
-    return installed_versions(manifest), packages_of(tools)
+    def packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
+        if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
+            return {}, {}  # reading what is installed takes long, and connectors alone are about that
+        from licet.backends.distributions import installed_versions, packages_of
+
+        workdir, home = places.workdir, places.home
+        return installed_versions(manifest, workdir, home), packages_of(tools, manifest, workdir, home)
+
+    return packages
 
 
 class CommandGate(Gate):

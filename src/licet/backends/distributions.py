@@ -2,35 +2,45 @@
 
 Names prove nothing: a module may have any name, and a distribution may have another. A module that no distribution
 lists (project files, editable installs, files copied by hand) comes from none. Nothing is imported.
+
+Metadata is read from library directories alone. Whoever can write beside the script, in the working directory, or where
+a grant reaches could plant the metadata of a distribution that was never installed.
 """
 
-import inspect
 import os
 import re
+import site
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 
 from licet.core.connector import Installed
+from licet.core.domain import DOMAINS
 from licet.core.manifest import Manifest
+from licet.core.scope import Malformed
 from licet.declare import Tool
 
 
-def installed_versions(manifest: Manifest) -> Mapping[str, str]:
-    """The versions of the distributions that connectors are defined by; one that is not installed is left out."""
+def installed_versions(manifest: Manifest, workdir: str, home: str) -> Mapping[str, str]:
+    """The versions of the distributions that connectors are defined by; one without one version is left out."""
     names = {definition.distribution for definition in manifest.definitions.values()} - {""}
+    libraries = _libraries(manifest, workdir, home) if names else []
     found = {}
     for name in sorted(names):
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+        hits = metadata.distributions(name=name, path=libraries)
+        versions = {one.version if one.distribution == _normal(name) else "" for one in map(_installed, hits)}
+        if len(versions) == 1:  # where several are installed, nobody can say which one runs
+            found[name] = versions.pop()
     return found
 
 
-def packages_of(tools: Sequence[Tool]) -> Mapping[str, Installed]:
+def packages_of(tools: Sequence[Tool], manifest: Manifest, workdir: str, home: str) -> Mapping[str, Installed]:
     """By name of the tool, the distribution that its module belongs to; tools without a connector are left out."""
     files = {tool.name: list(_files(tool)) for tool in tools if tool.spec.named_connectors}
-    owners = _owners(file for each in files.values() for file in each)
+    wanted = {file for each in files.values() for file in each}
+    owners = _owners(wanted, _libraries(manifest, workdir, home)) if wanted else {}
     packages = {}
     for name, each in files.items():
         found = sorted({owner for file in each for owner in owners.get(file, ())})
@@ -42,18 +52,22 @@ def packages_of(tools: Sequence[Tool]) -> Mapping[str, Installed]:
 
 
 def _files(tool: Tool) -> Iterator[str]:
-    """The file of a tool's module, and that of its code: a decorator of another package may have wrapped it."""
-    fn = inspect.unwrap(tool.fn)
+    """The file of a tool's code, and those of the module that it is in and of the one that it says it is in.
+
+    `__wrapped__` is not followed: whoever sets it would choose the distribution.
+    """
+    fn = tool.fn
     module = getattr(sys.modules.get(str(getattr(fn, "__module__", ""))), "__file__", None)
     code = getattr(getattr(fn, "__code__", None), "co_filename", None)
-    yield from dict.fromkeys(os.path.realpath(file) for file in (module, code) if file and os.path.isfile(file))
+    around = getattr(fn, "__globals__", {}).get("__file__")
+    files = (file for file in (code, around, module) if isinstance(file, str) and os.path.isfile(file))
+    yield from dict.fromkeys(map(os.path.realpath, files))
 
 
-def _owners(files: Iterable[str]) -> Mapping[str, set[Installed]]:
+def _owners(wanted: Iterable[str], libraries: list[str]) -> Mapping[str, set[Installed]]:
     """The distributions that list each file among their own."""
-    wanted = set(files)
     owners: dict[str, set[Installed]] = {}
-    for distribution in metadata.distributions() if wanted else ():
+    for distribution in metadata.distributions(path=libraries):
         root = os.path.realpath(str(distribution.locate_file("")))
         inside = [file for file in wanted if file.startswith(f"{root}/")]
         record = distribution.read_text("RECORD") if inside else None
@@ -62,6 +76,54 @@ def _owners(files: Iterable[str]) -> Mapping[str, set[Installed]]:
             if record is not None and file[len(root) + 1 :] not in record:
                 continue
             if any(os.path.realpath(str(distribution.locate_file(own))) == file for own in distribution.files or ()):
-                name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
-                owners.setdefault(file, set()).add(Installed(name, distribution.version))
+                owners.setdefault(file, set()).add(_installed(distribution))
     return owners
+
+
+def _installed(distribution: metadata.Distribution) -> Installed:
+    return Installed(_normal(distribution.metadata["Name"] or ""), distribution.metadata["Version"] or "")
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _libraries(manifest: Manifest, workdir: str, home: str) -> list[str]:
+    """The directories that distributions are installed in: the interpreter's own, and other entries of `sys.path`.
+
+    Not among them are the directory of the script, the current and the working directory, and what a grant may write.
+    """
+    own = {path for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib")}
+    own |= {*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
+    own = {os.path.realpath(path) for path in own}  # no grant ever writes these
+    projects = {os.path.realpath(path) for path in (workdir, *_started())}
+    written = _written(manifest, workdir, home)
+    found: dict[str, None] = {}
+    for path in (os.path.realpath(entry) for entry in sys.path if isinstance(entry, str) and entry):
+        if path in own or (path not in projects and not any(_overlap(path, other) for other in written)):
+            found[path] = None
+    return list(found)
+
+
+def _started() -> Iterator[str]:
+    """The current directory, and that of the script that this program was started from."""
+    with suppress(FileNotFoundError):  # the current one was removed
+        yield os.getcwd()
+    if main := getattr(sys.modules.get("__main__"), "__file__", None):
+        yield os.path.dirname(main)
+
+
+def _written(manifest: Manifest, workdir: str, home: str) -> list[str]:
+    """Every path that the rules of a manifest let be written."""
+    try:
+        ceiling = manifest.expand(workdir, home).ceiling
+    except Malformed:  # it names a home that this user does not have; no gate is built with it
+        return ["/"]
+    writes = (rule for rule in ceiling.allow if rule.domain == "fs" and rule.atoms & DOMAINS["fs"].actions["write"])
+    return [os.path.realpath(rule.key or "/") for rule in writes]
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a directory lies in another, or the other in it."""
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)
