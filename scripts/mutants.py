@@ -46,7 +46,7 @@ NEAREST = {
     "capability": ["core/test_network_grammar.py", "core/test_hosts.py", "core/test_values.py"],
     "use": ["core/test_uses.py", "core/test_paths.py", "core/test_values.py"],
     "grid": ["core/test_sets.py", "core/test_network_grammar.py"],
-    "set": ["core/test_sets.py", "core/test_values.py", "core/test_paths.py"],
+    "set": ["core/test_sets.py", "core/test_unexpanded_denies.py", "core/test_values.py", "core/test_paths.py"],
     "decide": ["core/test_decide.py"],
     "decision": ["core/test_decide.py"],
     "effects": ["core/test_effects.py"],

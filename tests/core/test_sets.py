@@ -432,6 +432,8 @@ ATOMS: list[tuple[list[str], list[str], str, tuple[int, int]]] = [
     (["network:*:a.example"], ["network:*:*:443"], "network:https:get@a.example", (0, EVERYTHING)),
     (["network:*:a.example:443"], ["network:tcp:a.example:443"], "network:https:get@a.example", (HTTP | HTTPS,) * 2),
     (["network:*:a.example:80"], ["network:*:*:80"], "network:https:get@a.example", (0, 0)),
+    (["fs:read:/"], ["fs:read:~/x"], "fs:read:/srv/a", (0, 0)),
+    (["process:exec:*"], ["process:exec:${workdir}/x"], "process:exec:/bin/sh", (0, 0)),
 ]
 
 
