@@ -1,6 +1,7 @@
 """The public types: importable, free of `Any`, and enough for tools and backends of users under `mypy --strict`."""
 
 import asyncio
+import functools
 import inspect
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 import licet
 from licet import Context, Gate, Manifest, handles, ports, tool
-from typed.user_backends import ListLedger, user_backends, with_functions
+from typed.user_backends import ListLedger, by_name, user_backends, with_functions
 
 ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typed"
@@ -161,3 +162,55 @@ def test_functions_stand_for_ports_of_one_method() -> None:
     parts = with_functions()
     assert parts.secrets is not None
     assert parts.approver is not None
+
+
+def test_parts_are_replaced_by_name(tmp_path: Path) -> None:
+    in_memory, here = by_name(tmp_path)
+    assert type(in_memory.kv).__name__ == "DictKv"
+    assert in_memory.clock is None
+    assert type(here.ledger).__name__ == "ListLedger"
+
+
+class _HalfAStore:
+    async def get(self, scope: str, key: str) -> None:
+        """The one method that it has."""
+
+
+KV = "an object with `get`, `set`, `delete`, `list`, `clear` as in `licet.ports.Kv`"
+WRONG_PARTS: list[tuple[dict[str, object], str]] = [
+    ({"kv": {}}, f"`kv=` must be {KV}, of which it lacks `set`, `delete`, `list`; found a dict"),
+    ({"kv": _HalfAStore()}, f"`kv=` must be {KV}, of which it lacks `set`, `delete`, `list`, `clear`; found a _HalfAS"),
+    ({"kv": 5}, f"`kv=` must be {KV}; found a int"),
+    ({"kv": _HalfAStore}, "`kv=` must be an object, not the class: `kv=_HalfAStore(…)`; found the class `_HalfAStore`"),
+    ({"files": "/srv"}, "`files=` must be an object with `pin`, `open`, `write`, "),
+    ({"http": 5}, "`http=` must be an object with `resolve`, `send`, `close` as in `licet.ports.Http`; found a int"),
+    ({"processes": []}, "`processes=` must be an object with `find`, `run`, `start` as in `licet.ports.Processes`"),
+    ({"ledger": "ledger.sqlite"}, "`ledger=` must be an object with `record` as in `licet.ports.Ledger`; found a str"),
+    ({"budgets": 5}, "`budgets=` must be an object with `usage`, `reserve`, `settle`, `refund` as in `licet.ports."),
+    ({"approver": True}, "`approver=` must be an object with `ask` as in `licet.ports.Approver` or an async function;"),
+    ({"sandbox": "isolated"}, "`sandbox=` must be an object with `layers`, `run`, `walls` as in `licet.ports.Sandbox`"),
+    ({"clock": 0.0}, "`clock=` must be an object with `now`, `monotonic` as in `licet.ports.Clock`; found a float"),
+    ({"environ": ["PATH"]}, "`environ=` must be a mapping such as `os.environ`; found a list"),
+    ({"argument_rules": {}}, "`argument_rules=` must be a function; found a dict"),
+    ({"state": "/srv"}, "`state=` must be a tuple of paths as text; found a str"),
+]
+
+
+@pytest.mark.parametrize(("part", "said"), WRONG_PARTS, ids=[next(iter(part)) for part, _ in WRONG_PARTS])
+def test_a_part_that_is_no_such_part_is_refused_at_once(part: dict[str, object], said: str, tmp_path: Path) -> None:
+    ways: tuple[typing.Any, ...] = (
+        licet.Backends,
+        licet.Backends.memory,
+        functools.partial(licet.Backends.local, tmp_path),
+    )
+    for make in ways:
+        with pytest.raises(TypeError, match="must be") as refused:
+            make(**part)
+        assert said in str(refused.value)
+
+
+def test_what_cannot_hold_secrets_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"`secrets=` must be an object with `get` as in `licet\.ports\.Secrets`"):
+        licet.Backends.memory(secrets=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a source of secrets is a Path, a mapping"):
+        licet.Backends.local(tmp_path, secrets=5)  # type: ignore[arg-type]

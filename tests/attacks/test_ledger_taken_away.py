@@ -28,8 +28,8 @@ async def keep(ctx: Context) -> str:
 def opened(folder: Path) -> tuple[Gate, SqliteLedger]:
     state = folder / "state"
     ledger = SqliteLedger(state / "ledger.sqlite")
-    stores = {"budgets": SqliteBudgets(state / "budgets.sqlite"), "kv": SqliteKv(state / "kv.sqlite")}
-    backends = Backends.memory(ledger=ledger, **stores)
+    budgets, kv = SqliteBudgets(state / "budgets.sqlite"), SqliteKv(state / "kv.sqlite")
+    backends = Backends.memory(ledger=ledger, budgets=budgets, kv=kv)
     return gate(folder, keep, backends=backends, budget={"max_cost_usd": 100}), ledger
 
 

@@ -491,9 +491,8 @@ def test_a_part_that_fails_refuses(tmp_path: Path, part: str) -> None:
         ctx.env.get("A")
         ran.append(1)
 
-    backends = Backends.memory(
-        **{"environ": {"A": "1"}, "approver": MemoryApprover(lambda _: "approved"), part: Broken()}
-    )
+    parts: dict[str, Any] = {"environ": {"A": "1"}, "approver": MemoryApprover(lambda _: "approved"), part: Broken()}
+    backends = Backends.memory(**parts)
     capabilities = {
         "env": ["A"],
         "fs_reach": {"write": [str(tmp_path)]},
@@ -761,8 +760,8 @@ def test_what_is_no_gate_is_refused_when_it_is_made(tmp_path: Path) -> None:
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: Gate("agent.yaml"), "load_manifest"),  # type: ignore[arg-type]
         (lambda: Gate(fine, add), r"Gate\(manifest, \[add\]\)"),  # type: ignore[arg-type]
-        (lambda: Backends.local(tmp_path, secretz={}), "`secretz` is no part of backends; expected files, http, sec"),
-        (lambda: Backends.memory(file={}), "`file` is no part of backends; expected files"),
+        (lambda: Backends.local(tmp_path, secretz={}), "`secretz` is no part"),  # type: ignore[call-arg]
+        (lambda: Backends.memory(file={}), "`file` is no part of backends; exp"),  # type: ignore[call-arg]
         (lambda: Gate(fine, [print]), "@tool"),  # type: ignore[list-item]
         (lambda: Gate(fine, [add], observers=[watch]), "plain function"),  # type: ignore[list-item]
         (lambda: Gate(fine, [add], on_misfit="ignore"), "refuse"),  # type: ignore[arg-type]

@@ -61,11 +61,15 @@ def _broken() -> Backends:
     return Backends(**parts)
 
 
+def _without(name: str) -> dict[str, Any]:
+    return {name: None}
+
+
 BACKENDS: dict[str, Callable[[], Backends]] = {
     "none": Backends,
     "all in memory": Backends.memory,
     "broken": _broken,
-    **{f"all but {name}": partial(Backends.memory, **{name: None}) for name in PARTS},
+    **{f"all but {name}": partial(Backends.memory, **_without(name)) for name in PARTS},
 }
 
 

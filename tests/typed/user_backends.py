@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from time import monotonic
 from typing import BinaryIO
 
@@ -269,3 +270,22 @@ def with_functions() -> Backends:
         return Answered("absent")
 
     return Backends(secrets=secret_function, approver=approve)
+
+
+def by_name(folder: Path) -> tuple[Backends, Backends]:
+    """Parts of a user in place of single ones."""
+    in_memory = Backends.memory(
+        files={"/srv/a": "text", "/srv/b": b"bytes"},
+        secrets={"api/token": "t"},
+        kv=DictKv(),
+        approver=YesToSmallThings(),
+        clock=None,
+    )
+    here = Backends.local(
+        folder,
+        secrets=[folder / "secrets", {"A": "1"}, VaultSecrets({}), secret_function],
+        http=EchoHttp(),
+        ledger=ListLedger(),
+        environ={"LANG": "C"},
+    )
+    return in_memory, here

@@ -1,7 +1,7 @@
 # ruff: noqa: B018
 """Mistakes that a type checker has to find: under `--strict`, an `ignore` without an error is an error itself."""
 
-from licet import Context, SyncContext, tool
+from licet import Backends, Context, SyncContext, tool
 from licet.ports import Kv, Secrets
 
 
@@ -52,3 +52,11 @@ class HalfAStore:
 
 secrets: Secrets = NotAsync()  # type: ignore[assignment]
 kv: Kv = HalfAStore()  # type: ignore[assignment]
+
+Backends.memory(files=5)  # type: ignore[arg-type]
+Backends.memory(file={})  # type: ignore[call-arg]
+Backends.memory(kv=HalfAStore())  # type: ignore[arg-type]
+Backends.memory(approver=lambda question: True)  # type: ignore[arg-type, return-value]
+Backends.local(secretz={})  # type: ignore[call-arg]
+Backends.local(ledger="ledger.sqlite")  # type: ignore[arg-type]
+Backends.local(environ=["PATH"])  # type: ignore[arg-type]

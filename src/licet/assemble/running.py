@@ -6,9 +6,10 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from licet.assemble.never_writable import protect_in
+from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
 from licet.assemble.review import Places, straight
 from licet.assemble.secrets import secrets_from
 from licet.backends.approvals_sqlite import SqliteApprovals
@@ -63,7 +64,7 @@ class Backends(Ports):
         *,
         secrets_file: str | Path | None = None,
         wait_for_approval: bool = False,
-        **parts: Any,
+        **parts: Unpack[LocalParts],
     ) -> "Backends":
         """Files, network, environment, programs and storage of this machine; state and receipts are kept in `path`.
 
@@ -72,20 +73,21 @@ class Backends(Ports):
         what they are asked with `licet approvals`, unless another `approver` is given. A call that asks is refused, and
         finds the answer when it is made again; with `wait_for_approval` it waits for the answer instead.
         """
-        _check_parts(parts)
+        check_names(parts)
         state = Path(path) if path is not None else state_directory(Path.cwd())
-        if secrets_file is not None and "secrets" in parts:
+        given: dict[str, Any] = dict(parts)
+        if secrets_file is not None and "secrets" in given:
             raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
-        if wait_for_approval and "approver" in parts:
+        if wait_for_approval and "approver" in given:
             raise TypeError("`wait_for_approval=` beside `approver=`: that one decides how long it waits")
-        sources = parts.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
+        sources = given.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
         kept = [state, *files]
-        http = parts.get("http") or HttpClient()
-        own = {
+        http = given.get("http") or HttpClient()
+        own: dict[str, Any] = {
             "files": LocalFiles(),
             "http": http,
-            "sandbox": parts.get("sandbox") or _workers(ProgramWalls(http)),
+            "sandbox": given.get("sandbox") or _workers(ProgramWalls(http)),
             "secrets": secrets,
             "kv": SqliteKv(state / "kv.sqlite"),
             "ledger": SqliteLedger(state / "ledger.sqlite"),
@@ -95,19 +97,20 @@ class Backends(Ports):
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
-        return cls(**{**own, **parts})
+        return cls(**{**own, **given})
 
     @classmethod
-    def memory(cls, **parts: Any) -> "Backends":
+    def memory(cls, **parts: Unpack[MemoryParts]) -> "Backends":
         """The same parts without a machine: for tests."""
-        _check_parts(parts)
+        check_names(parts)
         from licet.backends.memory_files import MemoryFiles
         from licet.backends.memory_http import MemoryHttp
         from licet.backends.memory_kv import MemoryKv
         from licet.backends.memory_processes import MemoryProcesses
         from licet.backends.memory_secrets import MemorySecrets
 
-        own = {
+        given: dict[str, Any] = dict(parts)
+        own: dict[str, Any] = {
             "files": MemoryFiles(),
             "http": MemoryHttp({}),
             "secrets": MemorySecrets(),
@@ -116,9 +119,13 @@ class Backends(Ports):
             "environ": {},
         }
         for name, twin in {"files": MemoryFiles, "http": MemoryHttp, "secrets": MemorySecrets}.items():
-            if isinstance(parts.get(name), Mapping):  # what the twin holds, rather than another twin
-                parts[name] = twin(parts[name])
-        return cls(**{**own, **parts})
+            if isinstance(given.get(name), Mapping):  # what the twin holds, rather than another twin
+                given[name] = twin(given[name])
+        return cls(**{**own, **given})
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            check_part(part.name, getattr(self, part.name))
 
     def close(self) -> None:
         """Let go of workers and files, and sign what the ledger has; the next call opens again what it needs.
@@ -142,13 +149,6 @@ def _workers(programs: ProgramWalls | None = None) -> Sandbox:
     from licet.sandbox.workers import Workers
 
     return Workers(InProcess(), programs)
-
-
-def _check_parts(parts: Iterable[str]) -> None:
-    known = [part.name for part in fields(Ports)]
-    for name in parts:
-        if name not in known:
-            raise TypeError(f"`{name}` is no part of backends; expected {', '.join(known)}")
 
 
 class Gate(BareGate):

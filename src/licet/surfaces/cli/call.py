@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from licet.assemble.parts import LocalParts
 from licet.assemble.running import (
     Backends,
     CommandGate,
@@ -136,7 +137,7 @@ def command(
     ctx.exit(0 if result.ok else 1)
 
 
-def _approver(state: Path, *, ask: bool, wait: bool) -> dict[str, Any]:
+def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
     """Who is asked, and whether the call is held meanwhile; without either option a request is kept."""
     waiting = waiting_approver(state, _announce) if wait else None
     if ask:

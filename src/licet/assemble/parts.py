@@ -1,0 +1,125 @@
+"""The parts of backends: their types as keyword arguments, and a check of those that were given."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from licet.guard.people import Approver, ApproverFunction
+from licet.guard.ports import (
+    ArgumentRules,
+    Budgets,
+    Clock,
+    Files,
+    Http,
+    Kv,
+    Ledger,
+    Ports,
+    Processes,
+    Sandbox,
+    Secrets,
+    SecretsFunction,
+)
+from licet.values import fields
+
+if TYPE_CHECKING:
+    from licet.backends.memory_http import Answer, Site
+
+SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
+
+
+class _Parts(TypedDict, total=False):
+    """The parts that both kinds of backends take in the same form."""
+
+    kv: Kv | None
+    processes: Processes | None
+    environ: Mapping[str, str] | None
+    ledger: Ledger | None
+    budgets: Budgets | None
+    approver: Approver | ApproverFunction | None
+    sandbox: Sandbox | None
+    clock: Clock | None
+    argument_rules: ArgumentRules | None
+    state: tuple[str, ...]
+
+
+class LocalParts(_Parts, total=False):
+    """The parts that `Backends.local` takes by name."""
+
+    files: Files | None
+    http: Http | None
+    secrets: SecretSource | Sequence[SecretSource] | None
+
+
+class MemoryParts(_Parts, total=False):
+    """The parts that `Backends.memory` takes by name: for some of them, what the one in memory shall hold is enough."""
+
+    files: Files | Mapping[str, bytes | str] | None
+    http: "Http | Mapping[str, Answer | Site] | None"
+    secrets: Secrets | SecretsFunction | Mapping[str, str] | None
+
+
+_PORTS: dict[str, type] = {
+    "files": Files,
+    "http": Http,
+    "secrets": Secrets,
+    "kv": Kv,
+    "processes": Processes,
+    "ledger": Ledger,
+    "budgets": Budgets,
+    "approver": Approver,
+    "sandbox": Sandbox,
+    "clock": Clock,
+}
+_FUNCTIONS = ("secrets", "approver")  # an async function does in place of an object
+
+
+def check_names(parts: Mapping[str, object]) -> None:
+    """Raise `TypeError` for a part that backends do not have."""
+    known = [part.name for part in fields(Ports)]
+    for name in parts:
+        if name not in known:
+            raise TypeError(f"`{name}` is no part of backends; expected {', '.join(known)}")
+
+
+def check_part(name: str, part: Any) -> None:
+    """Raise `TypeError` for a part that does not have the methods of its port; None stands for no part."""
+    expected = "" if part is None or isinstance(part, type) else _lacking(name, part)
+    if isinstance(part, type):
+        expected = f"an object, not the class: `{name}={part.__name__}(…)`"
+    if expected:
+        raise TypeError(f"`{name}=` must be {expected}; found {_kind(part)}")
+
+
+def _lacking(name: str, part: Any) -> str:
+    """What a part must be, if it is something else."""
+    if name == "environ":
+        mapping = isinstance(part, Mapping) or (_has(part, "get") and _has(part, "keys"))
+        return "" if mapping else "a mapping such as `os.environ`"
+    if name == "state":
+        texts = isinstance(part, tuple) and all(isinstance(path, str) for path in part)
+        return "" if texts else "a tuple of paths as text"
+    if name == "argument_rules":
+        return "" if callable(part) else "a function"
+    port = _PORTS[name]
+    methods = [method for method in vars(port) if not method.startswith("_")]
+    missing = [method for method in methods if not _has(part, method)]
+    if not missing or (name in _FUNCTIONS and callable(part)):
+        return ""
+    function = " or an async function" if name in _FUNCTIONS else ""
+    has = "" if missing == methods else f", of which it lacks {_listed(missing)}"
+    return f"an object with {_listed(methods)} as in `licet.ports.{port.__name__}`{function}{has}"
+
+
+def _has(part: object, method: str) -> bool:
+    try:
+        return callable(getattr(part, method, None))
+    except Exception:  # it fails when it is used, and then its call is refused
+        return True
+
+
+def _listed(methods: Sequence[str]) -> str:
+    return ", ".join(f"`{method}`" for method in methods)
+
+
+def _kind(part: object) -> str:
+    return f"the class `{part.__name__}`" if isinstance(part, type) else f"a {type(part).__name__}"
