@@ -102,10 +102,16 @@ def stated_level(spec: ToolSpec, seats: tuple[Seat, ...]) -> str | None:
     return spec.sandbox or min(stated, key=LEVELS.index, default=None)
 
 
+def denied(manifest: Manifest, name: str) -> bool:
+    """Whether a deny of a layer names calls of the tool, or of every tool."""
+    said = (str(rule.capability) for layer in manifest.layers for rule in layer.denies)
+    return any(text in (f"tool:call:{name}", "tool:call:*") for text in said)
+
+
 def callable_at_all(manifest: Manifest, name: str) -> bool:
     """Whether nothing about the tool itself stands in the way of a call."""
     spec, seats = manifest.tools.get(name), manifest.seats.get(name)
-    if spec is None or seats is None:
+    if spec is None or seats is None or denied(manifest, name):
         return False
     effect, level = stated_class(spec, seats), stated_level(spec, seats)
     if effect is None or level is None:

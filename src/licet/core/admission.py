@@ -1,18 +1,21 @@
 """Which tools an agent has: the rule about bundles, and the edit that admits a tool that is left out.
 
 A tool that is in a bundle of the workspace is reachable only through that bundle. One ceiling must assign the bundle;
-every other ceiling assigns it too, or names the tool. A tool in no bundle must be named by every ceiling.
+every other ceiling assigns it too, or names the tool. A tool in no bundle must be named by every ceiling. A deny of
+`tool:call` wins over all of that, in whichever file it stands.
 """
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from licet.core.advice import remove
 from licet.core.bundle import Bundle, Roster
 from licet.core.capability import Capability
 from licet.core.decision import Ground
 from licet.core.manifest import Layer, Manifest, Rule, Seat, distinct
 from licet.core.origin import Problem
+from licet.core.scope import TOP
 from licet.values import replace
 
 _MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
@@ -29,6 +32,22 @@ def bundles_with(manifest: Manifest, tool: str) -> tuple[Bundle, ...]:
         manifest._known["bundles with"] = {name: tuple(held) for name, held in found.items()}
     known: dict[str, tuple[Bundle, ...]] = manifest._known["bundles with"]
     return known.get(tool, ())
+
+
+def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
+    """One ground for each deny that a file states about calls of a tool; empty if none does."""
+    # A delegation drops the tools that it denies when it is made, and says so itself.
+    if "tool denies" not in manifest._known:
+        stated = (rule for layer in manifest.layers if layer.kind != "delegation" for rule in layer.denies)
+        manifest._known["tool denies"] = tuple(rule for rule in stated if rule.capability.domain == "tool")
+    denies: tuple[Rule, ...] = manifest._known["tool denies"]
+    return distinct(
+        tuple(
+            Ground("TOOL_NOT_IN_BUNDLE", f"denied by {rule.capability}", rule.origin, remove(rule), f"tool:call:{tool}")
+            for rule in denies
+            if rule.capability.key in (tool, TOP)
+        )
+    )
 
 
 # Where two ceilings meet ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from licet.core.capability import Capability
 from licet.core.manifest import Manifest, Seat
 from licet.core.set import CapabilitySet
 from licet.core.tool import ToolSpec
@@ -12,12 +13,23 @@ COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
 
 
 def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
-    """The same manifest with a place for commands, which no bundle and no line about a tool narrows."""
+    """The same manifest with a place for commands, which no bundle and no line about one tool narrows.
+
+    A deny of every tool, `tool:call:*`, is a deny of commands too.
+    """
     seats = MappingProxyType({**manifest.seats, name: (Seat(manifest.origin),)})
-    return replace(manifest, seats=seats, loaded=manifest.loaded or manifest)
+    layers = tuple(
+        replace(layer, denies=tuple(rule for rule in layer.denies if not _names(rule.capability, name)))
+        for layer in manifest.layers
+    )
+    return replace(manifest, seats=seats, layers=layers, loaded=manifest.loaded or manifest)
 
 
 def with_commands(manifest: Manifest) -> Manifest:
     """The same manifest, where any command is one more tool, called `COMMANDS`."""
     spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
     return admit_commands(manifest).declare([spec])
+
+
+def _names(rule: Capability, tool: str) -> bool:
+    return rule.domain == "tool" and rule.key == tool

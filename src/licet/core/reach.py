@@ -7,7 +7,7 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 from collections.abc import Iterator
 from decimal import Decimal
 
-from licet.core.admission import admission_grounds, bundles_with, seats_if_admitted
+from licet.core.admission import admission_grounds, bundles_with, call_denials, seats_if_admitted
 from licet.core.advice import (
     add_budget,
     add_need,
@@ -197,34 +197,35 @@ class Reach:
 
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
-    """What a tool may do under a manifest, or None if the manifest does not know or does not admit it."""
+    """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
     found: Reach | None = manifest._folded.get(tool)
-    if found is None and tool in manifest.seats and tool in manifest.tools:
+    if found is None and tool in manifest.seats and tool in manifest.tools and not call_denials(manifest, tool):
         # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
         found = manifest._folded[tool] = fold(manifest, manifest.tools[tool])
     return found
 
 
 def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
-    """Why a manifest does not know or does not admit a tool, and what would stand in its way once it did."""
-    if tool in manifest.seats:
+    """Why a manifest does not know, does not admit or denies a tool, and what else would stand in its way."""
+    denied, admitted = call_denials(manifest, tool), tool in manifest.seats
+    if admitted and tool not in manifest.tools:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
-        return (Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix),)
+        return (*denied, Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix))
     if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
         text = f"`{visible(tool)}` is not known here"
         fix = "declare it, and add it to a bundle or to `capabilities.tools`"
         return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
     call = Use(f"tool:call:{tool}")
-    grounds = admission_grounds(manifest, tool)
+    grounds = denied if admitted else (*denied, *admission_grounds(manifest, tool))
     grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
     text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
     grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
     if tool not in manifest.tools:
         return grounds
-    seats = seats_if_admitted(manifest, tool)
-    admitted = fold(replace(manifest, seats={tool: seats}), manifest.tools[tool])
-    later = (ground for use in uses for ground in admitted.obstacles_of(use))
-    return distinct((*grounds, *admitted.grounds, *later))
+    seats = manifest.seats[tool] if admitted else seats_if_admitted(manifest, tool)
+    reach = fold(replace(manifest, seats={tool: seats}), manifest.tools[tool])
+    later = (ground for use in uses for ground in reach.obstacles_of(use))
+    return distinct((*grounds, *reach.grounds, *later))
 
 
 def _names_tools(layer: Layer, call: Use) -> bool:

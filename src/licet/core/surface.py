@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
+from licet.core.admission import call_denials
 from licet.core.canonical import canonical_json, money_text
 from licet.core.capability import Capability
 from licet.core.commands import COMMANDS, with_commands
@@ -238,7 +239,8 @@ class _Tools:
         reach: Reach | Most | None = reach_of(manifest, name)
         level, asks = (reach.level, reach.approval) if isinstance(reach, Reach) else (None, None)
         standing: Standing = "blocked" if grounds else "callable"
-        if reach is None and (most := self._undeclared.most_of(name)) is not None:
+        denied = call_denials(manifest, name)
+        if reach is None and not denied and (most := self._undeclared.most_of(name)) is not None:
             reach, level, asks, standing = most, most.level, most.asks, "undeclared"
         grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
         spec = manifest.tools.get(name)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal, Protocol, get_args
 
+from licet.core.admission import call_denials
 from licet.core.advice import add_to_layer, remove
 from licet.core.capability import Capability
 from licet.core.decision import REASON_OF_DOMAIN, Ground
@@ -84,6 +85,8 @@ def validate_registration(
         manifest = manifest.declare([spec])
     reach = reach_of(manifest, spec.name)
     if reach is None:
+        if denied := call_denials(manifest, spec.name):
+            return tuple(misfit_of(spec.name, ground) for ground in denied)
         text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}`"
         closed = [ground for ground in outside(manifest, spec.name) if ground.reason == "TOOL_NOT_IN_BUNDLE"]
         fix = "; ".join(dict.fromkeys(ground.fix for ground in closed if ground.fix))

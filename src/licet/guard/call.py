@@ -9,6 +9,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from licet.core.admission import call_denials
 from licet.core.decide import decide, delete_ground
 from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
 from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
@@ -217,11 +218,12 @@ def declare(call: Call) -> Registered:
         call.refuse("MANIFEST_CHANGED", call.policy.unusable, "correct the manifest, and load it again")
     registered = call.policy.tools.get(call.tool)
     if registered is None or registered.reach is None:
-        if registered is None and call.tool in call.policy.manifest.seats:
+        manifest = call.policy.manifest
+        if registered is None and call.tool in manifest.seats and not call_denials(manifest, call.tool):
             text = f"{call.tool} is admitted, but this gate was not given its function"
             named = f'name its source under `tools`: `{call.tool}: {{from: "module:function"}}`'
             call.refuse("TOOL_NOT_AVAILABLE", text, f"{named}; or in code, pass it: `Gate(…, tools=[{call.tool}])`")
-        decision = decide(call.request, call.policy.manifest)
+        decision = decide(call.request, manifest)
         if isinstance(decision, Deny):
             raise Refused(decision)
         call.refuse("DECISION_FAILED", "a tool without a decision")

@@ -9,6 +9,7 @@ from licet.assemble import Places, review
 from licet.backends.manifest_yaml import Policy
 from licet.backends.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.backends.shape_parts import meant_by, nearest
+from licet.core.admission import call_denials
 from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
 from licet.core.reach import reach_of
@@ -39,8 +40,9 @@ def read(path: Path, setting: Setting) -> Policy:
 
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
     """Each thing that a declared tool of this agent asks for and the manifest does not give, up to a number."""
-    # A workspace may declare tools for other agents too; those are not this manifest's business.
-    specs = [spec for name, spec in manifest.tools.items() if name in manifest.seats]
+    # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: a gate takes neither.
+    admitted = {name for name in manifest.seats if not call_denials(manifest, name)}
+    specs = [spec for name, spec in manifest.tools.items() if name in admitted]
     return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
 
 
@@ -91,7 +93,8 @@ def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
 def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning if tools are admitted whose declaration is in no file, so that their fit cannot be checked."""
     # A source that could not be read is a problem of its own.
-    unknown = [name for name in manifest.seats if name not in manifest.tools and name not in manifest.sources]
+    known = manifest.tools.keys() | manifest.sources.keys()
+    unknown = [name for name in manifest.seats if name not in known and not call_denials(manifest, name)]
     if unknown:
         number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
         found = f"{number} without a declaration ({_listed(unknown)})"
