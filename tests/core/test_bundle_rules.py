@@ -244,3 +244,29 @@ def test_unused_bundles_change_neither_digest_nor_surface(tmp_path: Path) -> Non
     (path.parent / "licet.yaml").write_text(json.dumps(workspace))
     after = load_manifest(path)
     assert (before.digest, surface(before).bundles) == (after.digest, surface(after).bundles)
+
+
+# Two workspaces -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"private": []},
+        {"budget": {"max_calls_per_session": 1}},
+        {"connectors": ["slack"]},
+        {"approvals": {"write": "call"}},
+    ],
+    ids=str,
+)
+def test_bundles_of_one_name_that_differ_do_not_meet(terms: dict[str, Any]) -> None:
+    one, other = (_assigning({"tools": ["t"], **stated}) for stated in ({}, terms))
+    for first, second in ((one, other), (other, one)):
+        with pytest.raises(ValueError, match="the bundle `b` says different things in"):
+            first.meet(second)
+    assert one.meet(_assigning({"tools": ["t"]})).seats.keys() == {"t"}
+
+
+def _assigning(bundle: dict[str, Any]) -> Manifest:
+    capabilities = {"bundles": ["b"], "connectors": ["github", "slack"]}
+    return Manifest.from_data({"agent": "a", "capabilities": capabilities}, {**WORKSPACE, "bundles": {"b": bundle}})

@@ -12,14 +12,16 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
 from kept_calls import run
-from licet import Backends, Gate
+from licet import Backends, Gate, Manifest
 from licet.backends.ledger_sqlite import SqliteLedger
 from licet.backends.memory_ledger import ChainedMemoryLedger
 from licet.backends.native import InProcess
 from licet.backends.processes import LocalProcesses
 from licet.core.canonical import data_digest
+from licet.core.reach import reach_of
 from licet.guard.access import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
 from licet.sandbox import probe
+from licet.sandbox.rules_in_force import program_access
 from licet.sandbox.walls import ProgramWalls
 from licet.sandbox.workers import Workers, close_workers
 from sandbox import access_tools as tools
@@ -236,3 +238,23 @@ def test_show_says_plainly_that_a_restricted_tool_had_no_access(tmp_path: Path) 
     ledger.close()
     told = run(tmp_path / "state", "receipts", "show", result.receipt).stdout
     assert "  access        none of its own: everything but what it runs from goes through handles\n" in told
+
+
+PRIVATE: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a bundle leaves none": ({"bundle": []}, []),
+    "a bundle leaves a part": ({"bundle": ["10.1.0.0/16", "192.168.0.0/16"]}, ["private 10.1.0.0/16"]),
+    "nothing narrows": ({}, ["private 10.0.0.0/8"]),
+}
+
+
+@pytest.mark.parametrize(("stated", "expected"), PRIVATE.values(), ids=PRIVATE)
+def test_private_ranges_are_what_all_lists_have_in_common(stated: dict[str, Any], expected: list[str]) -> None:
+    bundle = {"tools": ["t"], **({"private": stated["bundle"]} if stated else {})}
+    spec = {"needs": ["network:*:*"], "effect": "read_only", "sandbox": "restricted"}
+    own = {"bundles": ["b"], "destinations": {"allow": ["*"]}, "private": ["10.0.0.0/8"]}
+    manifest = Manifest.from_data({"agent": "a", "capabilities": own}, {"bundles": {"b": bundle}, "tools": {"t": spec}})
+    reach = reach_of(manifest.expand("/srv", "/home/a"), "t")
+    assert reach is not None
+    mounts: dict[str, list[str]] = {"read": [], "write": [], "hide": [], "hold": []}
+    told = program_access(reach, {"mounts": mounts, "network": True, "scratch": [""]}, (), ())
+    assert [text for text in told.rules if text.startswith("private ")] == expected

@@ -1,7 +1,7 @@
 """Policy from Python data: the same meaning, checks and digest as files, and nothing but plain values."""
 
 import json
-from collections import ChainMap, OrderedDict, namedtuple
+from collections import ChainMap, OrderedDict, UserDict, namedtuple
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from fractions import Fraction
@@ -199,6 +199,27 @@ def manifest_of(**capabilities: Any) -> Manifest:
 )
 def test_other_spellings_of_plain_values_mean_the_same(odd: Any, plain: Any) -> None:
     assert manifest_of(**odd).digest == manifest_of(**plain).digest
+
+
+class Raising(UserDict[str, Any]):
+    """A mapping whose items cannot be read."""
+
+    def items(self) -> Any:
+        raise KeyError("agent")
+
+
+class Single(UserDict[str, Any]):
+    """A mapping whose items are no pairs."""
+
+    def items(self) -> Any:
+        return [("agent",)]
+
+
+@pytest.mark.parametrize("odd", [Raising(agent="a"), Single(agent="a")], ids=["raising", "no pairs"])
+def test_a_view_of_something_that_is_no_dict_is_a_problem(odd: Any) -> None:
+    for data in (MappingProxyType(odd), {"agent": "a", "capabilities": MappingProxyType(odd)}):
+        with pytest.raises(ManifestError, match="a mapping whose items cannot be read"):
+            Manifest.from_data(data)
 
 
 def nested(depth: int) -> list[Any]:

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping as ReadOnly
 from decimal import Decimal
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -174,10 +175,23 @@ class _Reader:
             read = (self.node(item, self.origin(f"{pointer}/{place}"), depth + 1) for place, item in items)
             node = Sequence(tuple(read), origin)
         else:
-            pairs = list(dict.items(value) if issubclass(kind, dict) else value.items())
-            node = Mapping(MappingProxyType(self.entries(pairs, origin, depth)), origin)
+            pairs = self.pairs(value)
+            if pairs is None:
+                node = self.refuse(origin, "a mapping whose items cannot be read", "a dict with text keys")
+            else:
+                node = Mapping(MappingProxyType(self.entries(pairs, origin, depth)), origin)
         self.around.pop()
         return node
+
+    def pairs(self, value: Any) -> list[tuple[Any, Any]] | None:
+        """The items of a mapping, read once; None where a read-only view stands before something that is no dict."""
+        if issubclass(type(value), dict):
+            return list(dict.items(value))
+        try:
+            found = list(islice(MappingProxyType.items(value), MOST_BYTES))
+            return [(key, item) for key, item in found]
+        except Exception:  # it is code of whoever made the mapping, and may do anything
+            return None
 
     def entries(self, pairs: list[tuple[Any, Any]], around: Origin, depth: int) -> dict[str, Entry]:
         found: dict[str, Entry] = {}

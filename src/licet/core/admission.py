@@ -65,6 +65,23 @@ def met_seats(one: Manifest, two: Manifest) -> tuple[Seats, Seats]:
     return MappingProxyType(seats), MappingProxyType(unassigned)
 
 
+def met_bundles(one: Manifest, two: Manifest) -> Mapping[str, Bundle]:
+    """The bundles of both; `ValueError` where two of one name state different terms, since one would be lost."""
+    for name in one.bundles.keys() & two.bundles.keys():
+        if _terms(one.bundles[name]) != _terms(two.bundles[name]):
+            places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
+            raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
+    return MappingProxyType({**two.bundles, **one.bundles})
+
+
+def _terms(bundle: Bundle) -> object:
+    """What a bundle says about all its tools together, wherever that is written."""
+    listed = bundle.connectors
+    connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
+    private = None if bundle.private is None else set(bundle.private)
+    return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
+
+
 def met_layers(manifest: Manifest, other: Manifest, seats: Seats) -> tuple[Layer, ...]:
     """The layers of one of two ceilings, whose rules `tool:call` are about the tools that both admit together."""
     added = tuple(

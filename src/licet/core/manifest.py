@@ -307,8 +307,11 @@ class Manifest(Carried):
         return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":
-        """What both allow; the other is a personality, this one gives the agent its name."""
-        from licet.core.admission import met_layers, met_seats
+        """What both allow; the other is a personality, this one gives the agent its name.
+
+        `ValueError` if they have bundles of one name that say different things.
+        """
+        from licet.core.admission import met_bundles, met_layers, met_seats
 
         seats, unassigned = met_seats(self, other)
         return replace(
@@ -320,7 +323,7 @@ class Manifest(Carried):
             layers=distinct(met_layers(self, other, seats) + met_layers(other, self, seats)),
             seats=seats,
             unassigned=unassigned,
-            bundles=MappingProxyType({**other.bundles, **self.bundles}),
+            bundles=met_bundles(self, other),
             rosters=self.rosters + other.rosters,
             tools=MappingProxyType({**other.tools, **self.tools}),
             sources=MappingProxyType({**other.sources, **self.sources}),

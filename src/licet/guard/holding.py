@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from licet.core.decision import (
+    REASON_OF_DOMAIN,
     Approval,
     CapabilityDenied,
     CapabilityGranted,
@@ -41,6 +42,9 @@ PART_OF_DOMAIN = {
     "process": ("processes", "processes"),
     "env": ("environ", "environment"),
 }
+
+# What is recorded where no use could be made of what a tool asked for: a search for a domain finds it too.
+_MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
 Check = Use | Happened | Deny | Asked | None
 CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
@@ -168,7 +172,7 @@ class Holding:
         self._record(use, decision)
 
     def invalid(self, reason: Reason, wrong: InvalidUse) -> NoReturn:
-        """Refuse what is no concrete use at all."""
+        """Refuse what is no concrete use at all; the event names the domain that was asked for."""
         self.refuse(reason, str(wrong))
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
@@ -246,7 +250,7 @@ class Holding:
             return CapabilityGranted(asked, self.request.tool, "", "; ".join(map(str, rules)))
         reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
         if isinstance(refusal, Deny):
-            asked = refusal.lacking or asked
+            asked = refusal.lacking or (_MALFORMED.get(reason, asked) if use is None else asked)
         return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))
 
     def _redacted_events(self, events: list[Event]) -> list[Event]:

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from licet.core.bundle_rules import private_of
 from licet.core.effects import Level
+from licet.core.ranges import common_ranges
 from licet.core.reach import Reach
 from licet.core.set import CapabilitySet
 from licet.guard.access import Access, access
@@ -33,7 +35,7 @@ def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> A
 
 def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:
     """The rules around a program; what is hidden outside of what it sees is not told."""
-    mounts, private = orders["mounts"], sorted({cidr for one in reach.manifest.private for cidr in one})
+    mounts, private = orders["mounts"], common_ranges(private_of(reach.manifest, reach.bundles))
     shown = (*mounts["read"], *mounts["write"])
     texts = [f"hide {path}" for path in mounts["hide"] if inside(path, shown)]
     texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
