@@ -13,6 +13,7 @@ from licet import Backends, Gate, Result, Session, load_manifest
 from licet.backends.memory_records import MemoryLedger
 from licet.guard.ports import Entry
 from licet.sandbox import workers
+from pins import pinned
 from sandbox import early_tools as early
 from sandbox.levels import call, gate, needs_walls
 from sandbox.test_survival import soon
@@ -62,7 +63,7 @@ def freeze(at: Gate, place: Path) -> None:
 
 
 def reload(at: Gate, place: Path) -> None:
-    at.reload(load_manifest(place / "agent.yaml"))
+    at.reload(pinned(load_manifest(place / "agent.yaml")))
 
 
 @pytest.mark.parametrize("name", ["save", "save_on"])

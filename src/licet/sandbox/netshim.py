@@ -96,7 +96,8 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
             if fileno is not None or family == socket.AF_UNIX:
                 super().__init__(family, type, proto, fileno)
                 return
-            if type not in (-1, 0) and type & _STREAM != socket.SOCK_STREAM:
+            other = family not in (-1, socket.AF_INET, socket.AF_INET6)
+            if other or (type not in (-1, 0) and type & _STREAM != socket.SOCK_STREAM):
                 raise PermissionError(errno.EACCES, "only TCP leads out of here")
             near, self._other_end = socket.socketpair()
             family = socket.AF_INET if family == -1 else family
