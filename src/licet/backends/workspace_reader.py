@@ -49,14 +49,19 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str | None, workspace_f
     override: Fields = record(record(held, "app_overrides"), app or "")
     # A personality alone cannot say which app it is for, so it must not use what an override may take from that app.
     unknown = app is None and "app_overrides" in held and bool(ceiling.listed("connectors"))
+    around = shared.get("connectors")
+    whole = key_origin(around) if around is not None else Origin(workspace_file, 1, 1) if workspace_file else None
+    tenant, allow, own = held.get("tenant_allowlist"), override.get("allow"), ceiling.keys.get("connectors")
     return Connectors(
-        tenant=connector_lines(held.get("tenant_allowlist")),
-        app=connector_lines(override.get("allow")) if unknown or "allow" in override else None,
+        tenant=connector_lines(tenant),
+        app=connector_lines(allow) if unknown or "allow" in override else None,
         app_deny=connector_lines(override.get("deny")),
-        profiles=(connector_lines(ceiling.keys.get("connectors")),),
-        profile_places=((f"{ceiling.prefix}connectors", ceiling.origin.file),),
+        profiles=(connector_lines(own),),
+        profile_places=((f"{ceiling.prefix}connectors", key_origin(own) if own is not None else ceiling.origin),),
         app_name=app or "",
         workspace_file=workspace_file,
+        tenant_place=key_origin(tenant) if tenant is not None else whole,
+        app_place=key_origin(allow) if allow is not None else whole,
     )
 
 

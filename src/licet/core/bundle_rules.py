@@ -40,13 +40,14 @@ def connectors_of(manifest: Manifest, bundles: Iterable[Bundle]) -> Connectors:
     connectors, stated = manifest.connectors, [bundle for bundle in bundles if bundle.connectors is not None]
     if not stated:
         return connectors
-    # Lists that no file is known for come before those of bundles: the two tuples are read side by side.
-    places = (*connectors.profile_places, *[("capabilities.connectors", "")] * len(connectors.profiles))
+    # The two tuples are read side by side, so that lists without a known place must have one here.
+    unplaced = len(connectors.profiles) - len(connectors.profile_places)
+    places = (*connectors.profile_places, *[("capabilities.connectors", manifest.origin)] * unplaced)
     return replace(
         connectors,
         profiles=(*connectors.profiles, *(bundle.connectors for bundle in stated if bundle.connectors is not None)),
         profile_places=(
-            *places[: len(connectors.profiles)],
-            *((f"bundles.{bundle.name}.connectors", bundle.origin.file) for bundle in stated),
+            *places,
+            *((f"bundles.{bundle.name}.connectors", bundle.place("connectors")) for bundle in stated),
         ),
     )

@@ -71,9 +71,11 @@ class Connectors:
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
     profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
-    profile_places: tuple[tuple[str, str], ...] = ()  # the key and the file of each
+    profile_places: tuple[tuple[str, Origin], ...] = ()  # the key of each, and where it is written or would be
     app_name: str = ""
     workspace_file: str = ""
+    tenant_place: Origin | None = None
+    app_place: Origin | None = None
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
         """What keeps a connector out: where it is written, in words, and the change that would let it in."""
@@ -84,7 +86,8 @@ class Connectors:
         if self.app is not None and not self.app_name:
             fix = "use the personality together with a manifest that names its `app`"
             return None, "depends on the app, and a personality alone has none", fix
-        for key, file, rules in self._lists():
+        for key, place, rules in self._lists():
+            file = place.file if place is not None else self.workspace_file if key.startswith("connectors.") else ""
             if any(rule.admits(ref) for rule in rules):
                 continue
             for rule in rules:
@@ -93,7 +96,7 @@ class Connectors:
                 if rule.name == ref.name:
                     fix = f"state its version on the tool, such as `{ref.name}@2.1`"
                     return rule.origin, f"states no version, and {rule.versions} is asked for", fix
-            return None, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
+            return place, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
         return None
 
     def names(self) -> tuple[str, ...]:
@@ -116,13 +119,14 @@ class Connectors:
             for name in self.names()
         }
 
-    def _lists(self) -> Iterator[tuple[str, str, tuple[ConnectorRule, ...]]]:
-        yield "connectors.tenant_allowlist", self.workspace_file, self.tenant
+    def _lists(self) -> Iterator[tuple[str, Origin | None, tuple[ConnectorRule, ...]]]:
+        yield "connectors.tenant_allowlist", self.tenant_place, self.tenant
         if self.app is not None:
-            yield f"connectors.app_overrides.{self.app_name}.allow", self.workspace_file, self.app
-        places = (*self.profile_places, *[("capabilities.connectors", "")] * len(self.profiles))
-        for (key, file), profile in zip(places, self.profiles, strict=False):
-            yield key, file, profile
+            yield f"connectors.app_overrides.{self.app_name}.allow", self.app_place, self.app
+        for number, profile in enumerate(self.profiles):
+            known = number < len(self.profile_places)
+            key, place = self.profile_places[number] if known else ("capabilities.connectors", None)
+            yield key, place, profile
 
 
 @dataclass(frozen=True, slots=True)
