@@ -11,9 +11,9 @@ from licet.assemble import review
 from licet.core.address import address_grounds
 from licet.core.approval import key_text
 from licet.core.decide import decide
-from licet.core.decision import Request
+from licet.core.decision import Deny, Request
 from licet.core.diff import diff
-from licet.core.foreseen import foreseen
+from licet.core.foreseen import closed_address_problems, foreseen
 from licet.core.manifest import Approvals, Manifest
 from licet.core.reach import Reach, reach_of
 from licet.core.surface import surface
@@ -270,3 +270,36 @@ def test_bundles_of_one_name_that_differ_do_not_meet(terms: dict[str, Any]) -> N
 def _assigning(bundle: dict[str, Any]) -> Manifest:
     capabilities = {"bundles": ["b"], "connectors": ["github", "slack"]}
     return Manifest.from_data({"agent": "a", "capabilities": capabilities}, {**WORKSPACE, "bundles": {"b": bundle}})
+
+
+# What a list of a bundle closes
+
+_CLOSED: dict[str, tuple[list[str], list[str], str, bool]] = {
+    "an empty list of the bundle": ([], ["127.0.0.0/8"], "localhost", True),
+    "lists that have nothing in common": (["10.0.0.0/8"], ["192.168.0.0/16"], "db.internal", True),
+    "a list without the addresses of this machine": (["10.0.0.0/8"], ["10.0.0.0/8"], "localhost", True),
+    "an address that the ceiling writes out": ([], [], "127.0.0.1", True),
+    "lists that have it": (["127.0.0.0/8"], ["127.0.0.0/8"], "localhost", False),
+    "an address in both lists": (["127.0.0.0/8"], ["127.0.0.0/8"], "127.0.0.1", False),
+}
+
+
+@pytest.mark.parametrize(("bundle", "manifest", "host", "closed"), _CLOSED.values(), ids=_CLOSED)
+def test_check_explain_and_surface_agree_on_private_addresses(
+    bundle: list[str], manifest: list[str], host: str, closed: bool, tmp_path: Path
+) -> None:
+    tool = {"needs": ["network:*:*"], "effect": "read_only", "sandbox": "restricted"}
+    shared = {"tools": {"t": tool}, "bundles": {"b": {"tools": ["t"], "private": bundle}}}
+    own = {"bundles": ["b"], "private": manifest, "destinations": {"allow": [host]}}
+    (tmp_path / "licet.yaml").write_text(json.dumps(shared))
+    file = tmp_path / "m.yaml"
+    file.write_text(json.dumps({"agent": "a", "capabilities": own}))
+    policy = review(file).manifest
+    assert policy is not None
+    decision = foreseen(decide(Request("t", (Use(f"network:http:get@{host}:80"),)), policy), policy)
+    warned = list(closed_address_problems(policy))
+    (shown,) = surface(policy, policy).tools
+    assert (isinstance(decision, Deny), bool(warned), not shown.entries) == (closed, closed, closed)
+    if closed:
+        assert all(ground.origin is not None and ground.origin.line for ground in decision.rules)
+        assert any(ground.fix for ground in decision.rules)

@@ -4,7 +4,7 @@ Rules are about names; a name can lead anywhere. This is asked with every addres
 dialled, and all of them must pass. Nothing here resolves or connects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
@@ -12,6 +12,8 @@ from typing import NamedTuple
 from licet.core.bundle import Bundle
 from licet.core.decision import Ground
 from licet.core.folding import CEILINGS
+from licet.core.manifest import Manifest
+from licet.core.origin import Origin
 from licet.core.reach import Reach, rule_covers
 from licet.core.scope import is_address, visible
 from licet.core.use import Use
@@ -166,6 +168,28 @@ def _networks(ranges: tuple[str, ...]) -> tuple[Network, ...]:
     return tuple(map(ip_network, ranges))
 
 
+class PrivateList(NamedTuple):
+    """One list of private addresses: its key, its ranges, and where it is written or would be."""
+
+    key: str
+    ranges: tuple[str, ...]
+    origin: Origin
+
+
+def private_lists(manifest: Manifest, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
+    """The lists of each ceiling and each bundle: a connection to a private address needs all of them to hold it."""
+    written = manifest.places.get("private")
+    known = manifest.natives if len(manifest.natives) == len(manifest.private) else ()
+    for number, ranges in enumerate(manifest.private or ((),)):
+        ceiling = known[number] if known else None
+        key = ceiling.key.replace("native", "private") if ceiling else "capabilities.private"
+        origin = ceiling.origin if ceiling else manifest.origin
+        yield PrivateList(key, ranges, written if written and written.file == origin.file else origin)
+    for bundle in bundles:
+        if bundle.private is not None:
+            yield PrivateList(f"bundles.{bundle.name}.private", bundle.private, bundle.place("private"))
+
+
 def is_written(use: Use, reach: Reach) -> bool:
     """Whether every ceiling has a rule for exactly this address; a wildcard or the tool's own need is not that."""
     ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
@@ -184,7 +208,7 @@ def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[G
         return ()
     literal = is_address(use.target)
     wrong = barred(addresses, reach.manifest.private, literal and is_written(use, reach))
-    fix = _fix(wrong, reach)
+    fix, opened = _fix(wrong, reach), not wrong
     for bundle in reach.bundles:
         # A bundle that lists private addresses is held to them, whatever addresses the ceilings write out.
         if bundle.private is not None:
@@ -197,7 +221,13 @@ def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[G
         return ()
     found = [f"{visible(text)} is {nature(text).title}" for text in wrong]
     said = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
-    return tuple(Ground("ADDRESS_NOT_ALLOWED", text, fix=fix) for text in said)
+    faces = [face for text in wrong for face in nature(text).closed]
+    lists = [
+        one for one in private_lists(reach.manifest, reach.bundles) if not opened or one.key.startswith("bundles.")
+    ]
+    lacking = (one.origin for one in lists if not all(_in_list(face, one.ranges) for face in faces))
+    origin = next((place for place in lacking if place.line), None) if faces else None
+    return tuple(Ground("ADDRESS_NOT_ALLOWED", text, origin, fix) for text in said)
 
 
 def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
@@ -207,15 +237,11 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
         return ""
     faces = [face for text in wrong for face in nature(text).closed]
     steps = []
-    ceilings = dict(enumerate(manifest.natives)) if len(manifest.natives) == len(manifest.private) else {}
-    for place, ranges in enumerate(manifest.private or ((),)):
+    for key, ranges, origin in private_lists(manifest, ()):
         missing = dict.fromkeys(_exact(face) for face in faces if not _in_list(face, ranges))
         if missing:
-            ceiling = ceilings.get(place)
-            key = ceiling.key.replace("native", "private") if ceiling else "capabilities.private"
-            file = ceiling.origin.file if ceiling else manifest.origin.file
             listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
-            steps.append(f"set `{key}: [{listed}]` in {file}")
+            steps.append(f"set `{key}: [{listed}]` in {origin.file}")
     return "; ".join(steps)
 
 

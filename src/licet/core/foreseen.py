@@ -4,17 +4,19 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from ipaddress import ip_network
 
-from licet.core.address import address_grounds, nature
+from licet.core.address import address_grounds, barred, nature, private_lists
 from licet.core.advice import pin
 from licet.core.approval import key_bytes
-from licet.core.bundle_rules import approvals_of
+from licet.core.bundle_rules import approvals_of, private_of
 from licet.core.capability import Capability
 from licet.core.decision import Decision, Deny, Ground
 from licet.core.folding import CEILINGS, MOST_PAIRS
 from licet.core.grid import TooManyPairs
 from licet.core.manifest import Approvals, Layer, Manifest, Rule
 from licet.core.origin import Origin, Problem
+from licet.core.ranges import beyond, common_ranges
 from licet.core.reach import Reach, reach_of
 from licet.core.scope import TOP, host_ancestors, host_text, is_address
 from licet.core.use import Use
@@ -57,13 +59,72 @@ def unfit_grounds(reach: Reach) -> tuple[Ground, ...]:
 
 
 def _shut_grounds(name: str, reach: Reach) -> Iterator[Ground]:
-    """Why no call can connect to a name without a public address: `private` is empty in a ceiling or a bundle."""
-    text, manifest = f"`{name}` has no public address, and `private` is empty", reach.manifest
-    if _shut(manifest):
-        yield Ground("ADDRESS_NOT_ALLOWED", text, manifest.places.get("private"), _opening(name))
-    for bundle in (one for one in reach.bundles if one.private == ()):
-        fix = f"set `bundles.{bundle.name}.private: [{_ranges(name)}]` in {bundle.origin.file}"
-        yield Ground("ADDRESS_NOT_ALLOWED", f"{text} in bundles.{bundle.name}", bundle.place("private"), fix)
+    """Why no call can connect to a name without a public address: the lists of `private` leave no address for it."""
+    if not _closed(name, reach):
+        return
+    alone = len(reach.manifest.private) < 2
+    for one in private_lists(reach.manifest, reach.bundles):
+        missing = [text for text in _wanted(name) if beyond((text,), one.ranges)]
+        where = f" in {one.key.removesuffix('.private')}" if one.key.startswith("bundles.") else ""
+        why = f"`private` is empty{where}" if not one.ranges else f"`{one.key}` has no address that every list has"
+        listed = ", ".join(f'"{text}"' for text in (*one.ranges, *missing))
+        fix = f"set `{one.key}: [{listed}]` in {one.origin.file}"
+        if not (one.ranges or where) and alone:
+            fix = _opening(name)
+        if missing:
+            yield Ground("ADDRESS_NOT_ALLOWED", f"`{name}` has no public address, and {why}", one.origin, fix)
+
+
+def _closed(name: str, reach: Reach) -> bool:
+    """Whether no address that a name without public ones may have is in every list of a tool."""
+    lists = private_of(reach.manifest, reach.bundles) or ((),)
+    return not common_ranges((*lists, LOOPBACK) if on_this_machine(name) else lists)
+
+
+def unreachable(rule: Capability, reach: Reach) -> bool:
+    """Whether no call of a tool can connect to the host of a rule that it holds."""
+    if rule.domain != "network" or not (is_address(rule.key) or _inner(rule.key)):
+        return False
+    if not is_address(rule.key):
+        return _closed(host_text(rule.key), reach)
+    ceilings = [layer.allows for layer in reach.layers if layer.kind in CEILINGS]
+    bundles = [(one.private, one.seat.layer.allows if one.seat.layer else ()) for one in reach.bundles]
+    lists = [(reach.manifest.private, all(_writes(rule, allows) for allows in ceilings))]
+    lists += [((private,), _writes(rule, allows)) for private, allows in bundles if private is not None]
+    return any(barred((_bare(rule.key),), private, written) for private, written in lists)
+
+
+def _writes(rule: Capability, allows: Iterable[Rule]) -> bool:
+    """Whether some of the rules name exactly the address of a rule."""
+    return any(one.capability.key == rule.key and one.capability.meet(rule) for one in allows)
+
+
+def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each host that tools hold and none of them can reach, since bundles leave no address for it."""
+    reached: set[str] = set()
+    closed: dict[str, Reach] = {}
+    seen: set[object] = set()
+    for reach in filter(None, (reach_of(manifest, name) for name in manifest.seats)):
+        key = id(reach.grant), id(reach.layers), tuple(bundle.name for bundle in reach.bundles)
+        if key in seen:
+            continue
+        seen.add(key)
+        for rule in reach.grant.allow:
+            if not unreachable(rule, reach):
+                reached.add(rule.key)
+            elif not never_dialled(rule):
+                closed.setdefault(rule.key, reach)
+    for host, reach in closed.items():
+        name, lists = host_text(host), list(private_lists(manifest, reach.bundles))
+        wanted = (str(ip_network(_bare(host))),) if is_address(host) else _wanted(name)
+        lacking = [one for one in reversed(lists) if not common_ranges((one.ranges, wanted))]
+        one = (lacking or lists[-1:])[0]
+        if host in reached or not (one.ranges or one.key.startswith("bundles.")):
+            continue  # where the manifest lists nothing at all, the rule for the host has a warning
+        listed = ", ".join(f'"{text}"' for text in wanted)
+        found = f"`{one.key}` without the addresses of `{name}`, which a rule allows"
+        hint = f"no call connects to it: add {listed}, or remove the rule"
+        yield Problem(one.origin, found, "an address that every list of `private` has", hint, "warning")
 
 
 def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> Iterator[Problem]:
@@ -195,7 +256,11 @@ def _opening(name: str, where: str = "") -> str:
 
 
 def _ranges(name: str) -> str:
-    return ", ".join(f'"{text}"' for text in (LOOPBACK if on_this_machine(name) else ("10.0.0.0/8",)))
+    return ", ".join(f'"{text}"' for text in _wanted(name))
+
+
+def _wanted(name: str) -> tuple[str, ...]:
+    return LOOPBACK if on_this_machine(name) else ("10.0.0.0/8",)
 
 
 def _steps(fix: str) -> set[str]:

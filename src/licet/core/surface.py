@@ -19,7 +19,7 @@ from licet.core.decision import Deny, Ground, Request
 from licet.core.document import definitions_document, server_document
 from licet.core.effects import ELEVATED, EffectClass, Level
 from licet.core.entries import Entry, Written, entries_of
-from licet.core.foreseen import never_dialled, unfit_grounds
+from licet.core.foreseen import never_dialled, unfit_grounds, unreachable
 from licet.core.grid import TooManyPairs
 from licet.core.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.origin import Origin
@@ -258,7 +258,7 @@ class _Tools:
             max_cost_usd=reach.max_cost_usd if reach else None,
             limits=_limits(manifest, seats),
             args=_args(seats),
-            entries=self._entries_of(grant, reach.layers) if reach else (),
+            entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
             grant=grant,
             optional=tuple(map(str, spec.optional.allow)) if spec else (),
             grounds=grounds,
@@ -272,6 +272,14 @@ class _Tools:
         except TooManyPairs:
             return (too_many_pairs(name),)
         return unfit_grounds(reach) if reach is not None else ()
+
+    def _reached(self, name: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The entries without hosts whose addresses the lists of `private` close."""
+        reach = reach_of(self._judged, name) if self._judged is not None and entries else None
+        if reach is None or not any(entry.kind == "hosts" for entry in entries):
+            return entries
+        kept = tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
+        return entries if len(kept) == len(entries) else kept  # documents know equal entries by identity
 
     def commands(self) -> ToolSurface | None:
         """What any command gets, through which every binary that the ceiling allows can be started."""

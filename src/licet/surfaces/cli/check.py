@@ -8,7 +8,7 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
-from licet.core.foreseen import unpinned_problems
+from licet.core.foreseen import closed_address_problems, unpinned_problems
 from licet.core.origin import Problem
 from licet.core.wide import native_problems
 from licet.surfaces.cli.found import named_or_found
@@ -89,6 +89,7 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
         found += undeclared_problems(policy.manifest)
         found += native_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)
+        found += closed_address_problems(policy.manifest)
     return found
 
 
