@@ -513,3 +513,33 @@ def test_a_rule_on_an_argument_that_a_tool_does_not_have_is_found(
     if found is not None:
         assert result.stdout.startswith("licet.yaml:5:")
         assert found in result.stdout
+
+
+UNPERMITTED: dict[str, tuple[str, str, str]] = {
+    "a write": ("fs:write:/srv/x", "read_only", "set `effect: write_limited` on the tool"),
+    "a connection": ("network:tcp:a.example.com:80", "read_only", "set `effect: write_limited` on the tool"),
+    "a request that writes": (
+        "network:https:post@a.example.com",
+        "read_only",
+        "set `effect: write_limited` on the tool",
+    ),
+    "a delete": ("fs:delete:/srv/x", "write_limited", "set `effect: full` on the tool"),
+    "a connection that only a destination allows": ("network:tcp:a.example.com:80", "write_limited", "network:tcp"),
+    "a read": ("fs:read:/srv/x", "read_only", ""),
+    "a read and a write": ("fs:*:/srv/x", "read_only", ""),
+}
+
+
+@pytest.mark.parametrize(("need", "effect", "fix"), UNPERMITTED.values(), ids=UNPERMITTED)
+def test_a_need_that_its_class_never_permits_is_a_warning(
+    need: str, effect: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tool = {"needs": [need], "effect": effect, "sandbox": "isolated"}
+    reach = {"read": ["/srv"], "write": ["/srv"]}
+    own = {"tools": ["t"], "max_side_effect_class": "write_limited", "fs_reach": reach}
+    own["destinations"] = {"allow": ["a.example.com"]}
+    (tmp_path / "m.yaml").write_text(json.dumps({"agent": "a", "tools": {"t": tool}, "capabilities": own}))
+    said = CliRunner().invoke(licet, ["check", "m.yaml"]).output
+    assert (f"warning: found `t`, which needs {need} and is {effect}" in said) == bool(fix)
+    assert fix in said

@@ -155,3 +155,33 @@ def test_a_file_with_tools_is_left_alone_beside_one_without(folder: Path) -> Non
     assert init("new.py", "old.py", "--write").exit_code == 0
     assert (folder / "new.py").read_text() == f"{new}def plain(): ...\n"
     assert init("new.py", "old.py").exit_code == 0
+
+
+REFUSED = """import os
+
+def several(*args: str) -> str:
+    return os.sep
+
+def named(**kw: str) -> str:
+    return os.sep
+
+def placed(a: str, /) -> str:
+    return a
+
+def untyped(ctx, a: str) -> str:
+    return a
+
+def lines(a: str):
+    yield a
+
+def fine(a: str) -> list[str]:
+    return list((lambda: (yield a))())
+"""
+
+
+def test_functions_that_no_tool_can_be_are_not_proposed(folder: Path) -> None:
+    (folder / "odd.py").write_text(REFUSED)
+    assert init("odd.py", "--write").exit_code == 0
+    text = (folder / "odd.py").read_text()
+    assert [one.name for one in read_tools(folder / "odd.py").specs] == ["fine"]
+    exec(compile(text, "odd.py", "exec"), {"__name__": "odd"})

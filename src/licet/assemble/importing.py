@@ -89,7 +89,8 @@ def _imported(
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as wrong:  # whatever a file does while it is imported
-        said = f"{type(wrong).__name__}: {wrong}".partition("\n")[0]
+        notes = (note for note in getattr(wrong, "__notes__", ()) if isinstance(note, str))
+        said = "; ".join((f"{type(wrong).__name__}: {wrong}".partition("\n")[0], *notes))
         expected, place = f"a tool that can be imported ({said})", _broken_at(wrong, roots)
         hint = f"it stops at {place}" if place else ""
         if isinstance(wrong, ModuleNotFoundError):

@@ -102,7 +102,10 @@ class Guess:
 
 
 def guess_tools(text: Text) -> tuple[Guess, ...]:
-    """The public, undecorated functions of a module, each with what it touches; the first hundred of them."""
+    """The public, undecorated functions of a module, each with what it touches; the first hundred of them.
+
+    Functions that `@tool` would refuse are left out: with such a declaration the module could not be imported.
+    """
     functions = {node.name: node for node in text.tree.body if isinstance(node, Function)}
     module = SourceNames(text)
     own = {name: (*_touches(node, module),) for name, node in functions.items()}
@@ -110,7 +113,8 @@ def guess_tools(text: Text) -> tuple[Guess, ...]:
         name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & functions.keys()
         for name, node in functions.items()
     }
-    public = [node for name, node in functions.items() if not name.startswith("_") and not node.decorator_list]
+    plain = (node for name, node in functions.items() if not name.startswith("_") and not node.decorator_list)
+    public = [node for node in plain if _can_be_tool(node)]
     guesses = []
     for node in public[:MOST_FUNCTIONS]:
         reached, waiting = {node.name}, [node.name]
@@ -121,6 +125,26 @@ def guess_tools(text: Text) -> tuple[Guess, ...]:
         touched = dict.fromkeys(touch for name in sorted(reached) for touch in own[name])
         guesses.append(Guess(node.name, node.lineno, tuple(touched)))
     return tuple(guesses)
+
+
+def _can_be_tool(function: Function) -> bool:
+    """Whether each argument is passed by a name of its own, none is an untyped context, and one value is returned."""
+    given = function.args
+    if given.posonlyargs or given.vararg or given.kwarg:
+        return False
+    if any(one.arg in ("ctx", "context") and one.annotation is None for one in (*given.args, *given.kwonlyargs)):
+        return False
+    return not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function's body, without those of functions inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _touches(function: Function, module: SourceNames) -> Iterator[Touch]:

@@ -6,12 +6,17 @@ Nothing here is wrong: a gate takes such a policy, and a call decides as the rul
 import ipaddress
 from collections.abc import Iterator
 
+from licet.core import network
+from licet.core.advice import add_to_layer, elevate, raise_class
 from licet.core.capability import Capability
+from licet.core.effects import CLASSES, class_fits, permits
+from licet.core.folding import CEILINGS, named_tcp
 from licet.core.manifest import Manifest, Rule
 from licet.core.origin import Problem
 from licet.core.ranges import common_ranges
-from licet.core.reach import reach_of
+from licet.core.reach import Reach, reach_of
 from licet.core.scope import TOP
+from licet.core.set import CapabilitySet
 
 # What a rule without bounds opens, and what to write instead. Storage, tools and connectors are named one by one.
 _EVERYTHING = {
@@ -21,6 +26,8 @@ _EVERYTHING = {
     "env": ("every variable", "the variables that its tools read, such as `PATH`"),
     "secret": ("every secret", "the secrets that its tools read, such as `github/*`"),
 }
+
+_EVERY_TCP = CapabilitySet(("network:tcp:*",))
 
 
 def is_wide(rule: Capability) -> bool:
@@ -46,6 +53,36 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
                 found, expected = f"`{each}` under `private`, which is every address", "the ranges of your own network"
                 hint = "an allowed name may then lead to this machine and all machines near it"
                 yield Problem(origin, found, expected, hint, "warning")
+
+
+def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each need of which the class of its tool never permits anything."""
+    for name in sorted(manifest.seats):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.effect is None:
+            continue
+        lost = [need for need in reach.spec.needs.allow if not CapabilitySet((need,)) & reach.permitted]
+        if reach.spec.by_keys:  # `fs_reach.write` is one need in two rules, and means delete only where that is allowed
+            lost = [need for need in lost if not (need.domain == "fs" and need.action == "delete")]
+        for need in lost:
+            found = f"`{name}`, which needs {need} and is {reach.effect}"
+            origin = reach.spec.origin or manifest.seats[name][0].origin
+            hint = f"every such use is refused: {_permitting(reach, need)}"
+            yield Problem(origin, found, "a need of which its class permits something", hint, "warning")
+
+
+def _permitting(reach: Reach, need: Capability) -> str:
+    """The changes that make a class permit a need."""
+    steps, manifest = [], reach.manifest
+    if need.atoms == network.TCP:  # below `full`, every ceiling must name it
+        ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
+        unnamed = [layer for layer in ceilings if not CapabilitySet((need,)) & named_tcp(layer)]
+        steps += [add_to_layer(layer, (need,), reach.spec, manifest.roots, None) for layer in unnamed]
+    wanted = next(one for one in CLASSES if CapabilitySet((need,)) & permits(one, _EVERY_TCP))
+    if reach.effect and not class_fits(wanted, reach.effect):
+        steps.append(raise_class(reach.spec, reach.seats, manifest.max_effects, wanted))
+        steps += elevate(manifest, reach.seats, reach.level, wanted)
+    return "; ".join(steps)
 
 
 def native_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.foreseen import closed_address_problems, unpinned_problems
 from licet.core.origin import Problem
-from licet.core.wide import native_problems
+from licet.core.wide import native_problems, unpermitted_problems
 from licet.surfaces.cli.found import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
 from licet.surfaces.cli.policy import (
@@ -88,6 +88,7 @@ def _problems(file: Path, setting: Setting) -> list[Problem]:
         found += degraded_problems(policy.manifest)
         found += undeclared_problems(policy.manifest)
         found += native_problems(policy.manifest)
+        found += unpermitted_problems(policy.manifest)
         found += unpinned_problems(policy.manifest)
         found += closed_address_problems(policy.manifest)
     return found
