@@ -360,7 +360,7 @@ def test_a_receipt_says_of_a_call_that_its_caller_ended_that_it_was_interrupted(
 
     cancel(at, begun)
     receipt = json.loads(ledger.rows[-1].body)
-    assert receipt["reason"] == ("DECISION_FAILED" if asking else "TOOL_FAILED")
+    assert receipt["reason"] == ("INTERRUPTED" if asking else "TOOL_FAILED")
     assert receipt["rules"] == ["the call was interrupted before it ended"]
 
 
@@ -759,6 +759,7 @@ def test_what_is_no_gate_is_refused_when_it_is_made(tmp_path: Path) -> None:
     fine = policy(tmp_path, add)
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: Gate("agent.yaml"), "load_manifest"),  # type: ignore[arg-type]
+        (lambda: Gate({"agent": "a"}), "Manifest.from_data"),  # type: ignore[arg-type]
         (lambda: Gate(fine, add), r"Gate\(manifest, \[add\]\)"),  # type: ignore[arg-type]
         (lambda: Backends.local(tmp_path, secretz={}), "`secretz` is no part"),  # type: ignore[call-arg]
         (lambda: Backends.memory(file={}), "`file` is no part of backends; exp"),  # type: ignore[call-arg]

@@ -366,3 +366,8 @@ def test_a_gate_takes_a_manifest_from_data() -> None:
     data = {"agent": "a", "capabilities": {"tools": ["known"], "native": ["known"], "fs_reach": {"read": ["/srv"]}}}
     gate = Gate(Manifest.from_data(data), [known], Backends.memory())
     assert run(gate, "known").value == "known"
+
+
+def test_a_bundle_that_is_not_there_belongs_into_the_workspace() -> None:
+    with pytest.raises(ManifestError, match=r"`Manifest\.from_data\(…, workspace=…\)`"):
+        Manifest.from_data({"agent": "a", "capabilities": {"bundles": ["desk"]}})

@@ -224,10 +224,10 @@ def denied() -> str:
 
 
 OVER: dict[str, Callable[[], str]] = {
-    "is denied": denied,
+    "is denied, and that holds until": denied,
     "is used": used,
     "is expired": expired,
-    "there is no request `a-0`": lambda: "a-0",
+    "there is no request `a-0` here": lambda: "a-0",
 }
 
 
@@ -243,11 +243,24 @@ def test_what_is_over_cannot_be_answered(said: str, word: str) -> None:
     assert (result.exit_code, list(json.loads(result.stdout))) == (1, ["error"])
 
 
+def test_a_request_of_another_manifest_is_found_by_its_manifest(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = asked()
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    said = run("approvals", "approve", request, "--yes").stderr
+    assert "go to its directory, or name it with `--manifest FILE`, or its state with `--state DIR`" in said
+    policy_file = next(path for path in here.iterdir() if path.suffix == ".yaml")
+    assert run("approvals", "approve", request, "--yes", "--manifest", str(policy_file)).exit_code == 0
+
+
 def test_a_session_can_be_agreed_to_with_these_arguments_alone() -> None:
     policy(write="session")
     request = asked(text="a")
     shown = run("approvals", "approve", request, "--only-these-arguments", "--yes")
     assert "agreed        command, with exactly these arguments" in shown.stdout
+    assert "holds         for every call of it in this session, with exactly these arguments" in shown.stdout
+    assert "with any arguments" not in shown.stdout
     assert [call(text=text).exit_code for text in "aab"] == [0, 0, 1]
     policy(write="session", expires_seconds=200)
     run("approvals", "approve", asked(text="a"), "--yes")

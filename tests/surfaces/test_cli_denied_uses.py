@@ -263,6 +263,16 @@ def test_a_summary_is_a_table_with_what_was_denied_most(made: Path) -> None:
     ]
 
 
+def test_a_summary_says_how_much_it_leaves_out(tmp_path: Path) -> None:
+    uses = [f"/etc/{name}" for name in "abcdefgh"]
+    state = make(tmp_path / "many", [("desk", "probe", {"uses": uses})])
+    (found,) = document(state, "summary")["days"]
+    assert found["denied_uses"] == 8
+    lines = run(state, "receipts", "summary").stdout.splitlines()
+    assert lines[-1] == "    and 3 more"
+    assert len(lines) == 2 + 5 + 1
+
+
 @pytest.mark.parametrize("command", ["list", "summary"])
 def test_a_changed_receipt_is_not_told_as_if_it_were_true(made: Path, tmp_path: Path, command: str) -> None:
     with closing(sqlite3.connect(made / "ledger.sqlite")) as whole:

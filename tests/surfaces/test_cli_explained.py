@@ -3,16 +3,21 @@
 import asyncio
 import json
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kept_calls import START, Ticking, look, make, pay, run
-from licet import Backends, Context, Gate, Refused, load_manifest, tool
+from licet import Backends, CapabilitySet, Context, Gate, Refused, Result, check_and_run, load_manifest, tool
+from licet import run as run_tool
 from licet.backends.ledger_reader import LedgerReader
 from licet.backends.ledger_sqlite import SqliteLedger
+from licet.guard.people import Answered, Question
 from licet.guard.ports import Entry
+from licet.surfaces.cli.app import licet
 
 MANIFEST = """agent: desk
 capabilities:
@@ -21,6 +26,21 @@ capabilities:
   fs_reach: {read: ["/srv/notes"]}
   limits: {wall_seconds: 1}
 """
+
+
+ASKS = """agent: desk
+capabilities:
+  tools: {keep: {sandbox: native}}
+  native: [keep]
+  max_side_effect_class: write_limited
+  fs_reach: {write: ["/srv/notes"]}
+  approvals: {write: call}
+"""
+
+
+@tool(needs=["fs:write:/srv/notes"], effect="write_limited")
+async def keep() -> None:
+    """Write, once a person agrees."""
 
 
 @tool(needs=["fs:read:*"], effect="read_only")
@@ -70,6 +90,88 @@ def test_a_use_that_was_refused_is_not_said_to_be_allowed(tmp_path: Path, wait: 
     ]
     assert ("  because       peek ran for longer than 1 seconds (" in told.stdout) is wait
     assert "to allow it" not in told.stdout  # the tool may be called: to be told so again helps nobody
+
+
+def _explained(folder: Path, ledger: SqliteLedger, receipt: str) -> str:
+    ledger.close()
+    told = run(folder / "state", "explain", receipt)
+    assert told.exit_code == 1
+    return told.stdout
+
+
+def test_wrong_arguments_are_not_for_a_manifest_to_allow(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    (tmp_path / "desk.yaml").write_text(MANIFEST)
+    gate = Gate(load_manifest(tmp_path / "desk.yaml"), [peek], Backends.memory(ledger=ledger))
+    result = run_tool(gate, "peek", {"paths": 5})
+    assert result.reason == "INPUT_INVALID"
+    told = _explained(tmp_path, ledger, result.receipt)
+    assert "licet explain MANIFEST" not in told
+    assert "to correct it make the call again, with arguments that fit the parameters of the tool" in told
+
+
+def test_a_call_under_a_set_is_not_for_a_manifest_to_allow(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+
+    @tool(needs=["env:read:LANG"], effect="read_only", sandbox="restricted")
+    async def speak(ctx: Context) -> str | None:
+        """Tell the language."""
+        return ctx.env.get("LANG")
+
+    async def call() -> Result:
+        return await check_and_run(speak, {}, allow=CapabilitySet([]), backends=Backends.memory(ledger=ledger))
+
+    result = asyncio.run(call())
+    assert result.reason == "ENV_NOT_ALLOWED"
+    told = _explained(tmp_path, ledger, result.receipt)
+    assert "licet explain MANIFEST" not in told
+    assert "its `allow` decides" in told
+
+
+def test_a_call_that_was_interrupted_while_a_person_was_asked_says_so(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
+    (tmp_path / "desk.yaml").write_text(ASKS)
+
+    async def wait(question: Question) -> Answered:
+        begun.set()
+        await asyncio.sleep(600)
+        return Answered("absent")
+
+    gate = Gate(load_manifest(tmp_path / "desk.yaml"), [keep], Backends.memory(ledger=ledger, approver=wait))
+
+    async def call() -> None:
+        task = asyncio.ensure_future(gate.session("main").call("keep", {}))
+        await begun.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(call())
+    ledger.close()
+    (found,) = json.loads(run(tmp_path / "state", "receipts", "list", "--json").stdout)["receipts"]
+    assert found["reason"] == "INTERRUPTED"
+    told = _explained(tmp_path, ledger, found["id"])
+    assert "because       the call was interrupted before it ended" in told
+    assert "licet explain MANIFEST" not in told
+
+
+def test_a_receipt_of_another_directory_is_found_by_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    (tmp_path / "project").mkdir()
+    manifest = tmp_path / "project" / "desk.yaml"
+    manifest.write_text("agent: desk\ncapabilities: {tools: [read_file], fs_reach: {read: []}}\n")
+    called = CliRunner().invoke(licet, ["call", str(manifest), "read_file", "path=/srv/a", "--json"])
+    receipt = json.loads(called.stdout)["receipt"]
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(licet, ["explain", receipt]).stderr
+    assert "name it with --manifest" in said
+    found = CliRunner().invoke(licet, ["explain", receipt, "--manifest", str(manifest)])
+    assert "denied: `read_file`" in found.stdout
+    wrong = CliRunner().invoke(licet, ["explain", "read_file", "--manifest", str(manifest)])
+    assert wrong.exit_code == 2
 
 
 # Calls without a receipt ---------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_a_proposal_is_printed_and_nothing_is_written(folder: Path) -> None:
     result = init("old.py")
     assert result.exit_code == 1
     assert "no tool" in result.stderr
-    assert "licet init --write" in result.stderr
+    assert "`licet init old.py --write`, then run `licet init old.py` again" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["old.py"]
     assert (folder / "old.py").read_text() == OLD
     assert '+        "network": {"allowed_hosts": ["api.weather.gov"]},  # requests.get' in result.stdout

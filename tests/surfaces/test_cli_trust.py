@@ -228,7 +228,7 @@ def test_a_change_of_its_workspace_is_a_change_too() -> None:
     assert [entry["path"] for entry in listed] == [os.path.realpath(".licet/agent.yaml")]
     write(workspace + "destinations: {allow: [a.example]}\n")
     result = run("trust", ".licet/agent.yaml", "--yes")
-    assert "~ differs in: layers" in result.stdout
+    assert "~ differs in: what its `capabilities`, personality or workspace allow and deny" in result.stdout
 
 
 def test_a_copy_in_another_place_is_not_accepted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_then_what_has_changed() -> None:
         "+ allowed in all: fs:read:/srv",
         "+ allowed in all: process:exec:cat",
         "~ hello: from found_tools:hello → found_tools:other",
-        "~ differs in: layers, sources",
+        "~ differs in: what its `capabilities`, personality or workspace allow and deny, `from` of its tools",
         "accepted .licet/licet.yaml",
     ):
         assert line in lines

@@ -21,6 +21,17 @@ from licet.core.scope import Malformed
 from licet.core.set import CapabilitySet
 from licet.errors import LicetError
 
+# Parts of the meaning of a policy that its files call otherwise.
+_IN_FILES = {
+    "layers": "what its `capabilities`, personality or workspace allow and deny",
+    "tools": "the admitted tools, or the entries of `tools` and `bundles` about them",
+    "declared": "what its tools declare",
+    "sources": "`from` of its tools",
+    "native": "the tools under `native`",
+    "connectors": "the connectors that it allows and denies",
+    "allow_degraded": "`allow_degraded`",
+}
+
 
 class PolicyMoved(LicetError):
     """A policy changed while it was read, or is not in one place."""
@@ -77,7 +88,7 @@ def further_changes(before: Manifest, after: Manifest) -> list[str]:
             told.append(f"~ {name}: from {old} → {new}")
     said, says = (document(one.loaded or one) for one in (before, after))
     differing = [key for key in sorted(said.keys() | says.keys()) if said.get(key) != says.get(key)]
-    return [*told, f"~ differs in: {', '.join(differing)}"]
+    return [*told, f"~ differs in: {', '.join(_IN_FILES.get(key, f'`{key}`') for key in differing)}"]
 
 
 def _texts(manifest: Manifest) -> dict[str, str]:

@@ -15,8 +15,18 @@ from licet.core.capability import Capability
 from licet.core.connector import ConnectorRule, Connectors
 from licet.core.decision import REASON_OF_DOMAIN, Ground
 from licet.core.effects import ELEVATED
-from licet.core.manifest import OWN_STORAGE, POLICY, Approvals, Layer, Manifest, MaxEffect, Natives, Rule, Seat
-from licet.core.origin import Origin
+from licet.core.manifest import (
+    OWN_STORAGE,
+    POLICY,
+    Approvals,
+    Layer,
+    Manifest,
+    MaxEffect,
+    Natives,
+    Rule,
+    Seat,
+)
+from licet.core.origin import CHECK_AND_RUN, Origin
 from licet.core.set import CapabilitySet, Rules
 from licet.core.tool import ToolSpec
 from licet.declare import Tool
@@ -25,7 +35,6 @@ from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result
 from licet.values import replace
 
-_AGENT = "check_and_run"
 _HERE = Origin("check_and_run(allow=…)", 0, 0)
 _ELSEWHERE = Origin("a manifest: `check_and_run` opens no private address", 0, 0)
 _NEEDS_MANIFEST = "call it under a manifest that says so: `Gate(load_manifest(…), [{tool}], …)`"
@@ -79,7 +88,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
     wanted |= {spec.connector.name} if spec.connector else set()
     lines = tuple(ConnectorRule(name, "", _HERE) for name in sorted(wanted) if allow.has(f"connector:use:{name}"))
     manifest = Manifest(
-        agent=_AGENT,
+        agent=CHECK_AND_RUN,
         origin=_HERE,
         layers=(ceiling,),
         seats={spec.name: (Seat(_HERE, approval="manifest"),)},

@@ -173,7 +173,9 @@ class Gate(BareGate):
         A grant over a directory that this process imports modules from is one; `unchecked_imports` accepts the risk.
         """
         if not isinstance(manifest, Manifest):
-            raise TypeError("expected a manifest: load its file with `load_manifest(…)`")
+            raise TypeError(
+                "expected a manifest: `load_manifest(…)` reads its file, `Manifest.from_data(…)` takes a dict"
+            )
         if isinstance(tools, Tool):
             raise TypeError(f"expected a list of tools: `Gate(manifest, [{tools.name}])`")
         places = Places.here(workdir)

@@ -64,6 +64,11 @@ WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 O
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
 _FORGET = "DELETE FROM requests WHERE expires <= ?"
 
+_ELSEWHERE = (
+    "`licet approvals list` has those that are; requests of another manifest are kept apart: go to its directory, or"
+    " name it with `--manifest FILE`, or its state with `--state DIR`"
+)
+
 State = Literal["waiting", "approved", "denied", "used", "expired"]
 
 
@@ -234,8 +239,12 @@ class SqliteApprovals:
     def _check_open(self, kept: Kept) -> None:
         state = kept.state(self.now())
         if state in ("denied", "used", "expired"):
-            since = f" since {time_text(kept.request.expires)}" if state == "expired" else ""
-            raise CannotAnswer(f"{kept.request.id} is {state}{since}: the call has to be made again")
+            until = time_text(kept.request.expires)
+            if state == "denied" and self.now() < kept.request.expires:
+                text = f"is denied, and that holds until {until}: the same call asks again after that"
+            else:
+                text = f"is {state}{f' since {until}' if state == 'expired' else ''}: the call has to be made again"
+            raise CannotAnswer(f"{kept.request.id} {text}")
 
 
 def request_of(question: Question, now: int) -> ApprovalRequest:
@@ -280,7 +289,7 @@ def _found(db: sqlite3.Connection, id: str, now: int) -> Kept:  # noqa: A002
         if kept is None:
             raise CannotAnswer(f"{id} was changed after it was asked, and cannot be answered")
         return kept
-    raise CannotAnswer(f"there is no request `{id}`; `licet approvals list` has all of them")
+    raise CannotAnswer(f"there is no request `{id}` here; {_ELSEWHERE}")
 
 
 def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest, now: int) -> Kept:

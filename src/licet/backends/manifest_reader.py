@@ -52,6 +52,8 @@ from licet.core.manifest import (
 from licet.core.origin import Origin, Problem
 from licet.values import replace
 
+_DEFINE_BUNDLE = "define it under `bundles` in the workspace: `licet.yaml`, or `Manifest.from_data(…, workspace=…)`"
+
 
 def read_manifest(content: Value, workspace: Value | None, problems: Problems) -> Manifest:
     """The manifest that a file and its workspace say."""
@@ -171,7 +173,7 @@ def _seats(
     for item in assigned.values():
         bundle = bundles.get(item.value)
         if bundle is None:
-            hint = nearest(item.value, bundles, problems) or "define it under `bundles` in the workspace, `licet.yaml`"
+            hint = nearest(item.value, bundles, problems) or _DEFINE_BUNDLE
             problems.append(Problem(item.origin, f"the bundle `{item.value}`", "a bundle of the workspace", hint))
             continue
         for tool, origin in bundle.tools.items():

@@ -18,12 +18,16 @@ _FOR = {
     "call": "once, with exactly these arguments",
     "use": "once, for exactly this act",
 }
+_ONLY_THESE = "for every call of it in this session, with exactly these arguments"
 _TURNS = frozenset(("R", "AL", "AN"))  # letters and digits that are read from the right, and move what is beside them
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Iterator[str]:
-    """The lines that a person reads before answering; what decides stands last, where nothing can push it away."""
+def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None, *, narrow: bool = False) -> Iterator[str]:
+    """The lines that a person reads before answering; what decides stands last, where nothing can push it away.
+
+    `narrow` says that only calls with exactly these arguments were agreed to.
+    """
     for name, value in sorted((arguments or {}).items()):
         yield _line("argument", f"{shown(name)}: {shown(value)}")
     if not arguments:
@@ -43,7 +47,8 @@ def told(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> Itera
         yield _line("because", request.why)
     yield _line("effect", request.effect)
     yield _line("tool", request.tool)
-    yield _line("holds", f"{_FOR[request.scope]}{'; each act once' if request.acts else ''}")
+    holds = _ONLY_THESE if narrow and request.scope == "session" else _FOR[request.scope]
+    yield _line("holds", f"{holds}{'; each act once' if request.acts else ''}")
     yield _line("until", time_text(request.expires))
 
 

@@ -59,6 +59,7 @@ Reason = Literal[
     "SESSION_ENDED",
     "MANIFEST_CHANGED",
     "SANDBOX_UNAVAILABLE",
+    "INTERRUPTED",
 ]
 
 REASON_OF_DOMAIN: dict[str, Reason] = {

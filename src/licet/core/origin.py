@@ -4,8 +4,9 @@ from typing import Literal, NamedTuple
 
 from licet.values import dataclass
 
-__all__ = ["DATA", "Origin", "Problem"]
+__all__ = ["CHECK_AND_RUN", "DATA", "Origin", "Problem"]
 
+CHECK_AND_RUN = "check_and_run"  # the agent of calls under a set, which no manifest states
 DATA = "the data"  # stands for the file name of a manifest that was given as Python data
 
 

@@ -92,7 +92,7 @@ class ResultParts:
 
 def interrupted(request: Request, running: bool) -> ResultParts:
     """The result of a call that whoever made it has ended: for its receipt, since nobody waits for it."""
-    refusal = Refused(Deny(request, (Ground("TOOL_FAILED" if running else "DECISION_FAILED", INTERRUPTED),)))
+    refusal = Refused(Deny(request, (Ground("TOOL_FAILED" if running else "INTERRUPTED", INTERRUPTED),)))
     return ResultParts(request.tool).refuse("execution_failed" if running else "denied", refusal)
 
 

@@ -246,7 +246,9 @@ def _tell(kept: Kept, now: int, as_json: bool) -> None:
         return
     state = kept.state(now)
     show(f"{kept.request.id}: {_standing(kept, now)}", colour=_COLOURS.get(state))
-    for line in told(kept.request, kept.arguments):
+    # A yes to exactly these arguments does not count for others.
+    narrow = kept.approved(kept.request.arguments) and not kept.approved("")
+    for line in told(kept.request, kept.arguments, narrow=narrow):
         show(line)
     for one in kept.given:
         less = ", with exactly these arguments" if one.only_these_arguments else ""

@@ -21,6 +21,7 @@ from licet.surfaces.cli.asked import one_use
 from licet.surfaces.cli.found import complete_words, named_first, named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
 from licet.surfaces.cli.show import place_document, show, show_json
+from licet.surfaces.cli.state import MANIFEST, manifest_option, of_manifest
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -34,8 +35,10 @@ COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
     "--state",
     metavar="DIR",
     type=FILE,
+    callback=of_manifest,
     help="Where the receipt is kept.  [default: for this directory, below $XDG_STATE_HOME]",
 )
+@manifest_option
 @setting_options
 @json_option
 @click.pass_context
@@ -70,6 +73,8 @@ def command(
     """
     if len(words) == 1 and _RECEIPT.fullmatch(words[0]):
         _explain_receipt(ctx, words[0], state, as_json)
+    if MANIFEST in ctx.meta:
+        raise click.UsageError("--manifest finds a RECEIPT; to ask about a tool, name the manifest before it", ctx)
     manifest, words = named_first(words)
     if not words:
         raise click.UsageError("Missing argument 'TOOL'.", ctx)

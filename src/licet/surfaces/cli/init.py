@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,7 +31,7 @@ from licet.values import replace
 
 NO_TOOL = "no tool"
 _DECORATE = "decorate a function with `@tool(…)` from licet"
-_GUESSED = "review the guesses above, put them in with `licet init --write`, then run `licet init` again"
+_GUESSED = "review the guesses above, put them in with `licet init {0} --write`, then run `licet init {0}` again"
 
 
 @click.command(name="init")
@@ -121,7 +122,10 @@ def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json:
     """Print what files without tools could declare, and end the command: there is nothing to write a manifest for."""
     hinted = {str(proposal.file) for proposal in proposals}
     told = [
-        replace(one, hint=_GUESSED) if one.found == NO_TOOL and one.origin.file in hinted else one for one in problems
+        replace(one, hint=_GUESSED.format(shlex.quote(one.origin.file)))
+        if one.found == NO_TOOL and one.origin.file in hinted
+        else one
+        for one in problems
     ]
     if as_json:
         listed = [proposal.as_data() for proposal in proposals]

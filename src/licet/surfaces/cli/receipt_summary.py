@@ -68,7 +68,12 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A summary as a table; below each line the uses that were denied most often."""
     cells = [list(_COLUMNS.values()), *([visible(str(one[name])) for name in _COLUMNS] for one in found)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    below: list[Sequence[dict[str, Any]]] = [(), *(one["most_denied"] for one in found)]
-    for line, uses in zip(cells, below, strict=True):
+    below: list[tuple[Sequence[dict[str, Any]], int]] = [
+        ((), 0),
+        *((one["most_denied"], one["denied_uses"]) for one in found),
+    ]
+    for line, (uses, total) in zip(cells, below, strict=True):
         yield "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
         yield from (f"    {check_text({**use, 'kind': DENIED})}" for use in uses[:MOST_SHOWN])
+        if rest := total - sum(use["count"] for use in uses[:MOST_SHOWN]):
+            yield f"    and {rest} more"

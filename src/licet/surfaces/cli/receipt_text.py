@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from licet.core.explain import ran_until
+from licet.core.origin import CHECK_AND_RUN
 from licet.core.scope import visible
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -189,8 +190,7 @@ def explanation(entry: Entry) -> Iterator[str]:
     if verdict == "ask":
         lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
     if verdict == "deny" and not ended:
-        use = "" if what == call else f" {what}"
-        lines.append(("to allow it", f"see `licet explain MANIFEST {tool}{use}`"))
+        lines.append(_way_out(entry, "" if what == call else f" {what}"))
     lines += [
         ("manifest", entry["manifest"]),
         ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
@@ -200,6 +200,17 @@ def explanation(entry: Entry) -> Iterator[str]:
     if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
         told.insert(-3, ran_until(entry["cost_usd"]))
     yield from told
+
+
+def _way_out(entry: Entry, use: str) -> tuple[str, str]:
+    """What would let a denied call through: not every refusal comes from a manifest."""
+    if entry["reason"] == "INPUT_INVALID":
+        return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
+    if entry["reason"] == "INTERRUPTED":
+        return "to have it", "make the call again"
+    if entry["agent"] == CHECK_AND_RUN:
+        return "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
+    return "to allow it", f"see `licet explain MANIFEST {entry['tool']}{use}`"
 
 
 def _may(entry: Entry, what: str, ended: bool) -> str:

@@ -347,7 +347,8 @@ def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
 
 def _unknown(receipt: str, ledger: Path, as_json: bool) -> NoReturn:
     where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
-    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, or name its state with `--state DIR`", as_json)
+    named = "or name it with `--manifest FILE`, or its state with `--state DIR`"
+    fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}", as_json)
 
 
 @contextmanager
