@@ -135,10 +135,10 @@ def test_a_tool_that_goes_on_ends_with_allow_and_its_denials_are_found(made: Pat
         (["--denied-use", "fs:read:/et"], []),
         (["--denied-use", "fs:write:*"], []),
         (["--denied-use", "fs:read:/srv"], []),
-        (["--denied-use", "network:*"], [3]),
+        (["--denied-use", "network:*"], [4, 3]),
         (["--denied-use", "*stripe*"], [3]),
         (["--denied-use", "network:https:get@api.stripe.com"], [3]),
-        (["--denied-use", "tool:call:*"], [6, 4]),
+        (["--denied-use", "tool:call:*"], [6]),
         (["--denied-use", "tool:call:nobody"], [6]),
         (["--denied-use", "--tool", "other"], [3]),
         (["--denied-use", "fs", "--agent", "lab"], [5]),
@@ -161,7 +161,7 @@ def test_receipts_are_found_by_what_was_denied_inside(made: Path, filters: list[
 
 
 def test_the_text_names_what_was_denied_below_each_receipt(made: Path) -> None:
-    result = run(made, "receipts", "list", "--denied-use", "network:*")
+    result = run(made, "receipts", "list", "--denied-use", "network:https")
     heading, line, *uses = result.stdout.splitlines()
     assert heading.split()[:3] == ["time", "agent", "tool"]
     assert line.split()[2:5] == ["desk", "other", "allow"]
@@ -224,7 +224,7 @@ def test_a_summary_counts_per_day_and_agent(made: Path) -> None:
         "denied_uses": 6,
         "most_denied": [
             {"capability": "fs:read:/etc/passwd", "reason": "PATH_NOT_REACHABLE", "count": 2},
-            {"capability": "tool:call:probe", "reason": "HOST_NOT_ALLOWED", "count": 1},
+            {"capability": "network:*:<malformed>", "reason": "HOST_NOT_ALLOWED", "count": 1},
             {"capability": "network:https:get@api.stripe.com:443", "reason": "HOST_NOT_ALLOWED", "count": 1},
             {"capability": "network:https:get@evil.test:443", "reason": "HOST_NOT_ALLOWED", "count": 1},
             {"capability": "fs:read:/home/x", "reason": "PATH_NOT_REACHABLE", "count": 1},
@@ -239,7 +239,7 @@ def test_a_summary_counts_per_day_and_agent(made: Path) -> None:
 @pytest.mark.parametrize(
     ("filters", "which"),
     [
-        (["--denied-use", "network"], [("2026-03-02", "desk", 2)]),
+        (["--denied-use", "network"], [("2026-03-02", "desk", 3)]),
         (["--capability", "fs:read:/etc"], [("2026-03-02", "desk", 2), ("2026-03-02", "lab", 1)]),
         (["--agent", "lab"], [("2026-03-03", "lab", 1), ("2026-03-02", "lab", 1)]),
         (["--tool", "other"], [("2026-03-02", "desk", 3)]),
