@@ -130,6 +130,7 @@ class Call:
         try:
             await settled(self, Ask(self.request, approval, (ground,), use))
             standing(self, use)
+            same_policy(self, use)
         finally:
             if self.deadline is not None:
                 self.deadline.resume()
@@ -208,8 +209,18 @@ def standing(call: Call, use: Use | None = None) -> None:
         if call.holding is not None:
             call.holding.note_of(SessionEnded)
         call.refuse("SESSION_ENDED", "this session has ended", "", use)
+    if (now := session.other_agent(call.policy)) and not call.policy.unusable:
+        text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
+        call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
     if session.broken:
         call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken, use)
+
+
+def same_policy(call: Call, use: Use | None = None) -> None:
+    """After a person was asked: their answer is about the policy that they were asked under, and about no other."""
+    if call.session.gate.policy is not call.policy:
+        text = "another manifest was loaded while a person was asked: call again"
+        call.refuse("MANIFEST_CHANGED", text, "", use)
 
 
 def declare(call: Call) -> Registered:
@@ -298,8 +309,7 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     agreed = await settled(call, decision)
     call.stores.until += monotonic() - asked  # the clock stands still while a person thinks
     standing(call)  # the world may have changed while a person thought
-    if call.session.gate.policy is not call.policy:
-        call.refuse("MANIFEST_CHANGED", "another manifest was loaded while a person was asked: call again")
+    same_policy(call)
     call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
 
 

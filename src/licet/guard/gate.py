@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import secrets
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
@@ -71,6 +72,7 @@ class Gate:
         # By session: what was agreed to in it, under which policy, and until when.
         self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float, Agreement]]] = {}
         self.reloaded = 0.0  # when, if ever; what was asked before that is void here
+        self._loading = threading.RLock()  # held while a manifest is loaded: what is loaded last is what stays
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 
@@ -82,24 +84,31 @@ class Gate:
         """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void.
 
         The manifest is in force from now on, even where this raises `RegistrationRefused` with the tools that do not
-        fit it: their calls are denied. If nothing can be judged by it, every call is denied.
+        fit it: their calls are denied. If nothing can be judged by it, or it differs from its lock, every call is
+        denied. What is no manifest raises `TypeError` and changes nothing. Reloads are done one after another.
         """
-        if (locked := manifest.lock_problem) is not None:
-            ground = Ground("MANIFEST_CHANGED", f"found {locked.found} in its lock", locked.origin, locked.hint)
-            raise Refused(Deny(Request(manifest.agent), (ground,)))
+        if not isinstance(manifest, Manifest):
+            raise TypeError(f"expected a Manifest, as `load_manifest` returns it, found {type(manifest).__name__}")
+        with self._loading:
+            self._reload(manifest)
+
+    def _reload(self, manifest: Manifest) -> None:
+        at_build = not hasattr(self, "_policy")
         if self.pin is not None and manifest.digest != self.pin:
             text = f"the manifest is {manifest.digest}, but {self.pin} is pinned"
             fix = f"review it with `licet diff`, then pin {manifest.digest}"
             raise Refused(Deny(Request(manifest.agent), (Ground("MANIFEST_CHANGED", text, manifest.origin, fix),)))
         if self.pin is not None:
             manifest = replace(manifest, pinned="Gate(pin=…)")
-        at_build = not hasattr(self, "_policy")
         twice = len({tool.name for tool in self.tools}) < len(self.tools)
         try:
+            _check_lock(manifest)
             policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
         except BaseException as error:
             if not at_build:  # the one before may allow more than this one does
-                why = f"the manifest that was loaded last cannot be used: {type(error).__name__}"
+                locked = manifest.lock_problem
+                found = f"found {locked.found} in its lock" if locked is not None else type(error).__name__
+                why = f"the manifest that was loaded last cannot be used: {found}"
                 self._switch(manifest, Policy(manifest, manifest.digest, {}, unusable=why))
             raise
         if at_build:
@@ -185,6 +194,12 @@ class Gate:
         return f"{self._receipts}{next(self._numbers)}"
 
 
+def _check_lock(manifest: Manifest) -> None:
+    if (locked := manifest.lock_problem) is not None:
+        ground = Ground("MANIFEST_CHANGED", f"found {locked.found} in its lock", locked.origin, locked.hint)
+        raise Refused(Deny(Request(manifest.agent), (ground,)))
+
+
 class _Delegated(Gate):
     """A gate below another: it follows its parent, whatever that is reloaded with, and freezes with it."""
 
@@ -192,7 +207,8 @@ class _Delegated(Gate):
 
     def __init__(self, parent: Gate, agent: str, allow: Rules) -> None:
         self._parent = parent
-        self._followed = parent.policy
+        self._above = self._followed = parent.policy  # what is registered under, and what `_policy` was made under
+        self._of = parent.manifest.agent
         # Under its parent's name, behind a sign that no name of an agent has: a delegate cannot take the name, and with
         # it the stores, of another agent, or of the delegate of a delegate.
         self._agent = f"{parent.manifest.agent}>{agent}"
@@ -216,17 +232,23 @@ class _Delegated(Gate):
     @property
     def policy(self) -> Policy:
         """What calls are judged by now: what the parent's calls are, and the delegation."""
-        if self._parent.policy is not self._followed:
-            self._followed = self._parent.policy
-            # A call asks here: what cannot be used denies it, and whoever loaded it has been told.
-            with suppress(Exception):
-                self.reload(self._narrowed())
-        return self._policy
+        with self._loading:  # another thread must not find the older policy while this one makes the next
+            above = self._parent.policy
+            if above is not self._followed:
+                self._above = above
+                # A call asks here: what cannot be used denies it, and whoever loaded it has been told.
+                with suppress(Exception):
+                    self.reload(self._narrowed())
+                self._followed = above
+            return self._policy
 
     def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
-        if self._followed.unusable:
-            return Policy(manifest, manifest.digest, {}, unusable=self._followed.unusable)
-        return super()._register(manifest, refuse=False, parent=self._followed)
+        why, now = self._above.unusable, self._above.manifest.agent
+        if not why and now != self._of:
+            why = f"`{self._of}` has delegated this, and the manifest that was loaded last is of `{now}`"
+        if why:
+            return Policy(manifest, manifest.digest, {}, unusable=why)
+        return super()._register(manifest, refuse=False, parent=self._above)
 
     def _follows(self) -> bool:
         return self._parent._policy is self._followed and self._parent._follows()

@@ -100,6 +100,12 @@ class Session:
         """Whether this session takes no calls any more."""
         return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
 
+    def other_agent(self, policy: Policy) -> str:
+        """The agent of the manifest in force, if this session, or one above it, is of another; otherwise empty."""
+        if policy.manifest.agent != self.agent:
+            return policy.manifest.agent
+        return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
+
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
         """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
         if under_trio():
@@ -147,7 +153,10 @@ class Session:
         return await anywhere(self._available())
 
     async def _available(self) -> list[str]:
-        policy, found = self.gate.policy, []
+        policy = self.gate.policy
+        found: list[str] = []
+        if self.other_agent(policy):  # its calls are refused
+            return found
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:
                 holding = Holding(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
