@@ -177,7 +177,7 @@ def test_an_unknown_receipt_is_told(made: Path) -> None:
         assert (result.exit_code, result.stdout) == (1, "")
         assert f"there is no receipt `r-00-1` in {made}" in result.stderr
         assert "`licet receipts list` has those that are" in result.stderr
-        assert "name its state with `--state DIR`" in result.stderr
+        assert "or its state with `--state DIR`" in result.stderr
 
 
 @pytest.mark.parametrize(
