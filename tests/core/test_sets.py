@@ -442,3 +442,8 @@ def test_what_else_is_allowed_where_a_use_goes(
     allows: list[str], denies: list[str], use: str, atoms: tuple[int, int]
 ) -> None:
     assert CapabilitySet(allows, denies).atoms_at(Use(use)) == atoms
+
+
+def test_a_deny_elsewhere_takes_nothing_from_where_a_use_goes() -> None:
+    use, allowed = Use("fs:read:/srv/a"), CapabilitySet(["fs:read:/"])
+    assert CapabilitySet(["fs:read:/"], ["fs:read:/x"]).atoms_at(use) == allowed.atoms_at(use) != (0, 0)
