@@ -96,7 +96,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
         private=((),),
         natives=(Natives(frozenset(), _ELSEWHERE),),
         connectors=Connectors(tenant=lines, profiles=(lines,)),
-        approvals=Approvals(write="manifest"),  # whoever gives the set agrees to the writes in it
+        approvals=Approvals(write="manifest"),  # the caller approved the writes by allowing them in the set
         pinned="check_and_run",
     )
     return never_written(manifest, dict.fromkeys(policy_paths((), trusted_paths()), POLICY))

@@ -82,7 +82,7 @@ def check_names(parts: Mapping[str, object]) -> None:
 
 
 def check_part(name: str, part: Any) -> None:
-    """Raise `TypeError` for a part that does not have the methods of its port; None stands for no part."""
+    """Raise `TypeError` if a part lacks methods of its port. None means that there is no such part."""
     expected = "" if part is None or isinstance(part, type) else _lacking(name, part)
     if isinstance(part, type):
         expected = f"an object, not the class: `{name}={part.__name__}(…)`"

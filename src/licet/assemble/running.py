@@ -273,14 +273,14 @@ def state_option(state: Path) -> str:
 
 
 def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":
-    """Keeps a request and waits for its answer, while the call is held; `announce` is told of each request."""
+    """An approver that stores each request, passes it to `announce`, and holds the call until it is answered."""
     from licet.backends.approvals_waiting import WaitingApprover
 
     return WaitingApprover(stored_approvals(state), announce)
 
 
 def terminal_approver(state: Path, behind: Approver | None = None) -> "TerminalApprover":
-    """Whoever sits at the terminal; where there is none, or a signature is wanted, `behind` or the store is asked."""
+    """An approver at the terminal. Without a terminal, or for signed approvals, `behind` or the store is asked."""
     from licet.backends.approver_terminal import TerminalApprover
 
     return TerminalApprover(behind or stored_approvals(state))

@@ -38,7 +38,7 @@ class WaitingApprover:
         self._store.close()
 
     async def ask(self, question: Question) -> Answered:
-        """The answer, as soon as there is one; `expired` if nobody answers in time."""
+        """Wait for the answer and return it; `expired` if there is none in time."""
         waited_for = ""
         while True:
             answered = await _with_time(self._store.ask(question))
