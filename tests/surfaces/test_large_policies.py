@@ -48,6 +48,7 @@ TOLD = {
     "arguments that a tool has not": (1, "more are not shown: mend these first"),
     "unknown keys": (1, "more are not shown: mend these first"),
     "misfits": (1, "more are not shown: mend these first"),
+    "one tool with many connector needs": (1, "more are not shown: mend these first"),
 }
 
 SLOW = {"different tools and allows", "misfits", "wide tools and allows"}

@@ -129,10 +129,12 @@ class Common:
 def common_of(manifest: Manifest, seats: Iterable[Seat], spec: ToolSpec) -> Common:
     """What stands above every tool with such seats and such connectors."""
     seats = tuple(seats)
-    defined = [manifest.definitions[name].layer for name in spec.named_connectors if name in manifest.definitions]
+    defined = [
+        manifest.definitions[name].layer for name in sorted(spec.named_connectors) if name in manifest.definitions
+    ]
     narrowing = tuple(layer for layer in (*(seat.layer for seat in seats), *defined) if layer)
     listing = tuple(bundle for bundle in bundles_of(manifest, seats) if bundle.connectors is not None)
-    refs = tuple(connector_ref(manifest, spec, name) for name in spec.named_connectors)
+    refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
     # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
     key = tuple(map(id, narrowing)), tuple(bundle.name for bundle in listing), refs
     known: dict[object, Common] = manifest._known.setdefault("common", {})
@@ -202,7 +204,7 @@ def connector_grounds(
     manifest: Manifest, bundles: tuple[Bundle, ...], spec: ToolSpec, layers: Iterable[Layer]
 ) -> Iterator[Ground]:
     """What keeps out the connectors that a tool cannot do without: the lists, and the denies of its layers."""
-    for name in spec.connectors:
+    for name in sorted(spec.needed_connectors):
         if ground := connector_ground(manifest, bundles, spec, name):
             yield ground
         use = Capability(f"connector:use:{name}")

@@ -169,7 +169,7 @@ class Reach:
     def _stating(self) -> tuple[Seat, ...]:
         """The seats of the tool, and its connectors' definitions as if they were seats: all that state a class."""
         known = self.manifest.definitions
-        defined = (known[name].effects for name in self.spec.named_connectors if name in known)
+        defined = (known[name].effects for name in sorted(self.spec.named_connectors) if name in known)
         return *self.seats, *(Seat(self.manifest.origin, effects=effects) for effects in defined)
 
     @property
@@ -328,7 +328,9 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     """The class a tool runs at; what keeps it from that class is added to the grounds."""
     stated = [pair for seat in seats for pair in seat.effects]
     own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
-    named = [manifest.definitions[name].effects for name in spec.named_connectors if name in manifest.definitions]
+    named = [
+        manifest.definitions[name].effects for name in sorted(spec.named_connectors) if name in manifest.definitions
+    ]
     defined = tuple(Seat(manifest.origin, effects=effects) for effects in named)  # each states a class as a seat does
     stated += [pair for one in defined for pair in one.effects]
     if own is None:

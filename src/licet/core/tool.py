@@ -33,19 +33,14 @@ class ToolSpec:
     by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
     package: Installed | None = field(default=None, compare=False)  # the distribution that its module belongs to
     touches: CapabilitySet = field(init=False, compare=False, repr=False)  # the most that a call could hold
+    needed_connectors: frozenset[str] = field(init=False, compare=False, repr=False)
+    named_connectors: frozenset[str] = field(init=False, compare=False, repr=False)  # also among its optional needs
 
     def __post_init__(self) -> None:
+        needed = _connectors_in(self.needs) | ({self.connector.name} if self.connector else set())
         object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
-
-    @property
-    def connectors(self) -> tuple[str, ...]:
-        """The connectors that it cannot do without, in order."""
-        return tuple(sorted(_connectors_in(self.needs) | ({self.connector.name} if self.connector else set())))
-
-    @property
-    def named_connectors(self) -> tuple[str, ...]:
-        """The connectors that it names, also among its optional needs, in order."""
-        return tuple(sorted({*self.connectors, *_connectors_in(self.optional)}))
+        object.__setattr__(self, "needed_connectors", frozenset(needed))
+        object.__setattr__(self, "named_connectors", frozenset(needed | _connectors_in(self.optional)))
 
     @property
     def digest(self) -> str:

@@ -263,7 +263,7 @@ def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
     connector, listed = spec.connector or said.connector, said.connector
     if connector and listed and connector.name == listed.name and not connector.version:
         connector = listed
-    others = {*spec.connectors, *said.connectors} - ({connector.name} if connector else set())
+    others = {*spec.needed_connectors, *said.needed_connectors} - ({connector.name} if connector else set())
     return replace(
         spec,
         needs=(spec.needs & said.touches) | CapabilitySet(f"connector:use:{name}" for name in others),
