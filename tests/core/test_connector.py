@@ -1,5 +1,6 @@
 """Connectors: what a line admits, how lists meet, and which spellings of versions are understood."""
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -114,7 +115,8 @@ lines = st.lists(
     st.builds(ConnectorRule, st.sampled_from(("github", "slack")), st.sampled_from(VERSIONS), st.just(HERE)), max_size=3
 ).map(tuple)
 all_lists = st.builds(
-    Connectors, lines, st.one_of(st.none(), lines), lines, st.lists(lines, min_size=1, max_size=2).map(tuple)
+    partial(Connectors, app_name="shop"),  # without a name, a list of the app admits nothing
+    *(lines, st.one_of(st.none(), lines), lines, st.lists(lines, min_size=1, max_size=2).map(tuple)),
 )
 
 
