@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What may be done there: `read`, `write`, `https get` …"""
+        """What may be done there, such as `read`, `write` or `https get`."""
         return tuple(way for piece in self.pieces for way in ways_of(piece.rule))
 
     @property

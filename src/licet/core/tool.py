@@ -37,7 +37,9 @@ class ToolSpec:
     named_connectors: frozenset[str] = field(init=False, compare=False, repr=False)  # also among its optional needs
 
     def __post_init__(self) -> None:
-        needed = _connectors_in(self.needs) | ({self.connector.name} if self.connector else set())
+        needed = _connectors_in(self.needs) | (
+            {self.connector.name} if isinstance(self.connector, ConnectorRef) else set()
+        )
         object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
         object.__setattr__(self, "needed_connectors", frozenset(needed))
         object.__setattr__(self, "named_connectors", frozenset(needed | _connectors_in(self.optional)))
