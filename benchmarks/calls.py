@@ -27,8 +27,8 @@ from benchmarks.harness import Contestant
 from benchmarks.peers import cedar_uid, load, tenuo_hosts, tenuo_paths, tenuo_warrant
 from benchmarks.worlds import REQUESTS, host_in, path_in
 from licet import Use, load_manifest, use_of_path, use_of_url
-from licet.core.decide import decide
-from licet.core.decision import Allow, Request, Usage
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Allow, Request, Usage
 from licet.values import replace
 
 __all__ = ["CALL_PEERS", "SIZE", "Call", "floor_calls", "licet_calls", "requests"]

@@ -79,10 +79,10 @@ def _fetch() -> tuple[Any, Any]:
 
     from licet import load_manifest
     from licet.backends.http import HttpClient
-    from licet.core.decision import Request
-    from licet.core.reach import Reach, reach_of
-    from licet.guard.fetch import ScopedFetch
-    from licet.guard.holding import Holding
+    from licet.core.decision.decision import Request
+    from licet.core.decision.reach import Reach, reach_of
+    from licet.guard.grant import Holding
+    from licet.guard.handles.fetch import ScopedFetch
 
     with TemporaryDirectory() as place:
         path = f"{place}/agent.yaml"

@@ -12,13 +12,13 @@ from typing import Any
 
 from benchmarks.harness import Contestant, Effort, Row, at_most, race, versus_floor
 from licet import CapabilitySet, load_manifest
-from licet.backends.files import LocalFiles
-from licet.core.decision import Approval, Request
-from licet.core.reach import reach_of
-from licet.core.tool import ToolSpec
-from licet.core.use import Use
-from licet.guard.files import ScopedFiles
-from licet.guard.holding import Holding
+from licet.backends.files.local import LocalFiles
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval, Request
+from licet.core.decision.reach import reach_of
+from licet.core.policy.tool import ToolSpec
+from licet.guard.grant import Holding
+from licet.guard.handles.files import ScopedFiles
 
 __all__ = ["measure"]
 

@@ -28,7 +28,7 @@ from benchmarks.harness import (
     spawn_race,
     versus_floor,
 )
-from licet.guard.layers import Layers
+from licet.guard.execution import Layers
 
 __all__ = ["measure"]
 
@@ -173,12 +173,12 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
     """`ctx.process.spawn` of a call that may start anything, and reach one port."""
     from licet import load_manifest
     from licet.backends.http import HttpClient
-    from licet.backends.processes import LocalProcesses
-    from licet.core.decision import Request
-    from licet.core.reach import reach_of
-    from licet.guard.holding import Holding
-    from licet.guard.processes import ScopedProcesses
-    from licet.sandbox.walls import ProgramWalls
+    from licet.core.decision.decision import Request
+    from licet.core.decision.reach import reach_of
+    from licet.guard.grant import Holding
+    from licet.guard.handles.processes import ScopedProcesses
+    from licet.sandbox.programs.runner import LocalProcesses
+    from licet.sandbox.programs.walls import ProgramWalls
 
     python = os.path.realpath(sys.executable)
     network = f', "network:http:127.0.0.1:{port}"' if port else ""

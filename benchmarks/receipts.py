@@ -30,11 +30,12 @@ from benchmarks.harness import (
     versus_peer,
 )
 from licet import Backends, Gate, Session, load_manifest, tool
-from licet.assemble.records import public_key, verify_ledger
-from licet.backends.ledger_keys import check_signature, generated_key
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.memory_ledger import ChainedMemoryLedger
+from licet.assemble.ledger import public_key
+from licet.backends.keys import check_signature, generated_key
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import ChainedMemoryLedger
 from licet.guard.ports import Entry
 
 __all__ = ["measure"]

@@ -27,7 +27,8 @@ from benchmarks.harness import (
     versus_peer,
 )
 from licet import Backends, Gate, Session, load_manifest
-from licet.sandbox import probe, workers
+from licet.sandbox import probe
+from licet.sandbox.workers import pool
 
 __all__ = ["measure"]
 
@@ -120,7 +121,7 @@ def _spawned(command: list[str]) -> float:
 
 def _memory() -> Row:
     """Memory that a waiting worker has for itself, against what it may have."""
-    zygote = workers._pool._zygote
+    zygote = pool.pool._zygote
     kept = [_private(child.pid) for child in list(zygote.children.values())] if zygote is not None else []
     found = [size for size in kept if size]
     if not found:

@@ -35,40 +35,37 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "src" / "licet" / "core"
+PATHS = {path.stem: path for path in sorted(CORE.rglob("*.py")) if path.stem != "__init__"}  # file names are unique
 LISTED = ROOT / "tests" / "core" / "equivalent_mutants.txt"
 MEMORY = 2 << 30  # a mutant may loop while it fills a list
 
 # The tests most likely to notice a change in a module; whoever survives them meets all the others.
 NEAREST = {
     "scope": ["core/test_hosts.py", "core/test_paths.py", "core/test_grammar.py"],
-    "network": ["core/test_network_grammar.py", "core/test_uses.py"],
-    "domain": ["core/test_grammar.py", "core/test_network_grammar.py"],
+    "domains": ["core/test_grammar.py", "core/test_network_grammar.py", "core/test_uses.py"],
     "capability": ["core/test_network_grammar.py", "core/test_hosts.py", "core/test_values.py"],
     "use": ["core/test_uses.py", "core/test_paths.py", "core/test_values.py"],
     "grid": ["core/test_sets.py", "core/test_network_grammar.py"],
     "set": ["core/test_sets.py", "core/test_unexpanded_denies.py", "core/test_values.py", "core/test_paths.py"],
     "decide": ["core/test_decide.py"],
-    "decision": ["core/test_decide.py"],
+    "decision": ["core/test_decide.py", "core/test_happened.py"],
     "effects": ["core/test_effects.py"],
     "validate": ["core/test_validate.py"],
     "budget": ["core/test_budget.py"],
-    "happened": ["core/test_happened.py"],
     "diff": ["core/test_diff.py"],
     "canonical": ["core/test_canonical.py"],
     "merkle": ["core/test_merkle.py"],
-    "receipt": ["core/test_receipt.py"],
-    "heads": ["core/test_receipt.py"],
-    "finding": ["core/test_verify.py"],
+    "entry": ["core/test_receipt.py"],
     "linked": ["core/test_receipt.py", "core/test_verify.py"],
     "verify": ["core/test_receipt.py", "core/test_verify.py"],
     "verify_part": ["core/test_verify_part.py"],
 }
-ALGEBRA = ("scope", "network", "domain", "capability", "use", "grid", "set")
+ALGEBRA = ("scope", "domains", "capability", "use", "grid", "set")
 ALGEBRA_TESTS = [
     *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
     *("spec/test_algebra_spec.py", "core/test_properties.py"),
 ]
-LEDGER = ("receipt", "heads", "linked", "verify", "verify_part")
+LEDGER = ("entry", "linked", "verify", "verify_part")
 LEDGER_TESTS = [f"core/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
 # Where it is known which tests concern a module; any other meets all but those of the algebra and of ledgers.
 CONCERNED = {
@@ -77,8 +74,6 @@ CONCERNED = {
     "canonical": ["core/test_canonical.py", "core/test_budget.py"],
     "budget": ["core/test_budget.py", "core/test_decide.py"],
     "diff": ["core/test_diff.py"],
-    "finding": ["core/test_verify.py"],
-    "happened": ["core/test_happened.py"],
     "merkle": ["core/test_merkle.py"],
 }
 # Seconds of CPU time for each round; a mutant that loops for ever is noticed by its silence. One that waits for ever
@@ -355,9 +350,14 @@ class Mutator(ast.NodeVisitor):
         """Leave alone what only the type checker needs."""
 
 
+def dotted(module: str) -> str:
+    """The import name of a module of the core: `licet.core.algebra.scope` of `scope`."""
+    return ".".join(("licet", "core", *PATHS[module].relative_to(CORE).with_suffix("").parts))
+
+
 def mutants_of(module: str) -> list[Mutant]:
     """Every mutant of a module, in the order of its text."""
-    original = (CORE / f"{module}.py").read_bytes()
+    original = PATHS[module].read_bytes()
     mutator = Mutator(module, original)
     mutator.visit(ast.parse(original))
     return sorted(mutator.found.values(), key=lambda mutant: (mutant.start, mutant.end, mutant.text))
@@ -373,15 +373,15 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.mutant = mutant
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != f"licet.core.{self.mutant.module}":
+        if name != dotted(self.mutant.module):
             return None
-        return importlib.util.spec_from_loader(name, self, origin=f"{CORE / self.mutant.module}.py")
+        return importlib.util.spec_from_loader(name, self, origin=str(PATHS[self.mutant.module]))
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self.mutant.source, f"{CORE / self.mutant.module}.py", "exec"), module.__dict__)
+        exec(compile(self.mutant.source, PATHS[self.mutant.module], "exec"), module.__dict__)
 
 
 class Child:
@@ -485,7 +485,7 @@ def put_in_place(mutant: Mutant) -> bool:
     places = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if old is not None}
     found = set()
     for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__module__ == f"licet.core.{mutant.module}":
+        if isinstance(thing, FunctionType) and thing.__module__ == dotted(mutant.module):
             place = (thing.__code__.co_qualname, thing.__code__.co_firstlineno)
             if place in places:
                 try:
@@ -681,7 +681,7 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=2, help="how many at a time")
     options.add_argument("--list", action="store_true", help="print every mutant and try none")
     given = options.parse_args()
-    modules = [*given.modules, *given.module] or [name for name in NEAREST if (CORE / f"{name}.py").exists()]
+    modules = [*given.modules, *given.module] or [name for name in NEAREST if name in PATHS]
     if unknown := [name for name in modules if name not in NEAREST]:
         options.error(f"no such module: {', '.join(unknown)}")
 

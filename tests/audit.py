@@ -98,9 +98,9 @@ def read_log(file: Path) -> Log:
 # In the host ----------------------------------------------------------------------------------------------------------
 
 _LICET = f"{Path(__file__).resolve().parents[1] / 'src' / 'licet'}/"
-_HANDLES = tuple(f"{_LICET}{name}" for name in ("backends/files", "backends/native"))
+_HANDLES = tuple(f"{_LICET}{name}" for name in ("backends/files", "sandbox/native"))
 _BACKENDS = f"{_LICET}backends/"
-_GATES = tuple(f"{_LICET}{name}" for name in ("backends/manifest_yaml", "assemble/importing", "guard/registration"))
+_GATES = tuple(f"{_LICET}{name}" for name in ("policy_files/load", "assemble/importing", "guard/registration"))
 _PYTHON = (os.path.dirname(os.__file__), "<frozen", "<string")
 
 
@@ -144,9 +144,9 @@ def _install(log: str) -> None:
         finally:
             busy.clear()
 
-    from licet.guard import own_interpreter
+    from licet.sandbox.programs import supervisor_client
 
-    own_interpreter.PRELUDE = CHILD.format(events=EVENTS, log=log)
+    supervisor_client.PRELUDE = CHILD.format(events=EVENTS, log=log)
     _watch(write)
     sys.addaudithook(hook)
 
@@ -154,7 +154,7 @@ def _install(log: str) -> None:
 def _watch(write: Any) -> None:
     """Note what grants may write, when the first gate is built, and when the first tool has run."""
     from licet.guard.gate import Gate
-    from licet.guard.held_paths import held_paths
+    from licet.guard.handles.files import held_paths
     from licet.guard.import_path import ways
     from licet.guard.session import Session
 

@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.ledger.writer import SqliteLedger
 from licet.surfaces.cli.app import licet
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

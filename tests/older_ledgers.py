@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from licet.backends.ledger_format import FORMAT, foreign_tables
-from licet.backends.sqlite_file import SqliteFile
+from licet.backends.ledger.state import FORMAT, foreign_tables
+from licet.backends.sqlite.file import SqliteFile
 
 # As it was written down then, and not made of what is written down now.
 FORMAT_1 = """

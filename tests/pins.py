@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from licet import Manifest, load_manifest
-from licet.assemble.acceptance import accept_policy
+from licet.assemble.trust import accept_policy
 from licet.values import replace
 
 

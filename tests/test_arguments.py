@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted import work
-from licet.declare import json_data
+from licet.declare import plain_json
 from licet.declare.arguments import InvalidArguments, validator
 
 
@@ -81,12 +81,12 @@ _WORDS = st.recursive(
 
 @given(_WORDS)
 def test_words_are_spelled_the_same_by_every_writer(value: Any) -> None:
-    text = json_data.json_core().to_json(value, inf_nan_mode="strings")
+    text = plain_json.json_core().to_json(value, inf_nan_mode="strings")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_data, "_core", None)
-        assert json_data.plain_json(value) == text
-        patch.setattr(json_data, "_core", None)
-        assert json_data.data_again(text) == value == json_data.plain_data(text)
+        patch.setattr(plain_json, "_core", None)
+        assert plain_json.plain_json(value) == text
+        patch.setattr(plain_json, "_core", None)
+        assert plain_json.data_again(text) == value == plain_json.plain_data(text)
 
 
 def test_what_is_no_word_is_left_to_the_writer_that_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +103,14 @@ def test_what_is_no_word_is_left_to_the_writer_that_knows_it(monkeypatch: pytest
         [[[[1]]]],
     ]
     for value in values:
-        expected = json_data.json_core().to_json(value, inf_nan_mode="strings")
-        monkeypatch.setattr(json_data, "_core", None)
-        assert json_data.plain_json(value) == expected
-        assert json_data._core is not None, value
+        expected = plain_json.json_core().to_json(value, inf_nan_mode="strings")
+        monkeypatch.setattr(plain_json, "_core", None)
+        assert plain_json.plain_json(value) == expected
+        assert plain_json._core is not None, value
 
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_half_a_character_is_no_text(monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
-    monkeypatch.setattr(json_data, "_core", json_data.json_core() if loaded else None)
+    monkeypatch.setattr(plain_json, "_core", plain_json.json_core() if loaded else None)
     with pytest.raises(ValueError, match="surrogate"):
-        json_data.plain_json({"command": ["\udcff"]})
+        plain_json.plain_json({"command": ["\udcff"]})

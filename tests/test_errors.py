@@ -7,15 +7,15 @@ import pytest
 
 import licet
 from licet import errors
-from licet.core.capability import Capability
-from licet.core.decide import decide
-from licet.core.decision import Approval, Ask, Deny, Ground, Request
-from licet.core.manifest import Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use, use_of_path
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Approval, Ask, Deny, Ground, Request
+from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec, storage_scope_id
-from licet.core.use import Use, use_of_path
-from licet.core.validate import Misfit
+from licet.core.policy.manifest import Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.policy.tool import ToolSpec, storage_scope_id
 from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused
 
 HERE = Origin("secret-policy.yaml", 3, 5)

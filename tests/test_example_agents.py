@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from licet import Backends, Gate, load_manifest, run
 from licet.assemble import Places, review
-from licet.core.decide import decide
-from licet.core.decision import Request
-from licet.core.use import Use
-from licet.core.validate import validate_tools
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Request
+from licet.core.decision.validate import validate_tools
 from licet.sandbox import probe
 from licet.surfaces.cli.app import licet
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from licet.assemble import Places, review
-from licet.core.decide import decide
-from licet.core.decision import Request
-from licet.core.manifest import Manifest
-from licet.core.use import Use
-from licet.core.validate import validate_tools
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Request
+from licet.core.decision.validate import validate_tools
+from licet.core.policy.manifest import Manifest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MANIFESTS = ("research.yaml", "research-next.yaml")

@@ -91,7 +91,7 @@ def test_every_module_of_the_wheel_imports(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         modules = [name.removesuffix(".py").replace("/", ".") for name in archive.namelist() if name.endswith(".py")]
     names = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
-    assert "licet.core.scope" in names
+    assert "licet.core.algebra.scope" in names
     installed.run("python", "-c", "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]", *names)
 
 

@@ -9,21 +9,22 @@ from importlib import import_module
 # `importlib` is all that Python itself has loaded by then.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from licet.assemble.gate import Backends, Gate, run
     from licet.assemble.one_tool import check_and_run
-    from licet.assemble.running import Backends, Gate, run
-    from licet.backends.manifest_yaml import load_manifest
-    from licet.core.capability import Capability
-    from licet.core.decide import decide
-    from licet.core.decision import Allow, Ask, Decision, Deny, Request, Usage
-    from licet.core.manifest import Manifest
-    from licet.core.set import CapabilitySet
-    from licet.core.tool import ToolSpec
-    from licet.core.use import Use, use_of_path, use_of_url
-    from licet.core.validate import Misfit, validate_registration, validate_tools
+    from licet.core.algebra.capability import Capability
+    from licet.core.algebra.scope import Malformed
+    from licet.core.algebra.set import CapabilitySet
+    from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
+    from licet.core.decision.decide import decide
+    from licet.core.decision.decision import Allow, Ask, Decision, Deny, Request, Usage
+    from licet.core.decision.validate import Misfit, validate_registration, validate_tools
+    from licet.core.policy.manifest import Manifest
+    from licet.core.policy.tool import ToolSpec
     from licet.declare import Context, SyncContext, Tool, ToolCapabilities, tool
-    from licet.errors import InvalidUse, LicetError, Malformed, ManifestError, Refused, RegistrationRefused
+    from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused
     from licet.guard.result import Result
     from licet.guard.session import Session
+    from licet.policy_files.load import load_manifest
 
 __version__ = "0.1.0"
 
@@ -68,16 +69,16 @@ __all__ = [
 # Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
 _HOMES = {
     "licet.assemble.one_tool": ("check_and_run",),
-    "licet.assemble.running": ("Backends", "Gate", "run"),
-    "licet.backends.manifest_data": ("Manifest",),  # with what `Manifest.from_data` needs
-    "licet.backends.manifest_yaml": ("load_manifest",),
-    "licet.core.capability": ("Capability",),
-    "licet.core.decide": ("decide",),
-    "licet.core.decision": ("Allow", "Ask", "Decision", "Deny", "Request", "Usage"),
-    "licet.core.set": ("CapabilitySet",),
-    "licet.core.tool": ("ToolSpec",),
-    "licet.core.use": ("Use", "use_of_path", "use_of_url"),
-    "licet.core.validate": ("Misfit", "validate_registration", "validate_tools"),
+    "licet.assemble.gate": ("Backends", "Gate", "run"),
+    "licet.policy_files.data": ("Manifest",),  # with what `Manifest.from_data` needs
+    "licet.policy_files.load": ("load_manifest",),
+    "licet.core.algebra.capability": ("Capability",),
+    "licet.core.decision.decide": ("decide",),
+    "licet.core.decision.decision": ("Allow", "Ask", "Decision", "Deny", "Request", "Usage"),
+    "licet.core.algebra.set": ("CapabilitySet",),
+    "licet.core.policy.tool": ("ToolSpec",),
+    "licet.core.algebra.use": ("Use", "use_of_path", "use_of_url"),
+    "licet.core.decision.validate": ("Misfit", "validate_registration", "validate_tools"),
     "licet.declare": ("Context", "SyncContext", "Tool", "ToolCapabilities", "tool"),
     "licet.errors": ("InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"),
     "licet.guard.result": ("Result",),

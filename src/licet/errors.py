@@ -11,13 +11,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from licet.core.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
-from licet.core.explain import explain, missing_at_host
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.use import InvalidUse, Use
+from licet.core.decision.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
+from licet.core.decision.obstacles import explain, missing_at_host
+from licet.core.decision.reach import Reach
+from licet.core.decision.validate import Misfit
 from licet.core.origin import Problem
-from licet.core.reach import Reach
-from licet.core.scope import Malformed, visible
-from licet.core.use import InvalidUse, Use
-from licet.core.validate import Misfit
 from licet.values import replace
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]

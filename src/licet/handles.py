@@ -21,14 +21,7 @@ from licet.declare.context import (
     Store,
     TextMode,
 )
-from licet.declare.sync_context import (
-    SyncContext,
-    SyncFetch,
-    SyncFileSystem,
-    SyncPrograms,
-    SyncSecretStore,
-    SyncStore,
-)
+from licet.declare.sync_context import SyncContext, SyncFetch, SyncFileSystem, SyncPrograms, SyncSecretStore, SyncStore
 
 __all__ = [
     "Answer",

@@ -4,48 +4,54 @@ A backend does what it is told and decides nothing: the grant was checked before
 says with the exceptions of this module, and the call is refused.
 """
 
-from licet.core.budget import Spent
-from licet.core.decision import Approval, Usage
-from licet.core.effects import Level
-from licet.core.manifest import Budget
+from licet.core.decision.budget import Spent
+from licet.core.decision.decision import Approval, Usage
+from licet.core.policy.effects import Level
+from licet.core.policy.manifest import Budget
 from licet.declare.context import Json
-from licet.guard.layers import Layers
+from licet.guard.execution import (
+    Command,
+    Ending,
+    Finished,
+    Layers,
+    Processes,
+    Running,
+    Sandbox,
+    SandboxUnavailable,
+    Streams,
+    ToolCall,
+    Used,
+    Walls,
+    Watch,
+)
 from licet.guard.people import Answer, Answered, Approver, ApproverFunction, Question
 from licet.guard.ports import (
     ArgumentRules,
     Budgets,
     Claim,
     Clock,
-    Command,
     Entry,
     Escaped,
     Exchange,
     Files,
-    Finished,
     Held,
     Http,
     Kv,
     Ledger,
     LedgerUnavailable,
     Ports,
-    Processes,
     Reply,
     Reservation,
-    Sandbox,
-    SandboxUnavailable,
     Secrets,
     SecretsFunction,
     Stat,
     TooLarge,
-    ToolCall,
+    Turn,
     Unavailable,
     Unconnected,
     Unreached,
     Unresolved,
-    Walls,
 )
-from licet.guard.running import Ending, Running, Streams, Used, Watch
-from licet.guard.turns import Turn
 
 __all__ = [
     "Answer",

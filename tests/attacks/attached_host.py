@@ -4,8 +4,8 @@ import sys
 
 from attacks.walled_programs import PYTHON, Programs
 from licet.assemble.program import _Attached
-from licet.backends.attached import AttachedStreams
-from licet.guard.ports import Finished
+from licet.guard.execution import Finished
+from licet.sandbox.programs.attached import AttachedStreams
 
 
 def main(kind: str, code: str) -> int:

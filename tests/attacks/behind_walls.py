@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from licet.sandbox import kernel, syscalls
+from licet.sandbox.kernel import calls
 
 if TYPE_CHECKING:
     from licet import Result, Tool
@@ -73,8 +73,8 @@ print("\\n" + json.dumps(said), flush=True)
 
 def raw(name: str | int, *arguments: Any) -> int:
     """A system call by its name or number, as any code with ctypes can make it; its error is an OSError."""
-    number = syscalls.NUMBERS[kernel.machine()][name] if isinstance(name, str) else name
-    return kernel.syscall(str(name), number, *(os.fsencode(a) if isinstance(a, str) else a for a in arguments))
+    number = calls.NUMBERS[calls.machine()][name] if isinstance(name, str) else name
+    return calls.syscall(str(name), number, *(os.fsencode(a) if isinstance(a, str) else a for a in arguments))
 
 
 def scratch(name: str = "") -> str:
@@ -262,7 +262,7 @@ class Outside:
         """
         import pytest
 
-        if only_on and kernel.machine() != only_on:
+        if only_on and calls.machine() != only_on:
             pytest.skip(f"made of numbers that {only_on} has")
         worked = seen or (lambda value: CANARY in str(value))
         made_of: dict[str, Any] = {"needs": [f"fs:*:{self.granted}", *needs], "reuse": reuse}
@@ -335,8 +335,8 @@ def older_workers(landlock: int) -> Any:
     """Workers as a machine with an older version of Landlock makes them."""
     from dataclasses import replace
 
-    from licet.backends.native import InProcess
     from licet.sandbox import probe
-    from licet.sandbox.workers import Workers
+    from licet.sandbox.native import InProcess
+    from licet.sandbox.workers.engine import Workers
 
     return Workers(InProcess(), None, lambda: replace(probe.support(), landlock=landlock))

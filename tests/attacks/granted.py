@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.files import LocalFiles
-from licet.core.decision import Approval
-from licet.core.use import Use
+from licet.backends.files.local import LocalFiles
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval
 from licet.errors import Refused
-from licet.guard.files import ScopedFiles
+from licet.guard.handles.files import ScopedFiles
 
 CANARY = "CANARY"
 both_ways = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])

@@ -9,10 +9,10 @@ import httpx2
 
 from guard.holdings import holding
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer
-from licet.guard.fetch import ScopedFetch
+from licet.backends.http_memory import Answer
+from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.messages import Response
 from licet.guard.ports import Exchange
-from licet.guard.response import Response
 
 SECRET = b"what the inner network keeps"
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from guard.holdings import holding
-from licet.backends.processes import LocalProcesses
-from licet.guard.layers import Layers
-from licet.guard.ports import Command
-from licet.guard.processes import ScopedProcesses
+from licet.guard.execution import Command, Layers
+from licet.guard.handles.processes import ScopedProcesses
+from licet.sandbox.programs.runner import LocalProcesses
 
 
 class NoWalls:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approval_keys import SigningKey, make_key
-from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.keys import SigningKey, make_key
 
 EVIL = {"to": "mallory", "amount": 5000}
 

@@ -9,7 +9,7 @@ import pytest
 
 from guard.questions import SPEC, question
 from licet import Capability
-from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals
 from licet.guard.people import Question
 
 WIDER = (Capability("network:*:*"),)

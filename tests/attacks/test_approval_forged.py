@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approval_keys import SigningKey, make_key
-from licet.backends.approvals_sqlite import CannotAnswer, SqliteApprovals
-from licet.core.approval import ApprovalRequest, key_bytes
+from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
+from licet.backends.keys import SigningKey, make_key
+from licet.core.canonical import key_bytes
+from licet.core.decision.approval import ApprovalRequest
 from licet.guard.people import Question
 
 Forge = Callable[["Scene"], None]

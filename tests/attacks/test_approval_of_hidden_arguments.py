@@ -11,8 +11,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, RootModel, SecretStr, field_serializer
 
 from licet import Backends, Context, Gate, Tool, load_manifest, run, tool
-from licet.backends.approvals_sqlite import Kept, SqliteApprovals
-from licet.declare.json_data import plain_json
+from licet.backends.approvals.store import Kept, SqliteApprovals
+from licet.declare.plain_json import plain_json
 
 MANIFEST = """
 agent: desk

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from guard.questions import question
-from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.backends.approver_terminal import TerminalApprover
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.approvals.terminal import TerminalApprover
 from licet.surfaces.cli.app import licet
 
 LIES: dict[str, str] = {

@@ -10,7 +10,7 @@ import pytest
 
 from guard.questions import question
 from licet import Backends, Context, Gate, Result, load_manifest, tool
-from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals
 
 TESTS = Path(__file__).parents[1]
 PROCESSES, CALLS = 4, 12
@@ -19,7 +19,7 @@ ASKING = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from guard.questions import question
-from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals
 
 async def run():
     store = SqliteApprovals(sys.argv[2])

@@ -7,8 +7,8 @@ import pytest
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, answer, fetching, inner, reached
 from guard.holdings import holding
-from licet.backends.memory_http import Answer, MemoryHttp
-from licet.guard.fetch import ScopedFetch
+from licet.backends.http_memory import Answer, MemoryHttp
+from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
 
 GOOD, EVIL = "good.test", "evil.test"

@@ -10,8 +10,8 @@ from attacks.granted import refused
 from attacks.nets import SECRET, NamedClient, Names, answer, fetching, inner, unguarded
 from guard.holdings import holding
 from licet import Refused
-from licet.backends.memory_http import Answer
-from licet.guard.fetch import ScopedFetch
+from licet.backends.http_memory import Answer
+from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.ports import Exchange
 from loopback import authority_file, serving
 

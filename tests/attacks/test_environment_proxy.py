@@ -9,8 +9,8 @@ from attacks.granted import refused
 from attacks.nets import answer, fetching, inner
 from guard.holdings import holding
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer
-from licet.guard.fetch import ScopedFetch
+from licet.backends.http_memory import Answer
+from licet.guard.handles.fetch import ScopedFetch
 from loopback import authority_file, serving
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.memory_kv import MemoryKv
-from licet.guard.kv import ScopedKv
+from licet.backends.kv import MemoryKv, SqliteKv
+from licet.guard.handles.kv import ScopedKv
 
 KEYS = ["user_1", "userX1", "USER_1", "100%", "100 and more", "a[b]", "ab", "a*"]
 PREFIXES = {"user_": ["user_1"], "100%": ["100%"], "%": [], "_": [], "a[": ["a[b]"], "a*": ["a*"], "U": ["USER_1"]}

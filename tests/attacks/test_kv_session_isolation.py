@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.memory_kv import MemoryKv
-from licet.guard.kv import ScopedKv
+from licet.backends.kv import MemoryKv, SqliteKv
+from licet.guard.handles.kv import ScopedKv
 
 SECRET = "what s-1 keeps"
 # Keys that would lead elsewhere if the scope and the key were put together as text.

@@ -18,13 +18,12 @@ import pytest
 from guard.gates import call, gate
 from kept_calls import run
 from licet import Backends, Gate, Result, tool
-from licet.assemble.records import public_key, verify_ledger
-from licet.backends.ledger_head import write_mark
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.ledger_tail import Tagging
-from licet.core.heads import Head
-from licet.core.merkle import Frontier, leaf_hash
-from licet.core.receipt import canonical_text
+from licet.assemble.ledger import public_key
+from licet.backends.ledger.state import Tagging, write_mark
+from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.writer import SqliteLedger
+from licet.core.ledger.entry import Head, canonical_text
+from licet.core.ledger.merkle import Frontier, leaf_hash
 
 FORGED = "transfer_money"
 NOT_BY_THE_KEY = "was changed by somebody who has not its key"

@@ -13,9 +13,9 @@ import pytest
 from guard.gates import call, gate
 from kept_calls import run
 from licet import Backends, Context, Gate, Result, tool
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.budgets import SqliteBudgets
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.writer import SqliteLedger
 
 
 @tool(needs=["storage:write:session"], effect="read_only", sandbox="native", cost_usd="1")

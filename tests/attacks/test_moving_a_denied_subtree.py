@@ -33,8 +33,8 @@ def test_the_parent_of_what_is_denied_stays_where_it_is(tmp_path: Path, openat2:
 def test_what_is_not_readable_is_not_moved_to_where_it_is(tmp_path: Path, openat2: bool) -> None:
     from attacks.granted import agree
     from guard.holdings import holding
-    from licet.backends.files import LocalFiles
-    from licet.guard.files import ScopedFiles
+    from licet.backends.files.local import LocalFiles
+    from licet.guard.handles.files import ScopedFiles
 
     root = granted(tmp_path)
     (root / "inbox").mkdir()

@@ -15,10 +15,10 @@ import pytest
 
 from attacks.granted import CANARY, both_ways
 from guard.holdings import holding
-from licet.backends.files import LocalFiles
-from licet.core.scope import Malformed
+from licet.backends.files.local import LocalFiles
+from licet.core.algebra.scope import Malformed
 from licet.errors import Refused
-from licet.guard.files import ScopedFiles
+from licet.guard.handles.files import ScopedFiles
 
 CORPORA = os.environ.get("LICET_CORPORA")
 pytestmark = pytest.mark.skipif(not CORPORA, reason="LICET_CORPORA does not name the folder of third-party cases")

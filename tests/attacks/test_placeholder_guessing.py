@@ -7,11 +7,11 @@ from typing import Any
 
 from attacks.programs import programs
 from guard.holdings import holding
-from licet.backends.memory_http import Answer, MemoryHttp
-from licet.backends.memory_secrets import MemorySecrets
-from licet.guard.fetch import ScopedFetch
-from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets
+from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.secrets import MemorySecrets
+from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.redaction.redact import Redactor
 
 VALUE = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"
 RULES = ("secret:read:STRIPE_KEY", "network:*:api.test", "process:exec:cat", "process:exec:env", "env:read:KEY")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from attacks.granted import agree, both_ways, granted, refused
 from licet import load_manifest
-from licet.backends.files import LocalFiles
-from licet.core.decision import Request
-from licet.core.reach import reach_of
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
-from licet.guard.files import ScopedFiles
-from licet.guard.holding import Holding
+from licet.backends.files.local import LocalFiles
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.decision import Request
+from licet.core.decision.reach import reach_of
+from licet.core.policy.tool import ToolSpec
+from licet.guard.grant import Holding
+from licet.guard.handles.files import ScopedFiles
 
 MANIFEST = """\
 agent: clerk

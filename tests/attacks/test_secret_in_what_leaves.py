@@ -12,11 +12,11 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 import pytest
 
 from guard.holdings import holding
-from licet.backends.memory_secrets import MemorySecrets
-from licet.core.use import use_of_path
+from licet.backends.secrets import MemorySecrets
+from licet.core.algebra.use import use_of_path
 from licet.errors import Refused
-from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets
+from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.redaction.redact import Redactor
 
 SECRET = 'sk_live/4eC39H+qLyj "W" <ö>&'
 TOOLS_RULES = ("secret:read:STRIPE_KEY", "fs:read:/srv")

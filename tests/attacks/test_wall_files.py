@@ -299,7 +299,7 @@ def inherited_files(number: int) -> str:
 
 
 def test_inherited_files(outside: Outside) -> None:
-    from licet.sandbox.workers import close_workers
+    from licet.sandbox.workers.pool import close_workers
 
     number = os.open(outside.secret, os.O_RDONLY)
     try:

@@ -36,7 +36,7 @@ def environment_of_the_host() -> dict[str, str]:
 def test_environment_of_the_host(outside: Outside) -> None:
     import pytest
 
-    from licet.sandbox.workers import close_workers
+    from licet.sandbox.workers.pool import close_workers
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LICET_TEST_SECRET", CANARY)
@@ -61,7 +61,7 @@ def test_frames_of_the_host(outside: Outside) -> None:
 
 def modules_of_the_host(ctx: SyncContext) -> list[str]:
     """A tool takes what it wants out of the modules that the host has loaded."""
-    wanted = ("licet.assemble.running", "licet.guard.gate", "sandbox.levels", "pytest")
+    wanted = ("licet.assemble.gate", "licet.guard.gate", "sandbox.levels", "pytest")
     return [name for name in wanted if name in sys.modules]
 
 
@@ -93,9 +93,9 @@ def test_objects_of_the_host(outside: Outside) -> None:
 
 def patched_checks(ctx: SyncContext) -> str | None:
     """A tool replaces the check of its grant by one that never refuses."""
-    import licet.guard.holding
+    import licet.guard.grant
 
-    licet.guard.holding.Holding.check = lambda self, use: None  # type: ignore[method-assign]
+    licet.guard.grant.Holding.check = lambda self, use: None  # type: ignore[method-assign]
     return ctx.env.get("LICET_TEST_HIDDEN")
 
 
@@ -110,7 +110,7 @@ def test_patched_checks(outside: Outside) -> None:
 
 def widened_grant(ctx: SyncContext) -> str | None:
     """A tool widens the grant that its handles hold."""
-    from licet.core.set import CapabilitySet
+    from licet.core.algebra.set import CapabilitySet
 
     everything = CapabilitySet(["env:read:*"])
     for thing in gc.get_objects():

@@ -181,7 +181,7 @@ def words_on_the_stack() -> str:
 def test_words_on_the_stack(outside: Outside) -> None:
     import pytest
 
-    from licet.sandbox.workers import close_workers
+    from licet.sandbox.workers.pool import close_workers
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LICET_TEST_SECRET", CANARY)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks.behind_walls import Outside
-from licet.sandbox import landlock
+from licet.sandbox.kernel import landlock
 from sandbox.levels import needs_walls
 
 # Attacks that some version of Landlock stops by itself, and others not.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import Programs, both_kinds, needs_namespaces, open_programs
-from licet.sandbox.namespaces import DEVICES, PROC_COVERED
+from licet.sandbox.kernel.namespaces import DEVICES, PROC_COVERED
 
 # What is tried with `d`, a device. Its owner is root, who alone could do any of it.
 CHANGES = {

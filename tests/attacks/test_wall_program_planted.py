@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import CANARY, Programs, both_kinds, place
-from licet.backends.processes import LocalProcesses
 from licet.errors import Refused
-from licet.guard.layers import Layers
-from licet.guard.ports import Command, Finished, Walls
+from licet.guard.execution import Command, Finished, Layers, Walls
+from licet.sandbox.programs.runner import LocalProcesses
 
 NAME = "mytest"
 

@@ -7,6 +7,7 @@ import pytest
 
 from attacks import walled_thieves as thieves
 from licet import Gate
+from licet.sandbox.workers import pool
 from sandbox.levels import WALLED, call, gate, needs_walls
 
 SECRET = "canary-in-the-host"
@@ -76,9 +77,8 @@ def test_behind_walls_it_does_not(at: Path, what: str, level: str) -> None:
 def test_open_files_of_the_host_are_not_inherited(at: Path, level: str) -> None:
     with open(at / "open", "w", encoding="utf-8") as file:
         os.set_inheritable(file.fileno(), True)
-        from licet.sandbox import workers
 
-        workers.close_workers()  # so that the zygote too is started with the file open
+        pool.close_workers()  # so that the zygote too is started with the file open
         found = call(gate(at, level, thieves.inherited), "inherited").unwrap()
     kinds = [line.split(":")[1][:2] for line in found]
     # Three times /dev/null, and one socket.

@@ -13,12 +13,13 @@ import pytest
 
 from attacks.programs import NoWalls
 from guard.holdings import holding
-from licet.backends.processes import LocalProcesses
-from licet.guard.holding import Holding
-from licet.guard.ports import Finished, Http, Walls
-from licet.guard.processes import ScopedProcesses
+from licet.guard.execution import Finished, Walls
+from licet.guard.grant import Holding
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.ports import Http
 from licet.sandbox import probe
-from licet.sandbox.walls import ProgramWalls
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
 
 PYTHON = os.path.realpath(sys.executable)
 CANARY = "CANARY"

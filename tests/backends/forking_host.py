@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.budgets import SqliteBudgets
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.writer import SqliteLedger
 
 CALLS, FORKS = 150, 6
 ONE_AT_A_TIME = threading.Lock()  # `multiprocessing` looks after the children of other threads, and two collide there

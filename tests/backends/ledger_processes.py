@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from licet import Backends, Gate, load_manifest, tool
-from licet.backends.ledger_keys import check_signature
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.core.verify import verify
+from licet.backends.keys import check_signature
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.core.ledger.verify import verify
 from licet.guard.ports import LedgerUnavailable
 
 

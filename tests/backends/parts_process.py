@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from licet.assemble.records import public_key, verify_ledger
+from licet.assemble.ledger import public_key
+from licet.backends.ledger.verify import verify_ledger
 
 forks: list[None] = []
 ending: list[None] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.core.approval import request_from
+from licet.backends.approvals.store import SqliteApprovals
+from licet.core.decision.approval import request_from
 from licet.guard.people import Answered, Question
 
 ACT, OTHER = "fs:delete:/srv/a", "fs:delete:/srv/b"

@@ -9,9 +9,10 @@ import pytest
 from guard.gates import policy
 from guard.questions import question
 from licet import Backends, Context, Gate, Manifest, Result, tool
-from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_records import MemoryApprover, MemoryClock, SystemClock
+from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.memory import MemoryClock, SystemClock
 from licet.guard.people import Answer, Answered, Question
 from licet.guard.ports import Clock
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from guard.questions import question
-from licet.backends.approval_keys import SigningKey, make_key
-from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.keys import SigningKey, make_key
 from licet.guard.people import Answered, Question
 
 SECONDS = 300

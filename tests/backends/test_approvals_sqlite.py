@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals_sqlite import MOST_UNANSWERED, MOST_WAITING, CannotAnswer, SqliteApprovals
+from licet.backends.approvals.store import MOST_UNANSWERED, MOST_WAITING, CannotAnswer, SqliteApprovals
 from licet.guard.people import Answered
 from licet.guard.ports import Unavailable
 

@@ -8,8 +8,8 @@ import pytest
 
 from guard.questions import question
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.approvals_sqlite import Kept, SqliteApprovals
-from licet.backends.approvals_waiting import WaitingApprover
+from licet.backends.approvals.store import Kept, SqliteApprovals
+from licet.backends.approvals.waiting import WaitingApprover
 from licet.guard.people import Answered, Question
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from descriptors import left_open, open_files
 from guard.questions import question
-from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.backends.approver_terminal import TerminalApprover
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.approvals.terminal import TerminalApprover
 from licet.guard.people import Answered, Question
 
 PROMPT = b"[N]o "

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.memory_records import MemoryBudgets
-from licet.backends.process_identity import is_gone, this_process
-from licet.core.budget import Spent
-from licet.core.decision import Usage
-from licet.core.manifest import Budget
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets, is_gone, this_process
+from licet.core.decision.budget import Spent
+from licet.core.decision.decision import Usage
+from licet.core.policy.manifest import Budget
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 from older_files import older_file
 
@@ -305,8 +303,8 @@ def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less
 CRASH = """
 import asyncio, os, signal, sys
 from decimal import Decimal
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.core.manifest import Budget
+from licet.backends.budgets import SqliteBudgets
+from licet.core.policy.manifest import Budget
 from licet.guard.ports import Claim
 
 async def run():
@@ -432,8 +430,8 @@ def test_a_process_is_gone_only_if_that_is_sure(case: str) -> None:
 HAMMER = """
 import asyncio, os, random, sys
 from decimal import Decimal
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.core.manifest import Budget
+from licet.backends.budgets import SqliteBudgets
+from licet.core.policy.manifest import Budget
 from licet.guard.ports import Claim, Unavailable
 
 path, processes = sys.argv[1], int(sys.argv[2])

@@ -14,11 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.memory_records import MemoryBudgets
-from licet.backends.process_identity import this_process
-from licet.core.decision import Usage
-from licet.core.manifest import Budget
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets, this_process
+from licet.core.decision.decision import Usage
+from licet.core.policy.manifest import Budget
 from licet.guard.ports import Budgets, Claim, Reservation
 
 AGENTS, SESSIONS, TOOLS, DAYS = ("a", "b"), ("s", "u"), ("t", "v"), ("2026-01-31", "2026-02-01")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger.reader import LedgerReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks beside threads")
 
@@ -28,7 +28,7 @@ def test_any_number_of_threads_may_fork_while_calls_write(tmp_path: Path, way: s
 
 FORKS_DURING_A_WRITE = """
 import asyncio, os, sys, threading, time
-from licet.backends.sqlite_file import Format, SqliteFile
+from licet.backends.sqlite.file import Format, SqliteFile
 
 file = SqliteFile(sys.argv[1], Format(1, 1, "CREATE TABLE notes (text TEXT)"))
 write = "INSERT INTO notes VALUES ('a')"
@@ -75,7 +75,7 @@ def test_threads_that_fork_during_a_write_leave_its_lock_free(tmp_path: Path) ->
 
 FORK_IN_A_SIGNAL_HANDLER = """
 import asyncio, os, signal, sys
-from licet.backends.sqlite_file import Format, SqliteFile
+from licet.backends.sqlite.file import Format, SqliteFile
 
 file = SqliteFile(sys.argv[1], Format(1, 1, "CREATE TABLE notes (text TEXT)"))
 

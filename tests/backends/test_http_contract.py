@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer, MemoryHttp
+from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.ports import Exchange, Http, Unconnected, Unreached, Unresolved
 from loopback import authority_file, serving, talking
 

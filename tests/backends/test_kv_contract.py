@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.memory_kv import MemoryKv
+from licet.backends.kv import MemoryKv, SqliteKv
 from licet.guard.ports import Kv, TooLarge, Unavailable
 from older_files import older_file
 
@@ -469,7 +468,7 @@ PROCESSES, ROUNDS = 4, 60
 
 HAMMER = f"""
 import asyncio, sys
-from licet.backends.kv_sqlite import SqliteKv
+from licet.backends.kv import SqliteKv
 
 async def run(number):
     store = SqliteKv(sys.argv[1])  # the first to come makes the file, and all come at once

@@ -11,14 +11,14 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, Context, Gate, tool
-from licet.backends.ledger_keys import check_signature
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.memory_ledger import ChainedMemoryLedger
+from licet.backends.keys import check_signature
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import ChainedMemoryLedger
 from licet.core.canonical import data_digest
-from licet.core.finding import Outcome
-from licet.core.receipt import Row, check_entry
-from licet.core.verify import verify
+from licet.core.ledger.entry import Row, check_entry
+from licet.core.ledger.linked import Outcome
+from licet.core.ledger.verify import verify
 from licet.guard.people import Answered
 from licet.guard.ports import Entry
 

@@ -18,14 +18,13 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.backends.ledger_format import FORMAT
-from licet.backends.ledger_keys import check_signature, generated_key, key_beside
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import HEADS_APART, SqliteLedger
-from licet.backends.ledger_tail import Tagging, read_state
-from licet.core.finding import Finding, Outcome
-from licet.core.receipt import Row, check_entry
-from licet.core.verify import verify
+from licet.backends.keys import check_signature, generated_key, key_beside
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.state import FORMAT, Tagging, read_state
+from licet.backends.ledger.writer import HEADS_APART, SqliteLedger
+from licet.core.ledger.entry import Row, check_entry
+from licet.core.ledger.linked import Finding, Outcome
+from licet.core.ledger.verify import verify
 from licet.guard.ports import LedgerUnavailable
 
 PROGRAM = Path(__file__).with_name("ledger_processes.py")

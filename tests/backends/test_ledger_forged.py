@@ -14,14 +14,14 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.assemble.records import public_key, verify_ledger
-from licet.backends.ledger_keys import check_signature
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.ledger_structure import gone_astray
-from licet.core.finding import Outcome
-from licet.core.merkle import Frontier
-from licet.core.verify import UNSIGNED_SECONDS, verify
+from licet.assemble.ledger import public_key
+from licet.backends.keys import check_signature
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.verify import gone_astray, verify_ledger
+from licet.backends.ledger.writer import SqliteLedger
+from licet.core.ledger.linked import Outcome
+from licet.core.ledger.merkle import Frontier
+from licet.core.ledger.verify import UNSIGNED_SECONDS, verify
 
 _HASH = "sha256:"
 

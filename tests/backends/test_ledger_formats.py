@@ -12,12 +12,14 @@ import pytest
 import older_ledgers
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.assemble.records import public_key, verify_ledger
-from licet.backends import ledger_sqlite, sqlite_file
-from licet.backends.ledger_format import FORMAT
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.sqlite_file import SqliteFile
+from licet.assemble.ledger import public_key
+from licet.backends.ledger import writer
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.state import FORMAT
+from licet.backends.ledger.verify import verify_ledger
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.sqlite import file
+from licet.backends.sqlite.file import SqliteFile
 from licet.guard.ports import LedgerUnavailable
 from older_ledgers import set_back, state
 
@@ -37,7 +39,7 @@ def at(folder: Path, ledger: SqliteLedger) -> Gate:
 @pytest.fixture
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ledger of some calls, in format 1, with a name as ledgers had then."""
-    monkeypatch.setattr(ledger_sqlite, "new_name", lambda: "0123456789abcdef" * 2)
+    monkeypatch.setattr(writer, "new_name", lambda: "0123456789abcdef" * 2)
     path = tmp_path / "state" / "ledger.sqlite"
     ledger = SqliteLedger(path)
     for session in ("s", "z", "s"):
@@ -175,7 +177,7 @@ def test_a_file_that_another_process_makes_at_the_same_moment_is_not_taken_for_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its format is two numbers, and the first may be read before the file is made, the second after."""
-    path, number, asked = tmp_path / "state" / "ledger.sqlite", sqlite_file._number, list[str]()
+    path, number, asked = tmp_path / "state" / "ledger.sqlite", file._number, list[str]()
 
     def meanwhile(db: sqlite3.Connection, pragma: str) -> int:
         asked.append(pragma)
@@ -184,5 +186,5 @@ def test_a_file_that_another_process_makes_at_the_same_moment_is_not_taken_for_a
             SqliteFile(path, FORMAT, "FULL").write_waiting(lambda db: None)
         return found
 
-    monkeypatch.setattr(sqlite_file, "_number", meanwhile)
+    monkeypatch.setattr(file, "_number", meanwhile)
     assert call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1}).ok

@@ -15,9 +15,9 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, tool
-from licet.backends.ledger_parts import Parts, worthwhile
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.ledger.parts import Parts, worthwhile
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
 
 PROGRAM = Path(__file__).with_name("parts_process.py")
 SESSIONS, CALLS = 20, 150  # two entries for each call; just enough for two parts

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from descriptors import left_open, open_files
-from licet.backends import files as backend
-from licet.backends.files import LocalFiles
-from licet.core.set import CapabilitySet
-from licet.guard.held_paths import HeldPaths
+from licet.backends.files import local as backend
+from licet.backends.files.local import LocalFiles
+from licet.core.algebra.set import CapabilitySet
+from licet.guard.handles.files import HeldPaths
 from licet.guard.ports import Escaped, Stat
 
 
@@ -351,9 +351,9 @@ def test_a_reader_of_the_old_file_keeps_it(files: LocalFiles, root: Path) -> Non
 
 
 def test_where_openat2_is_missing_paths_are_walked(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    from licet.backends import files_openat2
+    from licet.backends.files import resolver
 
-    monkeypatch.setattr(files_openat2, "_NUMBER", 100_000)
+    monkeypatch.setattr(resolver, "_NUMBER", 100_000)
     with pytest.raises(OSError, match="not implemented"):
         LocalFiles(openat2=True)
     assert read(LocalFiles(), root / "ok", held(root)) == b"OK"

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet import ManifestError, decide, load_manifest
-from licet.backends import argument_rules
-from licet.backends.manifest_yaml import read_policy
-from licet.backends.yaml_scalars import LARGEST_INT
-from licet.core.capability import Capability, destination
-from licet.core.decision import Request
-from licet.core.manifest import Manifest
-from licet.core.scope import Malformed, path_key
-from licet.core.set import CapabilitySet
-from licet.core.use import Use
+from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.scope import Malformed, path_key
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Request
+from licet.core.policy.manifest import Manifest
+from licet.policy_files import argument_rules
+from licet.policy_files.load import read_policy
+from licet.policy_files.nodes import LARGEST_INT
 
 
 def write(place: Path, **files: str) -> Path:

@@ -14,8 +14,9 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, tool
-from licet.backends.memory_records import WHOLE_ENTRIES, MemoryBudgets, MemoryLedger
-from licet.core.manifest import Budget
+from licet.backends.budgets import MemoryBudgets
+from licet.backends.memory import WHOLE_ENTRIES, MemoryLedger
+from licet.core.policy.manifest import Budget
 from licet.guard.ports import Claim, Entry
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from licet.backends.pipes import Pipes, Receiver, Sender
+from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
 
 
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "left alone"])

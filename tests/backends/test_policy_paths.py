@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from licet import load_manifest
-from licet.backends.policy_look import MOST_PARSED, Look
-from licet.backends.policy_paths import MOST_LISTED, MOST_LOOKED_AT, policy_paths, policy_root, workspace_root
+from licet.policy_files.policy_paths import (
+    MOST_LISTED,
+    MOST_LOOKED_AT,
+    MOST_PARSED,
+    Look,
+    policy_paths,
+    policy_root,
+    workspace_root,
+)
 
 MANIFEST = "agent: a\ncapabilities: {tools: [t], grants: ['fs:*:*'], max_side_effect_class: full}\n"
 

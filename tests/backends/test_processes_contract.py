@@ -13,11 +13,10 @@ import pytest
 
 from attacks.programs import alive
 from descriptors import left_open, open_files
-from licet.backends.memory_processes import MemoryProcesses
-from licet.backends.processes import LocalProcesses
-from licet.guard.layers import Layers
-from licet.guard.ports import Command, Finished, Processes, Unavailable
-from licet.guard.running import Ending, Streams
+from licet.guard.execution import Command, Ending, Finished, Layers, Processes, Streams
+from licet.guard.ports import Unavailable
+from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.programs.runner import LocalProcesses
 
 SHELL = "/bin/sh"
 
@@ -283,7 +282,7 @@ def test_what_stands_between_knows_nothing_of_the_host(monkeypatch: pytest.Monke
     monkeypatch.setenv("LICET_TEST_LEAK", "leak")
     finished = run(LOCAL, shell("cat /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline; ls -l /proc/$PPID/cwd"))
     assert b"leak" not in finished.stdout_bytes
-    assert b"process_supervisor" in finished.stdout_bytes
+    assert b"programs.supervisor" in finished.stdout_bytes
 
 
 def children() -> list[str]:
@@ -314,8 +313,8 @@ def test_the_host_dies_and_so_does_the_program(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     host = f"""
 import asyncio, os
-from licet.backends.processes import LocalProcesses
-from licet.guard.ports import Command
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.guard.execution import Command
 
 class NoWalls:
     def around(self, command): return command

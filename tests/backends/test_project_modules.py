@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.backends.project_modules import ProjectModules, project_modules
+from licet.policy_files.source.project import ProjectModules, project_modules
 
 
 def found_in(root: Path, files: dict[str, str], *references: str) -> ProjectModules:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.backends.regular_files import NotRegular, TooLarge, open_regular, read_most, read_regular, size_text
+from licet.regular_files import NotRegular, TooLarge, open_regular, read_most, read_regular, size_text
 
 
 def make(kind: str, tmp_path: Path) -> Path:

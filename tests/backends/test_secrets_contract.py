@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from licet import Backends
-from licet.backends.memory_secrets import MemorySecrets
-from licet.backends.secrets_chain import ChainSecrets
-from licet.backends.secrets_environment import EnvironmentSecrets, variables_of
-from licet.backends.secrets_file import FileSecrets
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets, FileSecrets, MemorySecrets, variables_of
 from licet.guard.ports import Unavailable
 
 VALUES = {"WEATHER_API_KEY": "sunny 1234", "GITHUB_TOKEN": "ghp_$x'y\\z#", "Mixed": "é🔑"}

@@ -10,26 +10,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from licet.backends.shapes import (
-    Either,
-    Field,
-    Flag,
-    Free,
-    Keyed,
-    Listed,
-    Located,
-    Money,
-    OneOf,
-    Record,
-    Shape,
-    Text,
-    Value,
-    Whole,
-    check,
-    json_schema,
-)
-from licet.backends.yaml_nodes import read_nodes
 from licet.core.origin import Problem
+from licet.policy_files.containers import Either, Field, Keyed, Listed, Record, check, json_schema
+from licet.policy_files.nodes import read_nodes
+from licet.policy_files.shapes import Flag, Free, Located, Money, OneOf, Shape, Text, Value, Whole
 
 
 class Misread(ValueError):

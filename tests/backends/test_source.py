@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.backends import source_names
-from licet.backends.source import Source, find_tool, read_tools
-from licet.backends.source_text import MOST_BYTES, parse
+from licet.core.algebra.set import CapabilitySet
 from licet.core.origin import Origin, Problem
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
+from licet.core.policy.tool import ToolSpec
+from licet.policy_files.source import names as source_names
+from licet.policy_files.source.find import Source, find_tool, read_tools
+from licet.policy_files.source.text import MOST_BYTES, parse
 
 HEAD = "from licet import tool, ToolCapabilities\n"
 F = "\ndef f(): ...\n"
@@ -1085,7 +1085,7 @@ def test_what_lies_beside_a_manifest_does_not_pass_for_a_ready_made_tool(tmp_pat
     assert isinstance(find_tool("licet.tools.own:read_file", [tmp_path]), Problem)
 
 
-@pytest.mark.parametrize("module", ["licet.core.set", "licet.toolsmith", "os"])
+@pytest.mark.parametrize("module", ["licet.core.algebra.set", "licet.toolsmith", "os"])
 def test_no_other_installed_module_is_read(tmp_path: Path, module: str) -> None:
     found = find_tool(f"{module}:read_file", [tmp_path])
     assert isinstance(found, Problem)

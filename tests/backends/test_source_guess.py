@@ -2,8 +2,8 @@
 
 import pytest
 
-from licet.backends.source_guess import Category, Guess, guess_tools
-from licet.backends.source_text import Text, parse
+from licet.policy_files.source.guess import Category, Guess, guess_tools
+from licet.policy_files.source.text import Text, parse
 
 HEAD = """
 import asyncio, glob, httpx, io, os, pathlib, requests, shutil, sqlite3, subprocess, urllib.request

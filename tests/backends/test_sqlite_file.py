@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from licet.backends.sqlite_file import Format, SqliteFile
+from licet.backends.sqlite.file import Format, SqliteFile
 from licet.guard.ports import Unavailable
 
 OURS = 0x6C696354

@@ -12,14 +12,14 @@ import pytest
 from attacks.programs import NoWalls, alive, until
 from attacks.walled_programs import needs_walls
 from descriptors import left_open, open_files
-from licet.backends import supervisors
-from licet.backends.processes import LocalProcesses
-from licet.backends.supervisors import Supervisor
-from licet.guard.ports import Command, Unavailable
-from licet.guard.running import Streams
+from licet.guard.execution import Command, Streams
+from licet.guard.ports import Unavailable
 from licet.sandbox import probe
 from licet.sandbox.probe import Support
-from licet.sandbox.walls import LAUNCHER
+from licet.sandbox.programs import supervisor_client
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.supervisor_client import Supervisor
+from licet.sandbox.programs.walls import LAUNCHER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are run on Linux only")
 
@@ -50,7 +50,7 @@ def test_one_that_was_started_for_walls_starts_nothing_without_them() -> None:
 
 def test_one_that_is_not_needed_is_gone() -> None:
     before = open_files()
-    ready = supervisors.start_early(LAUNCHER)
+    ready = supervisor_client.start_early(LAUNCHER)
     assert ready is not None
     assert alive(ready.process.pid)
     ready.discard()
@@ -60,7 +60,7 @@ def test_one_that_is_not_needed_is_gone() -> None:
 
 HOST = """
 import os
-from licet.backends.supervisors import Supervisor
+from licet.sandbox.programs.supervisor_client import Supervisor
 print(Supervisor().process.pid, flush=True)
 os._exit(0)
 """
@@ -115,7 +115,7 @@ def test_nothing_is_left_behind_where_the_host_goes_without_having_read_all(
 
 @needs_walls
 def test_one_that_is_started_early_tries_out_the_walls(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = supervisors.start_early(LAUNCHER)
+    ready = supervisor_client.start_early(LAUNCHER)
     assert ready is not None
     monkeypatch.setattr(probe, "_known", None)
     monkeypatch.setattr(probe, "_under_way", None)
@@ -159,7 +159,7 @@ def test_one_that_is_not_needed_clears_up_what_it_tries_walls_with(
 def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     before = open_files()
-    assert supervisors.start_early(LAUNCHER) is None
+    assert supervisor_client.start_early(LAUNCHER) is None
     assert left_open(before) == set()
 
 

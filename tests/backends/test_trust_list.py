@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from licet import load_manifest
-from licet.backends.trust_list import (
+from licet.policy_files.trust_list import (
     TrustListError,
     accept,
     accepted,
@@ -155,7 +155,7 @@ def test_a_copy_that_was_exchanged_is_not_used(tmp_path: Path, state: Path) -> N
 
 def test_nobody_loses_an_acceptance_to_another_process(tmp_path: Path) -> None:
     program = (
-        "import sys; from datetime import UTC, datetime; from licet.backends.trust_list import accept\n"
+        "import sys; from datetime import UTC, datetime; from licet.policy_files.trust_list import accept\n"
         "for n in range(10): accept(f'{sys.argv[1]}/{n}', 'sha256:1', {}, datetime.now(UTC))"
     )
     started = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / name)]) for name in "abcd"]

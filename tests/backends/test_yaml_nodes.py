@@ -11,7 +11,7 @@ import yaml
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from licet.backends.yaml_nodes import Mapping, Node, Scalar, Sequence, read_nodes
+from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence, read_nodes
 
 HAS_LIBYAML = hasattr(yaml, "CBaseLoader")
 

@@ -4,12 +4,11 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 
-from licet.core.finding import Outcome
-from licet.core.heads import Head, head_body
-from licet.core.merkle import Frontier
-from licet.core.receipt import START, Row, Stem, Tail, frame, link, listed, stem
-from licet.core.verify import verify, verify_joined
-from licet.core.verify_part import Part, look_at_part
+from licet.core.ledger.entry import START, Head, Row, Stem, Tail, frame, head_body, link, listed, stem
+from licet.core.ledger.linked import Outcome
+from licet.core.ledger.merkle import Frontier
+from licet.core.ledger.verify import verify, verify_joined
+from licet.core.ledger.verify_part import Part, look_at_part
 
 LEDGER, KEY, OTHER_KEY = "ledger-1", "test:key", "test:other"
 

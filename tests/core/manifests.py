@@ -8,10 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.effects import CLASSES, LEVELS
-from licet.core.manifest import (
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.origin import Origin
+from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.policy.effects import CLASSES, LEVELS
+from licet.core.policy.manifest import (
     ALL_BUT_NETWORK,
     EVERY_DOMAIN,
     WRITE_APPROVALS,
@@ -24,9 +26,7 @@ from licet.core.manifest import (
     Rule,
     Seat,
 )
-from licet.core.origin import Origin
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
+from licet.core.policy.tool import ToolSpec
 
 from .strategies import PlainSet, rules, sets_of
 

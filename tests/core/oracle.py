@@ -6,12 +6,12 @@ Uses single rules of the algebra (which `naive` holds to account) and nothing of
 from collections.abc import Iterable
 from functools import cache
 
-from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef
-from licet.core.manifest import Layer, Manifest, Seat
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
-from licet.core.use import Use
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.policy.connector import ConnectorRef
+from licet.core.policy.manifest import Layer, Manifest, Seat
+from licet.core.policy.tool import ToolSpec
 
 from .naive import EFFECT_OF, universe
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse
 
 from .naive import (
     ACTIONS,

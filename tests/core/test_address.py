@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from licet.core.address import Private, address_grounds, barred, is_written, nature
-from licet.core.manifest import Layer, Manifest, Natives
+from licet.core.algebra.use import InvalidUse, Use, destination, redirected, use_of_url
+from licet.core.decision.obstacles import address_grounds, is_written
+from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Origin
-from licet.core.reach import Reach, reach_of
-from licet.core.url import destination, redirected
-from licet.core.use import InvalidUse, Use, use_of_url
+from licet.core.policy.addresses import Private, barred, nature
+from licet.core.policy.manifest import Layer, Manifest, Natives
 
 from .manifests import layer, manifest, tool
 

@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from licet.core.budget import Overspent, Spent, overspent, plus, plus_up, reported, settled_amount, settlement, spent_of
-from licet.core.decision import Usage
-from licet.core.manifest import Budget
+from licet.core.decision.budget import (
+    Overspent,
+    Spent,
+    overspent,
+    plus,
+    plus_up,
+    reported,
+    settled_amount,
+    settlement,
+    spent_of,
+)
+from licet.core.decision.decision import Usage
+from licet.core.policy.manifest import Budget
 
 D = Decimal
 CALLS, COST, DAY, CALLS_A_DAY = "max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day", "max_calls_per_day"

@@ -8,16 +8,16 @@ import pytest
 
 from licet import load_manifest
 from licet.assemble import review
-from licet.core.address import address_grounds
-from licet.core.approval import key_text
-from licet.core.decide import decide
-from licet.core.decision import Deny, Request
-from licet.core.diff import diff
-from licet.core.foreseen import closed_address_problems, foreseen
-from licet.core.manifest import Approvals, Manifest
-from licet.core.reach import Reach, reach_of
-from licet.core.surface import surface
-from licet.core.use import Use
+from licet.core.algebra.use import Use
+from licet.core.canonical import key_text
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Deny, Request
+from licet.core.decision.foreseen import closed_address_problems, foreseen
+from licet.core.decision.obstacles import address_grounds
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.policy.manifest import Approvals, Manifest
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
 
 ONE, TWO, THREE = (key_text(bytes([number] * 32)) for number in (9, 10, 11))
 WORKSPACE: dict[str, Any] = {

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from licet.core.decide import decide
-from licet.core.decision import Allow, Request
-from licet.core.manifest import Manifest
-from licet.core.use import Use
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Allow, Request
+from licet.core.policy.manifest import Manifest
 
 from .manifests import layer, manifest, manifests, seat, tool
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from licet.core.connector import ConnectorRef, ConnectorRule, Connectors, version_range
+from licet.core.algebra.scope import Malformed
 from licet.core.origin import Origin
-from licet.core.scope import Malformed
+from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors, version_range
 
 HERE = Origin("licet.yaml", 1, 1)
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from licet.core.bundle import Roster
-from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef
-from licet.core.decide import decide
-from licet.core.decision import (
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import (
     Allow,
     Approval,
     Ask,
@@ -27,14 +27,14 @@ from licet.core.decision import (
     Usage,
     events,
 )
-from licet.core.document import document
-from licet.core.effects import CLASSES, LEVELS
-from licet.core.explain import explain
-from licet.core.manifest import WRITE_APPROVALS, Approvals, Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.decision.obstacles import explain
+from licet.core.decision.reach import reach_of
 from licet.core.origin import Origin
-from licet.core.reach import reach_of
-from licet.core.set import CapabilitySet
-from licet.core.use import Use
+from licet.core.policy.bundle import Roster
+from licet.core.policy.connector import ConnectorRef
+from licet.core.policy.digest import document
+from licet.core.policy.effects import CLASSES, LEVELS
+from licet.core.policy.manifest import WRITE_APPROVALS, Approvals, Budget, Layer, Manifest, MaxEffect, Rule, Seat
 from licet.errors import Refused
 
 from . import oracle

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 
 from licet.assemble import Places, review
-from licet.core.change import Change, Changes
-from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.diff import diff
-from licet.core.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, Rule
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
 from licet.core.origin import Origin
-from licet.core.set import CapabilitySet
-from licet.core.surface import surface
-from licet.core.use import Use
+from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.policy.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, Rule
+from licet.core.review.changes import Change, Changes
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
 
 from .manifests import HERE, layer, manifest, manifests, seat, tool, versions
 from .naive import PlainUse, universe

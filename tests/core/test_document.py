@@ -11,9 +11,9 @@ import rfc8785
 from hypothesis import Phase, given, settings
 
 from licet.core.canonical import canonical_json, digest, money_text, plain
-from licet.core.document import document, manifest_digest
-from licet.core.manifest import Approvals, Budget, Example, Layer, Manifest, MaxEffect, Natives, Rule
 from licet.core.origin import Origin
+from licet.core.policy.digest import document, manifest_digest
+from licet.core.policy.manifest import Approvals, Budget, Example, Layer, Manifest, MaxEffect, Natives, Rule
 
 from .manifests import HERE, layer, manifest, manifests, seat, tool
 

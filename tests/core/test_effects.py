@@ -4,9 +4,18 @@ from itertools import pairwise
 
 import pytest
 
-from licet.core.effects import CLASSES, LEVELS, EffectClass, class_fits, delete_asks, level_fits, permits, weakest_class
-from licet.core.set import CapabilitySet
-from licet.core.use import Use
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.policy.effects import (
+    CLASSES,
+    LEVELS,
+    EffectClass,
+    class_fits,
+    delete_asks,
+    level_fits,
+    permits,
+    weakest_class,
+)
 
 from .naive import DOMAINS
 from .oracle import all_uses, class_permits, effect_of

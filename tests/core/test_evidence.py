@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from core.ledgers import KEY, OTHER_KEY, check, heads, rows, sample_stem, sign
-from licet.core.evidence import (
+from licet.core.ledger.entry import Row, Unsound
+from licet.core.ledger.evidence import (
     Pack,
     check_pack,
     envelope,
@@ -18,9 +19,8 @@ from licet.core.evidence import (
     statement,
     to_sign,
 )
-from licet.core.finding import Finding
-from licet.core.merkle import inclusion_proofs
-from licet.core.receipt import Row, Unsound
+from licet.core.ledger.linked import Finding
+from licet.core.ledger.merkle import inclusion_proofs
 
 ROWS = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3), sample_stem(4), sample_stem(5, "other")])
 HEAD = heads(ROWS, [5])[0]

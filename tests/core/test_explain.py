@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from licet.assemble import Places, review
-from licet.core.advice import settle
-from licet.core.decide import decide
-from licet.core.decision import Request
-from licet.core.explain import explain
-from licet.core.reach import reach_of
-from licet.core.use import Use
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Request
+from licet.core.decision.fixes import settle
+from licet.core.decision.obstacles import explain
+from licet.core.decision.reach import reach_of
 
 HOME = "/home/somebody"
 PLACES = Places("/srv", HOME)

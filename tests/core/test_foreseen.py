@@ -4,9 +4,9 @@ from types import MappingProxyType
 
 import pytest
 
-from licet.core.foreseen import quorum_problems
-from licet.core.manifest import Approvals
+from licet.core.decision.foreseen import quorum_problems
 from licet.core.origin import Origin
+from licet.core.policy.manifest import Approvals
 
 from .manifests import HERE, manifest
 

@@ -5,9 +5,9 @@ import string
 import pytest
 from hypothesis import given
 
-from licet.core.capability import Capability
-from licet.core.domain import DOMAINS
-from licet.core.scope import Malformed
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.scope import Malformed
 
 from .liars import BrokenText, FalseText, Liar
 from .naive import ACTIONS, KINDS

@@ -2,20 +2,23 @@
 
 import pytest
 
-from licet.core.decision import (
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import (
     Allow,
     Approval,
+    ApprovalAsked,
     Ask,
     CapabilityDenied,
     Decision,
     Deny,
     Ground,
+    Happened,
     Reason,
     Request,
+    SessionEnded,
+    all_events,
     events,
 )
-from licet.core.happened import ApprovalAsked, Happened, SessionEnded, all_events
-from licet.core.use import Use
 
 USE = Use.parse("fs:read:/srv/a")
 CALL = "tool:call:t"

@@ -7,8 +7,8 @@ import can_ada
 import pytest
 from hypothesis import example, given
 
-from licet.core.capability import Capability, destination
-from licet.core.scope import (
+from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.scope import (
     LONGEST_HOST,
     Malformed,
     canonical_host,
@@ -20,8 +20,8 @@ from licet.core.scope import (
     plain_host_key,
     visible,
 )
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse, Use, use_of_url
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_url
 
 from .strategies import host_names, odd_hosts, outcome
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.merkle import EMPTY_ROOT, Frontier, includes, inclusion_proofs, leaf_hash, node_hash, subtrees
+from licet.core.ledger.merkle import EMPTY_ROOT, Frontier, includes, inclusion_proofs, leaf_hash, node_hash, subtrees
 
 # The inputs that the reference implementation of Certificate Transparency is tested with, and its roots after each.
 INPUTS = [

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from licet.core.capability import Capability
-from licet.core.connector import ConnectorRef
-from licet.core.needs import amount, needs_of, normal_form, spec_of, summary
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.connector import ConnectorRef
+from licet.core.policy.tool import amount, needs_of, normal_form, spec_of, summary
 
 FITS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, []),

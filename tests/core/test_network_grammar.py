@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from licet.core.capability import Capability
-from licet.core.network import EFFECTS, METHOD_ATOMS, PROTOCOL_ATOMS
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet
-from licet.core.use import Use
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import EFFECTS, METHOD_ATOMS, PROTOCOL_ATOMS
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
 
 from .naive import EFFECT_OF, METHODS
 

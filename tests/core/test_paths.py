@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.scope import LONGEST_PATH, Malformed, path_ancestors, path_key, resolved_path, secret_ancestors
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse, Use, use_of_path
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import LONGEST_PATH, Malformed, path_ancestors, path_key, resolved_path, secret_ancestors
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_path
 
 from .liars import Broken, BrokenText, FalseText, Liar, LyingBytes
 from .manifests import manifest, tool

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.set import CapabilitySet
-from licet.core.use import Use
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
 
 from .naive import DOMAINS, PlainRule, PlainUse, reach, reach_of, universe
 from .strategies import PlainSet, domains, rules, rules_of, sets, sets_of, uses

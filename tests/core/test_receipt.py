@@ -14,24 +14,27 @@ from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
 from licet.core.canonical import data_text, money_text
-from licet.core.heads import Head, HeadFacts, head_body, read_head
-from licet.core.merkle import leaf_hash
-from licet.core.receipt import (
+from licet.core.ledger.entry import (
     KEYS,
     START,
+    Head,
+    HeadFacts,
     Row,
     Stem,
     Tail,
     Unsound,
     check_entry,
     frame,
+    head_body,
     kept_at,
     link,
     listed,
+    read_head,
     stem,
     time_text,
 )
-from licet.core.verify import verify
+from licet.core.ledger.merkle import leaf_hash
+from licet.core.ledger.verify import verify
 from tampered import changed
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.

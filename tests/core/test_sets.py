@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from licet.core.capability import Capability
-from licet.core.network import EVERYTHING, HTTP, HTTPS, TCP
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet, Piece
-from licet.core.use import InvalidUse, Use
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import EVERYTHING, HTTP, HTTPS, TCP
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet, Piece
+from licet.core.algebra.use import InvalidUse, Use
 
 Spec = tuple[list[str], list[str]]
 

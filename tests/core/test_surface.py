@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from licet.core.capability import Capability
-from licet.core.commands import COMMANDS, with_commands
-from licet.core.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.decide import decide
-from licet.core.decision import Deny, Request
-from licet.core.entries import entries_of, target_of, ways_of
-from licet.core.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
-from licet.core.ranges import beyond, common_ranges
-from licet.core.set import CapabilitySet
-from licet.core.surface import ToolSurface, surface
-from licet.core.tool import ToolSpec
-from licet.core.use import Use
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Deny, Request
+from licet.core.policy.addresses import beyond, common_ranges
+from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.policy.manifest import COMMANDS, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, with_commands
+from licet.core.policy.tool import ToolSpec
+from licet.core.review.entries import entries_of, target_of, ways_of
+from licet.core.review.surface import ToolSurface, surface
 
 from .manifests import HERE, layer, manifest, manifests, seat, specs, tool
 from .naive import DOMAINS, PlainUse, universe

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.set import CapabilitySet
-from licet.core.use import Use, use_of_path
-from licet.guard.held_paths import held_paths
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use, use_of_path
+from licet.guard.handles.files import held_paths
 from licet.guard.ports import Escaped
 
 from .naive import ACTIONS, BINARIES, PATHS, PlainRule, reach, reach_of, universe

@@ -7,8 +7,8 @@ import can_ada
 import pytest
 from hypothesis import example, given
 
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse, Use, use_of_url
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_url
 
 from .liars import BrokenText, FalseText, Liar
 from .naive import METHODS, PlainRule, PlainUse

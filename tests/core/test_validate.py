@@ -7,14 +7,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from licet.core.capability import Capability
-from licet.core.decide import decide
-from licet.core.decision import Request
-from licet.core.manifest import Budget, Layer, Manifest, Natives
-from licet.core.reach import reach_of
-from licet.core.tool import ToolSpec
-from licet.core.use import Use
-from licet.core.validate import Misfit, validate_registration, validate_tools
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Request
+from licet.core.decision.reach import reach_of
+from licet.core.decision.validate import Misfit, validate_registration, validate_tools
+from licet.core.policy.manifest import Budget, Layer, Manifest, Natives
+from licet.core.policy.tool import ToolSpec
 from licet.errors import RegistrationRefused
 
 from . import oracle

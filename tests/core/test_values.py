@@ -12,10 +12,10 @@ import pytest
 import rfc8785
 from hypothesis import given
 
-from licet.core.capability import Capability
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet, Piece
-from licet.core.use import InvalidUse, Use, use_of_path
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet, Piece
+from licet.core.algebra.use import InvalidUse, Use, use_of_path
 
 from .naive import PlainRule, PlainUse
 from .strategies import PlainSet, odd_texts, read, rules, sets, uses

@@ -6,11 +6,10 @@ import pytest
 
 from core.ledgers import KEY, LEDGER, check, heads, rows, sample_stem, sign, verified
 from counted import work
-from licet.core.finding import Finding, Outcome, both
-from licet.core.heads import Head, head_body
-from licet.core.merkle import Frontier, leaf_hash
-from licet.core.receipt import Row, Stem, Tail, frame, link, stem
-from licet.core.verify import verify
+from licet.core.ledger.entry import Head, Row, Stem, Tail, frame, head_body, link, stem
+from licet.core.ledger.linked import Finding, Outcome, both
+from licet.core.ledger.merkle import Frontier, leaf_hash
+from licet.core.ledger.verify import verify
 
 STEMS = [sample_stem(number) for number in range(1, 11)]
 ROWS = rows(STEMS)

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, check, heads, in_parts, rows, sample_stem
-from licet.core.heads import Head
-from licet.core.merkle import leaf_hash
-from licet.core.receipt import START, Row, Tail, link
-from licet.core.verify import verify, verify_joined
-from licet.core.verify_part import look_at_part
+from licet.core.ledger.entry import START, Head, Row, Tail, link
+from licet.core.ledger.merkle import leaf_hash
+from licet.core.ledger.verify import verify, verify_joined
+from licet.core.ledger.verify_part import look_at_part
 from tampered import changed
 
 SIZE = 24

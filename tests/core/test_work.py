@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from counted import work
-from licet.core.connector import ConnectorRule, Connectors
-from licet.core.diff import diff
-from licet.core.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
-from licet.core.surface import surface
-from licet.core.validate import validate_tools
+from licet.core.decision.validate import validate_tools
+from licet.core.policy.connector import ConnectorRule, Connectors
+from licet.core.policy.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
 
 from .manifests import HERE, layer, manifest, tool
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from licet import Backends, Gate, Manifest, Result, Tool, load_manifest
-from licet.core.decision import CapabilityDenied, CapabilityGranted
+from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
 from pins import pinned
 
 

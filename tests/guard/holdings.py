@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from core.manifests import manifest, tool
-from licet.core.decision import Approval, Request
-from licet.core.effects import EffectClass
-from licet.core.happened import Event
-from licet.core.reach import reach_of
-from licet.core.use import Use
-from licet.guard.holding import Holding
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval, Event, Request
+from licet.core.decision.reach import reach_of
+from licet.core.policy.effects import EffectClass
+from licet.guard.grant import Holding
 
 
 async def nobody(approval: Approval, use: Use) -> None:

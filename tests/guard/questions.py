@@ -5,7 +5,7 @@ from typing import Any
 
 from licet import Capability, CapabilitySet, ToolSpec
 from licet.core.canonical import digest
-from licet.core.decision import Approval
+from licet.core.decision.decision import Approval
 from licet.guard.people import Question
 
 SPEC = ToolSpec("pay", CapabilitySet(["network:https:post@bank.example"]), effect="write_limited", sandbox="restricted")

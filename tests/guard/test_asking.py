@@ -11,8 +11,9 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, CapabilitySet, Context, Gate, Result, load_manifest, tool
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_records import MemoryApprover, MemoryClock
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.memory import MemoryClock
 from licet.guard.people import Answer, Question
 
 
@@ -541,7 +542,7 @@ def test_an_approval_of_a_large_number_is_one_of_no_other(tmp_path: Path) -> Non
 
 
 def test_a_stored_request_shows_large_numbers_as_they_are(tmp_path: Path) -> None:
-    from licet.backends.approvals_sqlite import request_of
+    from licet.backends.approvals.store import request_of
 
     approver = MemoryApprover(lambda question: "approved")
     backends = Backends.memory(approver=approver)

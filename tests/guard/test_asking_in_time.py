@@ -10,8 +10,9 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, Context, Gate, Result, tool
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_records import MemoryApprover, MemoryClock
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.memory import MemoryClock
 from licet.guard import deadline
 from licet.guard.people import Answered, Question
 

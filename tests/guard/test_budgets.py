@@ -14,11 +14,11 @@ import pytest
 
 from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, Result, load_manifest, tool
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock, MemoryLedger
-from licet.core.decision import CapabilityDenied
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.memory import ChainedMemoryLedger, MemoryClock, MemoryLedger
+from licet.core.decision.decision import CapabilityDenied
 from licet.guard.ports import Budgets, Unavailable
 
 D = Decimal

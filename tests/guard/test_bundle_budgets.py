@@ -12,11 +12,11 @@ import pytest
 
 from guard.gates import call
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.memory_records import MemoryApprover, MemoryBudgets, MemoryClock
-from licet.core.approval import key_text
-from licet.core.budget import bundle_account
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.memory import ChainedMemoryLedger, MemoryClock
+from licet.core.canonical import key_text
+from licet.core.decision.budget import bundle_account
 from licet.guard.people import Question
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 

@@ -14,8 +14,8 @@ import pytest
 
 from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, load_manifest, tool
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.memory_records import MemoryApprover, MemoryLedger
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.memory import ChainedMemoryLedger, MemoryLedger
 
 
 @tool(needs=[], effect="read_only", sandbox="native")

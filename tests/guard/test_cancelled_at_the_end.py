@@ -8,8 +8,8 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, Context, Refused, tool
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.memory_records import MemoryBudgets, MemoryLedger
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.memory import MemoryLedger
 from licet.guard.ports import Budgets, Reservation
 
 kept: list[Context] = []

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.files import LocalFiles
-from licet.backends.memory_files import MemoryFiles
-from licet.guard.files import ScopedFiles
-from licet.guard.held_paths import held_paths
-from licet.guard.ports import Held
-from licet.guard.turns import ANY_TIME, Turn
+from licet.backends.files.local import LocalFiles
+from licet.backends.files.memory import MemoryFiles
+from licet.guard.handles.files import ScopedFiles, held_paths
+from licet.guard.ports import ANY_TIME, Held, Turn
 
 LARGE = b"x" * (2 << 20)
 LONG = 60  # seconds: that something hangs, not that it is slow

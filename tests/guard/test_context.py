@@ -6,12 +6,11 @@ import pytest
 
 from licet import handles
 from licet.guard.bind import BoundContext
-from licet.guard.env import ScopedEnv
-from licet.guard.fetch import ScopedFetch
-from licet.guard.files import ScopedFiles
-from licet.guard.kv import ScopedKv
-from licet.guard.processes import ScopedProcesses
-from licet.guard.secrets import ScopedSecrets
+from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.files import ScopedFiles
+from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
 
 HANDLES: dict[type, type] = {
     handles.Fetch: ScopedFetch,

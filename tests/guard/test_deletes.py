@@ -7,9 +7,9 @@ import pytest
 
 from guard.gates import call, checks, gate
 from licet import Backends, Context, Gate, tool
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.native import InProcess
+from licet.backends.files.memory import MemoryFiles
 from licet.guard.ports import Unavailable
+from licet.sandbox.native import InProcess
 
 
 class Here(InProcess):

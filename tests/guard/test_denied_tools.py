@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from licet import Backends, Gate, Manifest, run, tool, validate_registration
-from licet.core.commands import admit_commands
-from licet.core.diff import diff
-from licet.core.reach import reach_of
-from licet.core.surface import surface
+from licet.core.decision.reach import reach_of
+from licet.core.policy.manifest import admit_commands
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
 from licet.surfaces.cli.app import licet
 
 

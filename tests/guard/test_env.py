@@ -6,7 +6,7 @@ import pytest
 
 from core.liars import Liar
 from licet.errors import Refused
-from licet.guard.env import ScopedEnv
+from licet.guard.handles.secrets import ScopedEnv
 
 from .holdings import holding
 

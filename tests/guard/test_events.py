@@ -11,14 +11,15 @@ import pytest
 
 from guard.gates import call, gate, policy
 from licet import Backends, Context, Gate, tool
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.memory_records import MemoryApprover, MemoryBudgets
-from licet.backends.memory_secrets import MemorySecrets
-from licet.backends.native import InProcess
-from licet.core.receipt import check_entry
-from licet.guard.endings import Stopped
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.budgets import MemoryBudgets
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.secrets import MemorySecrets
+from licet.core.ledger.entry import check_entry
+from licet.guard.execution import Stopped
 from licet.guard.ports import Reservation, Unavailable
+from licet.sandbox.native import InProcess
 
 SECRET = "hunter2-and-some-more"
 NOTHING: Mapping[str, Any] = MappingProxyType({})

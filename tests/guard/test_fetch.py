@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from counted import work
-from licet.backends.memory_http import Answer, MemoryHttp, Names, Routes
-from licet.core.decision import Approval
-from licet.core.happened import Event
-from licet.core.use import Use
+from licet.backends.http_memory import Answer, MemoryHttp, Names, Routes
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval, Event
 from licet.errors import Refused
-from licet.guard.fetch import FetchLimits, ScopedFetch
-from licet.guard.holding import Holding
+from licet.guard.grant import Holding
+from licet.guard.handles.fetch import FetchLimits, ScopedFetch
+from licet.guard.handles.messages import BadStatus, Headers, Response
 from licet.guard.ports import Exchange, Unconnected, Unreached
-from licet.guard.redact import Redactor
-from licet.guard.response import BadStatus, Headers, Response
+from licet.guard.redaction.redact import Redactor
 
 from .holdings import holding
 

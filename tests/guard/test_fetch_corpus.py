@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from licet.backends.memory_http import Answer, MemoryHttp
-from licet.core.capability import Capability
-from licet.core.scope import Malformed, canonical_host
+from licet.backends.http_memory import Answer, MemoryHttp
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed, canonical_host
 from licet.errors import Refused
-from licet.guard.fetch import ScopedFetch
+from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.ports import Exchange
 
 from .holdings import holding

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer
+from licet.backends.http_memory import Answer
 from licet.errors import Refused
-from licet.guard.fetch import ScopedFetch
+from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.ports import Exchange
 from loopback import Server, authority_file, serving
 

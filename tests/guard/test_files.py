@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.files import LocalFiles
-from licet.backends.memory_files import MemoryFiles
-from licet.core.decision import Approval, Ask, Ground, Request
-from licet.core.use import Use
+from licet.backends.files.local import LocalFiles
+from licet.backends.files.memory import MemoryFiles
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval, Ask, Ground, Request
 from licet.errors import Refused
-from licet.guard.files import ScopedFiles
-from licet.guard.held_paths import held_paths
-from licet.guard.holding import Holding
-from licet.guard.redact import Redactor
+from licet.guard.grant import Holding
+from licet.guard.handles.files import ScopedFiles, held_paths
+from licet.guard.redaction.redact import Redactor
 
 FILES: dict[str, bytes | str] = {
     "/srv/a.txt": "héllo",

@@ -8,15 +8,14 @@ import pytest
 
 from guard.holdings import holding
 from licet.errors import Refused
-from licet.guard.env import ScopedEnv
-from licet.guard.fetch import ScopedFetch
-from licet.guard.files import ScopedFiles
-from licet.guard.holding import Holding
-from licet.guard.kv import ScopedKv
-from licet.guard.processes import ScopedProcesses
-from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets
-from licet.sandbox.dial import dial
+from licet.guard.grant import Holding
+from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.files import ScopedFiles
+from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
+from licet.guard.redaction.redact import Redactor
+from licet.sandbox.programs.dial import dial
 
 NEEDS = (
     "network:*:site.test", "fs:*:/box", "secret:read:KEY", "process:exec:ls", "process:exec:/bin/ls",

@@ -14,12 +14,12 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, Gate, Result, tool
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.core.decision import Deny, Ground, Request
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.core.decision.decision import Deny, Ground, Request
 from licet.errors import Refused
-from licet.guard.endings import Raised, Stopped
-from licet.guard.ports import SandboxUnavailable, Unavailable
+from licet.guard.execution import Raised, SandboxUnavailable, Stopped
+from licet.guard.ports import Unavailable
 
 LONG = 10**1_000_000
 
@@ -290,9 +290,9 @@ INTERRUPTED = """
 import asyncio, json, signal, sys
 from pathlib import Path
 from licet import Backends, Gate, load_manifest, tool
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.ledger_reader import LedgerReader
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.ledger.reader import LedgerReader
 
 def handler(number, frame):
     raise KeyboardInterrupt

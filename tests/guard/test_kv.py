@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.memory_kv import MemoryKv
+from licet.backends.kv import MemoryKv, SqliteKv
 from licet.errors import Refused
-from licet.guard.kv import ScopedKv, scope_id
+from licet.guard.handles.kv import ScopedKv, scope_id
 from licet.guard.ports import Unavailable
 
 from .holdings import holding

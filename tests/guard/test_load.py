@@ -6,7 +6,7 @@ from pathlib import Path
 
 from guard.gates import checks, gate
 from licet import Backends, Context, Gate, tool
-from licet.backends.memory_records import MemoryLedger
+from licet.backends.memory import MemoryLedger
 
 CALLS = 10_000 if os.environ.get("LICET_LONG") == "1" else 2_000
 SESSIONS = 1_000 if os.environ.get("LICET_LONG") == "1" else 200

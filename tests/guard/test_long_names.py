@@ -8,7 +8,7 @@ import pytest
 
 from guard.gates import call, gate, policy
 from licet import Backends, Context, Gate, Result, tool
-from licet.backends.memory_records import MemoryLedger
+from licet.backends.memory import MemoryLedger
 
 LONG = 300_000
 MOST = 20_000  # characters of one explanation, or of one event

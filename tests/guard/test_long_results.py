@@ -10,7 +10,7 @@ import pytest
 from counted import work
 from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
-from licet.guard.redact import BLOCK
+from licet.guard.redaction.redact import BLOCK
 
 SECRET = "s3cr3t-v4lue-9000"
 

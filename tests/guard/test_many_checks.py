@@ -5,13 +5,11 @@ from unittest.mock import patch
 import pytest
 
 from guard.holdings import holding
-from licet.core.decision import CapabilityDenied, CapabilityGranted
-from licet.core.happened import ApprovalAnswered, ApprovalAsked, Event
-from licet.core.reach import Reach
-from licet.core.use import Use
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, CapabilityDenied, CapabilityGranted, Event
+from licet.core.decision.reach import Reach
 from licet.errors import Refused
-from licet.guard.holding import Holding
-from licet.guard.room import GRANTED, REFUSED
+from licet.guard.grant import GRANTED, REFUSED, Holding
 
 MANY = 6000
 CASES = {

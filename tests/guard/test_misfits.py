@@ -22,11 +22,11 @@ from licet import (
     tool,
     validate_registration,
 )
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.core.decision import CapabilityDenied
+from licet.backends.memory import ChainedMemoryLedger
+from licet.core.decision.decision import CapabilityDenied
 from licet.guard.people import Answer, Question
 from licet.guard.registration import OnMisfit
-from licet.surfaces.cli.receipt_text import explanation
+from licet.surfaces.cli.receipts_text import explanation
 
 from .gates import call, gate, policy
 

@@ -9,7 +9,8 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, Context, Gate, Result, SyncContext, tool
-from licet.backends.memory_records import MemoryBudgets, MemoryLedger
+from licet.backends.budgets import MemoryBudgets
+from licet.backends.memory import MemoryLedger
 
 AGES = 600.0
 

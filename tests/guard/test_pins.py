@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from licet import Backends, Context, Gate, Manifest, Refused, Result, load_manifest, run, tool
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.memory_records import MemoryApprover
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.memory import ChainedMemoryLedger
 from licet.surfaces.cli.app import licet
 from pins import trust
 

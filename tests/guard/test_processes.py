@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from core.liars import Liar
-from licet.backends.memory_processes import MemoryProcesses
-from licet.backends.memory_secrets import MemorySecrets
+from licet.backends.secrets import MemorySecrets
 from licet.errors import Refused
-from licet.guard.holding import Holding
-from licet.guard.layers import Layers
-from licet.guard.ports import Command, Finished, SandboxUnavailable, Unavailable
-from licet.guard.processes import ScopedProcesses
-from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets
+from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable
+from licet.guard.grant import Holding
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.handles.secrets import ScopedSecrets
+from licet.guard.ports import Unavailable
+from licet.guard.redaction.redact import Redactor
+from licet.sandbox.programs.memory import MemoryProcesses
 
 from .holdings import holding
 

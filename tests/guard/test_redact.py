@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted import work
-from licet.guard.redact import BLOCK, Redactor
+from licet.guard.redaction.redact import BLOCK, Redactor
 
 SECRET = 's3cr/et+"\\<ü>&\n \U0001f511?=%'
 

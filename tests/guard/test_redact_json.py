@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counted import work
-from licet.declare.json_data import plain_json
-from licet.guard.redact import Redactor
+from licet.declare.plain_json import plain_json
+from licet.guard.redaction.redact import Redactor
 
 SECRET = "hunter2-\"q\\n\tü'-12"
 PIN = "12345678"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.guard.redact import BLOCK, Redactor
+from licet.guard.redaction.redact import BLOCK, Redactor
 
 SECRET = "hunter2-x9Yq+Ab3/zz=="
 LABEL = b"[redacted KEY]"

@@ -19,7 +19,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from licet.guard.redact import Redactor
+from licet.guard.redaction.redact import Redactor
 
 SECRET = 'Tr0ub4dor&3 it\'s "q"/x=Z'
 LABEL = "[redacted KEY]"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from core.liars import Liar
-from licet.backends.memory_secrets import MemorySecrets
+from licet.backends.secrets import MemorySecrets
 from licet.errors import Refused
+from licet.guard.handles.secrets import ScopedSecrets
 from licet.guard.ports import Unavailable
-from licet.guard.redact import Redactor
-from licet.guard.secrets import ScopedSecrets
+from licet.guard.redaction.redact import Redactor
 
 from .holdings import holding
 

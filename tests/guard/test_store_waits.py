@@ -16,12 +16,12 @@ import pytest
 
 from guard.gates import gate
 from licet import Backends, Context, Gate, Result, tool
-from licet.backends.approvals_sqlite import SqliteApprovals
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.memory_records import MemoryBudgets, MemoryLedger
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import MemoryLedger
 from licet.guard.ports import Claim, Entry, Reservation
 
 STORES = {"ledger": SqliteLedger, "budgets": SqliteBudgets, "kv": SqliteKv, "approver": SqliteApprovals}
@@ -179,9 +179,9 @@ MANY = """
 import asyncio, json, os, sys
 from pathlib import Path
 from licet import Backends, Gate, load_manifest, tool
-from licet.backends.budgets_sqlite import SqliteBudgets
-from licet.backends.kv_sqlite import SqliteKv
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.budgets import SqliteBudgets
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.writer import SqliteLedger
 from licet import Context
 
 @tool(needs=["storage:write:session"], effect="read_only", sandbox="native", cost_usd="0.001")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from licet import Backends
-from licet.backends.native import InProcess
-from licet.backends.processes import LocalProcesses
-from licet.sandbox import hardening, kernel, landlock, probe, seccomp, syscalls, workers
-from licet.sandbox.walls import ProgramWalls
+from licet.sandbox import probe
+from licet.sandbox.kernel import calls, hardening, landlock, seccomp
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.sandbox.workers import engine
 from sandbox import wild_tools as wild
 from sandbox.growth_tools import start
 from sandbox.levels import WALLED, call, gate
@@ -22,7 +24,7 @@ _ERRNO, _ALLOW, _NEW_SPACES = 0x00050000, 0x7FFF0000, 0x7E020000
 
 def no_namespaces() -> None:
     """Refuse what makes namespaces, as the profiles of containers do."""
-    numbers = syscalls.NUMBERS[kernel.machine()]
+    numbers = calls.NUMBERS[calls.machine()]
     refused = (_ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS)
     steps = [(0x20, 0, 0, 0)]
     for name, answer in (("unshare", 0), ("setns", 0), ("mount", 0), ("clone3", 1)):
@@ -53,7 +55,7 @@ def said_by(place: Path) -> dict[str, Any]:
         said[level] = [result.value or result.error for result in results]
         said[f"{level}, forking"] = call(at, "misbehave", {"how": "fork"}).error
     for degraded in (False, True):
-        sandbox = workers.Workers(InProcess(), ProgramWalls())
+        sandbox = engine.Workers(InProcess(), ProgramWalls())
         parts = Backends.memory(processes=LocalProcesses("/usr/bin:/bin"), sandbox=sandbox)
         at = gate(place, "restricted", start, backends=parts, sandbox={"allow_degraded": degraded})
         result = call(at, "start", {"times": 2})

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox import children, fs_rules, landlock, prepared, workers
-from licet.sandbox.child import NO_WALLS, OUT_OF_MEMORY
+from licet.sandbox import grant_paths
+from licet.sandbox.kernel import landlock
+from licet.sandbox.workers import pool, zygote_client
+from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from sandbox import ending_tools as ending
 from sandbox.levels import WALLED, call, gate, needs_walls
 
@@ -30,10 +32,10 @@ def test_a_tool_that_keeps_all_memory_still_ends_at_its_limit(tmp_path: Path) ->
 
 
 def test_a_worker_that_cannot_build_its_walls_refuses_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impossible(source: Any) -> fs_rules.Rules:
-        return [*fs_rules.base_rules(source), ("no such path\0", landlock.READ, None)]
+    def impossible(source: Any) -> grant_paths.Rules:
+        return [*grant_paths.base_rules(source), ("no such path\0", landlock.READ, None)]
 
-    monkeypatch.setattr(prepared, "base_rules", impossible)
+    monkeypatch.setattr(pool, "base_rules", impossible)
     result = call(gate(tmp_path, "restricted", ending.leave), "leave", {"code": 0})
     assert result.reason == "SANDBOX_UNAVAILABLE", result.error
     assert "a wall could not be built" in result.error
@@ -51,11 +53,11 @@ def test_without_a_process_that_workers_come_from_the_call_is_refused(
 ) -> None:
     start, said = STARTS[case]
     at = gate(tmp_path, "restricted", ending.leave)
-    workers.close_workers()
+    pool.close_workers()
     with monkeypatch.context() as patch:
-        patch.setattr(children, "_START", start)
+        patch.setattr(zygote_client, "_START", start)
         result = call(at, "leave", {"code": 0})
-    workers.close_workers()
+    pool.close_workers()
     assert result.reason == "SANDBOX_UNAVAILABLE", result.error
     assert "the process that workers come from ended at once" in result.error
     assert said in result.error

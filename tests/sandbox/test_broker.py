@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from licet.core.decision import Deny, Ground, Request
+from licet.core.decision.decision import Deny, Ground, Request
 from licet.errors import Refused
 from licet.guard.meter import Meter
-from licet.sandbox.broker import MOST_REFUSALS, Broker, a_moment, begun
-from licet.sandbox.wire import packed
+from licet.sandbox.bridge.broker import MOST_REFUSALS, Broker, a_moment, begun
+from licet.sandbox.workers.wire import packed
 
 
 class Asked:

@@ -9,8 +9,8 @@ import pytest
 
 import licet
 from licet import Backends, CapabilitySet, Result, Tool, check_and_run
-from licet.backends.memory_files import MemoryFiles
-from licet.core.decision import CapabilityDenied
+from licet.backends.files.memory import MemoryFiles
+from licet.core.decision.decision import CapabilityDenied
 from sandbox import single_tools as tools
 from sandbox.levels import needs_walls
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from licet import Backends, Gate
-from licet.backends.memory_http import Answer
-from licet.backends.memory_records import MemoryApprover
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.http_memory import Answer
 from loopback import serving
 from sandbox import class_tools as tools
 from sandbox.levels import call, gate, needs_walls

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from licet.sandbox import seccomp, seccomp_rules, syscalls
-from licet.sandbox.seccomp_rules import NO, OWN_PID, UNKNOWN, Answer, answers
+from licet.sandbox.kernel import calls, seccomp
+from licet.sandbox.kernel import seccomp as seccomp_rules
+from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, Answer, answers
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 PROFILES = [
@@ -43,7 +44,7 @@ def played(program: bytes, seen: bytes) -> int:
 
 
 def seen(machine: str, number: int, arguments: tuple[int, ...]) -> bytes:
-    return struct.pack("=IIQ6Q", number, syscalls.AUDIT[machine], 0, *arguments)
+    return struct.pack("=IIQ6Q", number, calls.AUDIT[machine], 0, *arguments)
 
 
 def holds(test: seccomp_rules.Test, arguments: tuple[int, ...]) -> bool:
@@ -67,11 +68,11 @@ def tried(answer: Answer) -> Iterator[tuple[int, ...]]:
     yield from itertools.product(*(sorted(values[place]) for place in range(6)))
 
 
-@pytest.mark.parametrize("machine", syscalls.NUMBERS)
+@pytest.mark.parametrize("machine", calls.NUMBERS)
 @pytest.mark.parametrize(("profile", "abi"), PROFILES)
 def test_the_filter_says_what_the_rules_say(machine: str, profile: dict[str, bool], abi: int) -> None:
     program, places = seccomp._built(machine, *profile.values(), abi)
-    rules, names = answers(**profile, abi=abi), {number: name for name, number in syscalls.NUMBERS[machine].items()}
+    rules, names = answers(**profile, abi=abi), {number: name for name, number in calls.NUMBERS[machine].items()}
     assert bool(places) is not profile["fenced"]
     assert all(program[place : place + 4] == struct.pack("=I", OWN_PID) for place in places)
     compared = 0
@@ -84,13 +85,13 @@ def test_the_filter_says_what_the_rules_say(machine: str, profile: dict[str, boo
     assert compared > 1000
 
 
-@pytest.mark.parametrize("machine", syscalls.NUMBERS)
+@pytest.mark.parametrize("machine", calls.NUMBERS)
 def test_calls_of_another_architecture_end_the_process(machine: str) -> None:
     program, _ = seccomp._built(machine, False, False, False, False, True, 7)
-    (other,) = set(syscalls.AUDIT) - {machine}
-    read = seen(other, syscalls.NUMBERS[machine]["read"], (0,) * 6)
+    (other,) = set(calls.AUDIT) - {machine}
+    read = seen(other, calls.NUMBERS[machine]["read"], (0,) * 6)
     assert played(program, read) == KILL
-    second = seen(machine, 0x40000000 + syscalls.NUMBERS[machine]["read"], (0,) * 6)
+    second = seen(machine, 0x40000000 + calls.NUMBERS[machine]["read"], (0,) * 6)
     assert played(program, second) == (KILL if machine == "x86_64" else ERRNO | UNKNOWN.otherwise)
 
 
@@ -105,11 +106,11 @@ FLAGS = {"FS_IOC_SETFLAGS": 0x40086602, "FS_IOC32_SETFLAGS": 0x40046602, "FS_IOC
          "FS_IOC_SET_ENCRYPTION_POLICY": 0x800C6613}  # fmt: skip
 
 
-@pytest.mark.parametrize("machine", syscalls.NUMBERS)
+@pytest.mark.parametrize("machine", calls.NUMBERS)
 def test_no_call_changes_metadata_without_a_private_root(machine: str) -> None:
     for execute, abi in itertools.product((False, True), range(1, 8)):
         found = answers(execute=execute, fork=execute, inet=False, metadata=False, fenced=False, abi=abi)
-        assert {name: found.get(name, NO) for name in CHANGES if name in syscalls.NUMBERS[machine]}.items() <= {
+        assert {name: found.get(name, NO) for name in CHANGES if name in calls.NUMBERS[machine]}.items() <= {
             (name, NO) for name in CHANGES
         }
 

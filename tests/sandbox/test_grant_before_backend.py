@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from licet import Backends, Tool
-from licet.core.decision import CapabilityDenied
-from licet.guard.holding import PART_OF_DOMAIN
+from licet.core.decision.decision import CapabilityDenied
+from licet.guard.grant import PART_OF_DOMAIN
 from sandbox import undeclared_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls
 

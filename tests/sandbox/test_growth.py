@@ -11,11 +11,11 @@ import pytest
 
 from attacks.programs import until
 from licet import Backends, Gate
-from licet.backends.memory_records import MemoryLedger
-from licet.backends.native import InProcess
-from licet.backends.processes import LocalProcesses
-from licet.sandbox import workers
-from licet.sandbox.walls import ProgramWalls
+from licet.backends.memory import MemoryLedger
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.sandbox.workers import engine, pool
 from sandbox import wild_tools as wild
 from sandbox.growth_tools import again, once, start
 from sandbox.levels import gate, needs_walls
@@ -29,16 +29,16 @@ ROOM = 4 << 20  # bytes that a process may grow by without a leak: caches, arena
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory for everything temporary, and workers that were started with it."""
     needs_walls()
-    workers.close_workers()
+    pool.close_workers()
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     yield place
-    workers.close_workers()
+    pool.close_workers()
 
 
 def made(tmp_path: Path) -> Gate:
-    sandbox = workers.Workers(InProcess(), ProgramWalls())
+    sandbox = engine.Workers(InProcess(), ProgramWalls())
     ledger = MemoryLedger(most=100)  # it keeps the latest: what it holds is no leak, and would hide one
     parts = Backends.memory(
         environ={"NAME": "x"}, processes=LocalProcesses("/usr/bin:/bin"), sandbox=sandbox, ledger=ledger
@@ -77,7 +77,7 @@ def zombies(parent: int) -> set[str]:
 def test_nothing_grows_with_the_number_of_calls(tmp_path: Path, alone: Path) -> None:
     at = made(tmp_path)
     asyncio.run(calls(at, 60))
-    zygote = workers._pool._zygote
+    zygote = pool.pool._zygote
     assert zygote is not None
     parked = 8  # two of each tool
 
@@ -90,12 +90,12 @@ def test_nothing_grows_with_the_number_of_calls(tmp_path: Path, alone: Path) -> 
     sizes = {process: memory(process) for process in (host, zygote._process.pid)}
     asyncio.run(calls(at, CALLS))
     until(settled)
-    assert workers._pool._zygote is zygote
+    assert pool.pool._zygote is zygote
     until(lambda: not zombies(host) - dead and not zombies(zygote._process.pid))
     assert len(processes_of(zygote._process.pid)) <= parked
     until(lambda: len(os.listdir("/proc/self/fd")) <= files + 4)  # as many sockets as workers are parked
     assert things() - held < CALLS // 4
     grown = {process: memory(process) - size for process, size in sizes.items()}
     assert max(grown.values()) < ROOM, grown
-    workers.close_workers()
+    pool.close_workers()
     assert os.listdir(alone) == []

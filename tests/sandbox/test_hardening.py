@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox import hardening, kernel
+from licet.sandbox.kernel import calls, hardening
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
@@ -155,14 +155,14 @@ answer = [before > 0, after - before]
 
 def test_an_error_names_the_call() -> None:
     with pytest.raises(OSError, match="close_range: Invalid argument"):
-        kernel.syscall("close_range", 436, 5, 4, 0)
+        calls.syscall("close_range", 436, 5, 4, 0)
 
 
 def test_elsewhere_it_refuses_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    kernel._libc.cache_clear()
+    calls._libc.cache_clear()
     try:
         with pytest.raises(OSError, match="system calls of Linux"):
             hardening.no_new_privs()
     finally:
-        kernel._libc.cache_clear()
+        calls._libc.cache_clear()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from licet.sandbox import landlock
-from licet.sandbox.landlock import DELETE, EXECUTE, READ, READ_FILE, WRITE
+from licet.sandbox.kernel import landlock
+from licet.sandbox.kernel.landlock import DELETE, EXECUTE, READ, READ_FILE, WRITE
 from sandbox.walled import needs_abi, needs_landlock, run
 
 pytestmark = needs_landlock

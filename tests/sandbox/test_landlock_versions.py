@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import Programs, both_kinds, place
-from licet.sandbox import landlock
-from licet.sandbox.landlock import DELETE, READ, WRITE
+from licet.sandbox.kernel import landlock
+from licet.sandbox.kernel.landlock import DELETE, READ, WRITE
 from licet.sandbox.probe import Finding, Support
 from sandbox.walled import needs_filter, needs_landlock, run
 

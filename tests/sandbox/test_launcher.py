@@ -28,13 +28,14 @@ from attacks.walled_programs import (
 from descriptors import left_open, open_files
 from guard.holdings import holding
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer
+from licet.backends.http_memory import Answer
 from licet.errors import Refused
-from licet.guard.layers import Layers
-from licet.guard.ports import SandboxUnavailable, Walls
-from licet.sandbox import landlock, launcher, probe
-from licet.sandbox.kernel_paths import around, identity, kernel_paths
-from licet.sandbox.walls import ProgramWalls
+from licet.guard.execution import Layers, SandboxUnavailable, Walls
+from licet.sandbox import probe
+from licet.sandbox.grant_paths import around, identity, kernel_paths
+from licet.sandbox.kernel import landlock
+from licet.sandbox.programs import launcher
+from licet.sandbox.programs.walls import ProgramWalls
 from loopback import serving
 
 
@@ -133,7 +134,7 @@ def test_one_http_request_of_a_program(tmp_path: Path) -> None:
 
 BECOMING = """
 import os, signal, sys
-from licet.sandbox import launcher
+from licet.sandbox.programs import launcher
 for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(number, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -222,7 +223,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     # Somebody exchanges a granted directory between the check and the walls.
     where = place(tmp_path) / "in"
     walled = Programs(kind, (f"fs:read:{where}",))
-    from licet.sandbox import kernel_paths as module
+    from licet.sandbox import grant_paths as module
 
     monkeypatch.setattr(module._Identities, "of", lambda self, path: (1, 1))
     with pytest.raises(Refused, match="has become another file") as refusal:
@@ -230,7 +231,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"
 
 
-LAUNCHED = "import sys; from licet.sandbox.launcher import main; main(int(sys.argv[1]), 1)"
+LAUNCHED = "import sys; from licet.sandbox.programs.launcher import main; main(int(sys.argv[1]), 1)"
 
 
 def launched(orders: bytes) -> tuple[int, str]:
@@ -333,7 +334,7 @@ def test_no_grant_of_files_means_the_windows_of_the_kernel(tmp_path: Path, leads
 
 
 def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:
-    from licet.sandbox import landlock
+    from licet.sandbox.kernel import landlock
 
     rules = [f"fs:read:{tmp_path}", f"fs:write:{tmp_path}", f"fs:delete:{tmp_path}"]
     for effect, expected in (("write_limited", False), ("full", False), ("destructive", True)):

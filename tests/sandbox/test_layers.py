@@ -10,12 +10,13 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
 from licet import Backends, Gate, Result
-from licet.backends.memory_records import MemoryLedger
-from licet.backends.native import InProcess
-from licet.guard.layers import Layers
-from licet.sandbox import landlock, probe
-from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.workers import Workers
+from licet.backends.memory import MemoryLedger
+from licet.guard.execution import Layers
+from licet.sandbox import probe
+from licet.sandbox.kernel import landlock
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.sandbox.workers.engine import Workers
 from sandbox import wild_tools as wild
 from sandbox.growth_tools import start
 from sandbox.levels import WALLED, call, gate

@@ -12,7 +12,7 @@ from sandbox.walled import run
 
 pytestmark = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")
 
-BEGIN = "from licet.sandbox import namespaces\n"
+BEGIN = "from licet.sandbox.kernel import namespaces\n"
 
 
 def inside(code: str, given: Any = None) -> Any:

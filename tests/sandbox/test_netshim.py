@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from guard.holdings import holding
-from licet.backends.memory_http import Answer
+from licet.backends.http_memory import Answer
 from licet.errors import Refused
-from licet.sandbox.dial import dial
+from licet.sandbox.programs.dial import dial
 from loopback import authority_file, serving, talking
 from sandbox.walled import needs_filter
 
@@ -26,7 +26,7 @@ BEGIN = """
 import os, socket, sys
 host = socket.socket(fileno=int(sys.argv[1]))
 port, authority = int(sys.argv[2]), sys.argv[3]
-from licet.sandbox import hardening, netshim, seccomp
+from licet.sandbox.kernel import hardening, seccomp; from licet.sandbox.bridge import socket_shim as netshim
 
 def connect(name, number):
     host.sendall(f"{name} {number}\\n".encode())

@@ -10,9 +10,9 @@ import pytest
 
 from attacks.programs import alive
 from licet import Backends, Gate, Result, Session, load_manifest
-from licet.backends.memory_records import MemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.guard.ports import Entry
-from licet.sandbox import workers
+from licet.sandbox.workers import pool
 from pins import pinned
 from sandbox import early_tools as early
 from sandbox.levels import call, gate, needs_walls
@@ -22,7 +22,7 @@ from sandbox.test_survival import soon
 @pytest.fixture(autouse=True)
 def walls() -> None:
     needs_walls()
-    workers.close_workers()  # so that whoever waits belongs to the test
+    pool.close_workers()  # so that whoever waits belongs to the test
 
 
 def opened(place: Path) -> Gate:
@@ -41,7 +41,7 @@ def written(place: Path) -> dict[int, int]:
 
 def waiting() -> list[int]:
     """The processes that wait for a call."""
-    parked = [child for children in workers._pool._parked.values() for child in children]
+    parked = [child for children in pool.pool._parked.values() for child in children]
     assert soon(lambda: all(child.pid for child in parked))
     return [child.pid for child in parked]
 

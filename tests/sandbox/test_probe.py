@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from licet.guard import own_interpreter
-from licet.guard.ports import SandboxUnavailable
-from licet.sandbox import kernel, probe
+from licet.guard.execution import SandboxUnavailable
+from licet.sandbox import probe
+from licet.sandbox.kernel import calls
 from licet.sandbox.probe import Finding, Support
+from licet.sandbox.programs import supervisor_client
 from sandbox.walled import needs_landlock, run
 
 pytestmark = needs_landlock
@@ -71,7 +72,7 @@ def test_a_wall_that_does_not_stand_is_noticed(numbers: dict[int, int], wall: st
     assert any(line.startswith(f"{wall}: {reason}") for line in found["missing"]), found["missing"]
 
 
-@pytest.mark.skipif(kernel.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.skipif(calls.machine() != "x86_64", reason="numbers of x86_64")
 @pytest.mark.parametrize(
     "numbers", [{272: 1}, {272: 0}, {165: 1}], ids=["unshare refused", "pretended", "mount refused"]
 )
@@ -81,7 +82,7 @@ def test_without_namespaces_the_levels_stand(numbers: dict[int, int]) -> None:
     assert not found["namespaces"]
 
 
-@pytest.mark.skipif(kernel.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.skipif(calls.machine() != "x86_64", reason="numbers of x86_64")
 def test_a_pretended_filter_is_noticed() -> None:
     # prctl does nothing and says that it went well: no filter, no dumpable, no death with the parent.
     found = looked({157: 0})
@@ -102,7 +103,7 @@ def test_what_cannot_be_tried_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> 
     [b"", b"[]", b"{}", b'{"landlock": 7}', b'{"landlock": "x", "attempts": []}', b'{"landlock": 7, "attempts": [1]}'],
 )
 def test_nonsense_is_not_believed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr(own_interpreter, "_START", f"\nimport sys; sys.stdout.buffer.write({said!r})")
+    monkeypatch.setattr(supervisor_client, "_START", f"\nimport sys; sys.stdout.buffer.write({said!r})")
     assert not probe.look().keeps("restricted")
 
 
@@ -152,7 +153,7 @@ answer = dict(zip(ways, attempts.outcomes(given, world)))
 
 def test_each_attempt_on_files_finds_the_one_hole_that_it_looks_for(tmp_path: Path) -> None:
     code = """
-from licet.sandbox import attempts, hardening, landlock
+from licet.sandbox import attempts; from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.attempts import World
 
 rights = {

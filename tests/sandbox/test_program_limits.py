@@ -10,12 +10,12 @@ import pytest
 
 from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_namespaces, needs_walls
 from licet import Backends
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.native import InProcess
-from licet.backends.processes import LocalProcesses
-from licet.core.decision import CapabilityDenied
-from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.workers import Workers
+from licet.backends.memory import ChainedMemoryLedger
+from licet.core.decision.decision import CapabilityDenied
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.sandbox.workers.engine import Workers
 from sandbox import program_tools
 from sandbox.growth_tools import spin
 from sandbox.levels import call, gate

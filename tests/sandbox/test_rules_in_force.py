@@ -13,17 +13,18 @@ import pytest
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
 from kept_calls import run
 from licet import Backends, Gate, Manifest
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.backends.memory_ledger import ChainedMemoryLedger
-from licet.backends.native import InProcess
-from licet.backends.processes import LocalProcesses
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import ChainedMemoryLedger
 from licet.core.canonical import data_digest
-from licet.core.reach import reach_of
+from licet.core.decision.reach import reach_of
 from licet.guard.access import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
 from licet.sandbox import probe
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.rules_in_force import program_access
-from licet.sandbox.walls import ProgramWalls
-from licet.sandbox.workers import Workers, close_workers
+from licet.sandbox.workers.engine import Workers
+from licet.sandbox.workers.pool import close_workers
 from sandbox import access_tools as tools
 from sandbox.levels import call, gate
 

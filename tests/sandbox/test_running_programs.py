@@ -10,7 +10,7 @@ import pytest
 from attacks.walled_programs import Programs, both_kinds
 from descriptors import left_open, open_files
 from licet.errors import Refused
-from licet.guard.running import Streams
+from licet.guard.execution import Streams
 
 SAID = Streams(stdout=True)
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from licet import Backends, Result, Tool
-from licet.backends.memory_files import MemoryFiles
-from licet.backends.memory_http import Answer, MemoryHttp
-from licet.backends.memory_processes import MemoryProcesses
-from licet.backends.memory_secrets import MemorySecrets
-from licet.backends.native import InProcess
-from licet.guard.layers import Layers
-from licet.guard.ports import Command, Exchange, Finished
-from licet.sandbox.workers import Workers
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.http_memory import Answer, MemoryHttp
+from licet.backends.secrets import MemorySecrets
+from licet.guard.execution import Command, Finished, Layers
+from licet.guard.ports import Exchange
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.memory import MemoryProcesses
+from licet.sandbox.workers.engine import Workers
 from sandbox import argument_tools as given
 from sandbox import same_tools as tools
 from sandbox.levels import WALLED, call, gate, needs_walls

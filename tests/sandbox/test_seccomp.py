@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox import kernel, seccomp, syscalls
-from licet.sandbox.seccomp_rules import NO, OWN_PID, UNKNOWN, YES, answers
+from licet.sandbox.kernel import calls, seccomp
+from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, YES, answers
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
 
-NUMBERS = syscalls.NUMBERS.get(kernel.machine(), syscalls.NUMBERS["x86_64"])
+NUMBERS = calls.NUMBERS.get(calls.machine(), calls.NUMBERS["x86_64"])
 TOOL: Mapping[str, Any] = {}
 PROGRAM = {"execute": True, "fork": True}
 NETWORKED = {**PROGRAM, "inet": True, "metadata": True}
@@ -58,7 +58,7 @@ def test_each_call_gets_what_the_rules_say(profile: Mapping[str, Any]) -> None:
     allowed = {name for name in found if rules.get(name) == YES}
     free = swept(None)
     assert {name: (found[name], free[name]) for name in allowed if found[name] == "EPERM" != free[name]} == {}
-    assert len(allowed) > (150 if kernel.machine() == "x86_64" else 140)  # aarch64 has fewer calls in all
+    assert len(allowed) > (150 if calls.machine() == "x86_64" else 140)  # aarch64 has fewer calls in all
 
 
 def test_it_is_the_filter_that_refuses() -> None:
@@ -228,12 +228,12 @@ answer = {case: one(name, arguments) for case, (name, arguments) in spec["given"
 
 @cache
 def results(profile: str | None) -> dict[str, Any]:
-    cases = {**CASES, **(X86_CASES if kernel.machine() == "x86_64" else {})}
+    cases = {**CASES, **(X86_CASES if calls.machine() == "x86_64" else {})}
     given: dict[str, Any] = {case: (name, arguments) for case, (name, arguments, *_) in cases.items()}
     if profile is None:
         given = {case: call for case, call in given.items() if case not in HARMFUL}
     given |= {case: (number, ()) for case, number in NUMBERED.items()}
-    if kernel.machine() == "x86_64":
+    if calls.machine() == "x86_64":
         given["x32"] = (0x40000000 + NUMBERS["getpid"], ())
         given["x32 of tomorrow"] = (0x40000000 + 600, ())
     filtered = None if profile is None else json.loads(profile)
@@ -245,7 +245,7 @@ def results(profile: str | None) -> dict[str, Any]:
     ("column", "profile"), [(2, TOOL), (3, PROGRAM), (4, NETWORKED)], ids=["tool", "program", "net"]
 )
 def test_a_call_with_these_arguments(case: str, column: int, profile: Mapping[str, Any]) -> None:
-    if case in X86_CASES and kernel.machine() != "x86_64":
+    if case in X86_CASES and calls.machine() != "x86_64":
         pytest.skip("a call of x86_64")
     expected = {**CASES, **X86_CASES}[case][column]
     found = results(json.dumps(profile))[case]
@@ -276,13 +276,13 @@ def test_what_nobody_has_looked_at_does_not_exist(case: str) -> None:
     assert results(json.dumps(NETWORKED))[case] == "ENOSYS"
 
 
-@pytest.mark.skipif(kernel.machine() != "x86_64", reason="a second numbering of x86_64")
+@pytest.mark.skipif(calls.machine() != "x86_64", reason="a second numbering of x86_64")
 @pytest.mark.parametrize("case", ["x32", "x32 of tomorrow"])
 def test_the_second_numbering_is_fatal(case: str) -> None:
     assert results(json.dumps(NETWORKED))[case] == "SIGSYS"
 
 
-@pytest.mark.skipif(kernel.machine() != "x86_64", reason="32-bit calls of x86_64")
+@pytest.mark.skipif(calls.machine() != "x86_64", reason="32-bit calls of x86_64")
 def test_calls_of_another_architecture_are_fatal() -> None:
     # mov eax, 20 (getpid of i386); int 0x80; ret
     code = """
@@ -368,12 +368,12 @@ def test_what_old_versions_of_landlock_lack_is_closed(tmp_path: Any, abi: int, e
     assert run(OLD, filtered={"abi": abi}, given=str(path)) == expected
 
 
-@pytest.mark.parametrize("machine", syscalls.NUMBERS)
+@pytest.mark.parametrize("machine", calls.NUMBERS)
 def test_the_tables_agree_with_themselves(machine: str) -> None:
-    numbers = syscalls.NUMBERS[machine]
+    numbers = calls.NUMBERS[machine]
     assert len(set(numbers.values())) == len(numbers)
     # A rule for a call that is in no table would be a rule for nothing.
-    everything = set().union(*syscalls.NUMBERS.values())
+    everything = set().union(*calls.NUMBERS.values())
     named = answers(execute=True, fork=True, inet=True, metadata=True, fenced=True, abi=1)
     assert set(named) <= everything
 
@@ -386,7 +386,7 @@ def test_the_tables_agree_with_themselves(machine: str) -> None:
      ("aarch64", "fchmodat2", 452), ("aarch64", "sync_file_range", 84), ("aarch64", "newfstatat", 79)],
 )  # fmt: skip
 def test_some_numbers_are_those_of_the_kernel(machine: str, name: str, number: int) -> None:
-    assert syscalls.NUMBERS[machine][name] == number
+    assert calls.NUMBERS[machine][name] == number
 
 
 def test_a_pid_is_written_wherever_one_is_compared() -> None:

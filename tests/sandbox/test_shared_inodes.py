@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.guard.ports import SandboxUnavailable
+from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.shared_inodes import installed_by_links, second_names
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.streams import CHUNK, FOR_EVER, MOST_READS, Stream, TooFar
+from licet.sandbox.programs.streams import CHUNK, FOR_EVER, MOST_READS, Stream, TooFar
 
 Reading = Callable[[Stream, float], Awaitable[bytes]]
 READINGS: dict[str, tuple[Reading, bytes]] = {

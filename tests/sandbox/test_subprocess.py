@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from licet import Backends, Gate, Result
-from licet.sandbox import programs, workers
+from licet.sandbox.bridge import programs
+from licet.sandbox.workers import pool
 from sandbox import program_tools as tools
 from sandbox.levels import call, gate, needs_walls
 
@@ -191,4 +192,4 @@ def children() -> set[str]:
 
 def zygote() -> str:
     """The one process of ours that stays; its workers are its own children."""
-    return str(workers._pool._zygote._process.pid) if workers._pool._zygote is not None else ""
+    return str(pool.pool._zygote._process.pid) if pool.pool._zygote is not None else ""

@@ -14,7 +14,8 @@ import pytest
 
 from attacks.programs import alive
 from licet import Backends, Gate, Result, tool
-from licet.sandbox import broker, workers
+from licet.sandbox.bridge import broker
+from licet.sandbox.workers import engine, pool
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -155,10 +156,10 @@ def test_what_a_worker_says_after_its_call_is_not_for_the_next(tmp_path: Path, d
 
 
 def test_who_waits_for_a_call_is_held_to_its_limits_too(tmp_path: Path) -> None:
-    workers.close_workers()
+    pool.close_workers()
     at = gate(tmp_path, "restricted", filling.busy, limits=LIMITS)
     assert call(at, "busy").ok
-    waiting = [child for each in workers._pool._parked.values() for child in each]
+    waiting = [child for each in pool.pool._parked.values() for child in each]
     assert waiting
     assert soon(lambda: all(child.death is not None for child in waiting))
     assert {child.ended and child.ended[0] for child in waiting} == {"LIMIT_DISK"}
@@ -179,7 +180,7 @@ def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Pat
 def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "MOMENT", 5.0)  # so that on every machine each of them is quick
+    monkeypatch.setattr(engine, "MOMENT", 5.0)  # so that on every machine each of them is quick
     at = gate(tmp_path, "restricted", wild.count_on)
     turns = 0
 
@@ -204,7 +205,7 @@ def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
 
 
 def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FIRST_MOMENT", 5.0)
+    monkeypatch.setattr(engine, "FIRST_MOMENT", 5.0)
     tools, backends = (wild.count, wild.misbehave, wild.meet), Backends.memory(secrets={"place": "x"})
     at = gate(tmp_path, "restricted", *tools, backends=backends, secrets=["place"])
     waited, moment = list[object](), broker.a_moment
@@ -213,7 +214,7 @@ def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, mo
         waited.append(given)
         return moment(*given)
 
-    monkeypatch.setattr(workers, "a_moment", noted)
+    monkeypatch.setattr(engine, "a_moment", noted)
 
     async def calls(tool: str, arguments: dict[str, str]) -> list[Result]:
         async with at.session("s") as session:
@@ -255,7 +256,7 @@ def open_files() -> int:
 
 
 def test_many_calls_leave_no_processes_files_or_scratch(tmp_path: Path) -> None:
-    workers.close_workers()
+    pool.close_workers()
     at = gate(tmp_path, "restricted", wild.count, wild.count_on, wild.misbehave)
 
     async def calls(many: int) -> None:
@@ -266,7 +267,7 @@ def test_many_calls_leave_no_processes_files_or_scratch(tmp_path: Path) -> None:
                 await session.call("misbehave", {"how": "exit"})
 
     asyncio.run(calls(5))
-    zygote = workers._pool._zygote
+    zygote = pool.pool._zygote
     assert zygote is not None
     assert soon(lambda: len(zygote.children) <= 6)
     before = open_files()
@@ -296,14 +297,14 @@ def processes_of(parent: int) -> list[str]:
 def test_a_dead_zygote_is_replaced(tmp_path: Path, noticed: bool) -> None:
     at = gate(tmp_path, "restricted", wild.count)
     assert call(at, "count").ok
-    zygote = workers._pool._zygote
+    zygote = pool.pool._zygote
     assert zygote is not None
     zygote._process.kill()
     zygote._process.wait()
     if noticed:
         assert soon(lambda: zygote.dead)
     else:  # no worker is waiting either, so the dead zygote is asked for one
-        for waiting in workers._pool._parked.values():
+        for waiting in pool.pool._parked.values():
             while waiting:
                 waiting.pop().end.close()
     assert call(at, "count").value == 1
@@ -360,7 +361,7 @@ def test_a_cancelled_call_ends_its_worker(tmp_path: Path) -> None:
                 await task
 
     asyncio.run(cancelled())
-    zygote = workers._pool._zygote
+    zygote = pool.pool._zygote
     assert zygote is not None
     assert soon(lambda: len(zygote.children) <= 32 and not zygote._running)
 
@@ -373,19 +374,19 @@ from pathlib import Path
 from sandbox.levels import call, gate
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
-from licet.sandbox import broker, workers
+from licet.sandbox.bridge import broker; from licet.sandbox.workers import engine as workers
 
 at = gate(Path({place!r}), "restricted", wild.count)
 assert call(at, "count").value == 1
-mine = workers._pool._zygote._process.pid
+mine = workers.pool._zygote._process.pid
 child = os.fork()
 if not child:
-    good = call(at, "count").value == 1 and workers._pool._zygote._process.pid != mine
+    good = call(at, "count").value == 1 and workers.pool._zygote._process.pid != mine
     workers.close_workers()
     os._exit(0 if good else 1)
 assert os.waitpid(child, 0)[1] == 0
 assert call(at, "count").value == 1
-assert workers._pool._zygote._process.pid == mine
+assert workers.pool._zygote._process.pid == mine
 print("fine")
 """
 
@@ -398,7 +399,7 @@ def test_a_fork_of_the_host_starts_its_own_workers_and_leaves_those_of_its_paren
 
 def test_workers_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
     code = FORKED.partition("mine =")[0].format(tests=str(Path(__file__).parents[1]), place=str(tmp_path))
-    code += "print(workers._pool._zygote._process.pid, workers._pool._zygote.base, flush=True)\n"
+    code += "print(workers.pool._zygote._process.pid, workers.pool._zygote.base, flush=True)\n"
     code += "import time; time.sleep(60)"
     host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None

@@ -17,9 +17,9 @@ import trio
 
 from licet import Backends, Context, Result, Session, run, tool
 from licet.backends.http import HttpClient
-from licet.backends.memory_http import Answer
-from licet.backends.memory_records import MemoryLedger
-from licet.guard.beside import anywhere, close_loop
+from licet.backends.http_memory import Answer
+from licet.backends.memory import MemoryLedger
+from licet.guard.trio_host import anywhere, close_loop
 from loopback import serving
 from sandbox import wild_tools as wild
 from sandbox.growth_tools import again
@@ -257,7 +257,7 @@ import asyncio, os, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 import trio
-from licet.guard.beside import anywhere
+from licet.guard.trio_host import anywhere
 from sandbox.growth_tools import again
 from sandbox.levels import gate
 
@@ -300,7 +300,7 @@ def test_a_host_under_trio_may_fork_and_ends_quietly(tmp_path: Path) -> None:
 FULL = """
 import os, resource
 import trio
-from licet.guard.beside import anywhere
+from licet.guard.trio_host import anywhere
 
 async def answer():
     return "answered"

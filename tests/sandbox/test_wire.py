@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.sandbox.wire import (
+from licet.sandbox.workers.wire import (
     FROM_A_CHILD,
     BrokenWire,
     Closed,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox import kernel, landlock, syscalls
+from licet.sandbox.kernel import calls, landlock
 
 needs_landlock = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock, or it is switched off")
 needs_filter = pytest.mark.skipif(
-    sys.platform != "linux" or kernel.machine() not in syscalls.NUMBERS, reason="no filter for this system"
+    sys.platform != "linux" or calls.machine() not in calls.NUMBERS, reason="no filter for this system"
 )
 
 
@@ -24,7 +24,7 @@ def needs_abi(version: int) -> pytest.MarkDecorator:
 
 _BEGIN = """
 import ctypes, errno, json, os, signal, socket, struct, subprocess, sys, threading
-from licet.sandbox import hardening, kernel, landlock, seccomp, syscalls
+from licet.sandbox.kernel import hardening, calls as kernel, landlock, seccomp, calls as syscalls
 
 spec = json.load(sys.stdin)
 NUMBERS = syscalls.NUMBERS[os.uname().machine]

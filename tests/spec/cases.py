@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import yaml
 
 from licet import ManifestError, load_manifest
-from licet.backends.trust_list import accept
-from licet.core.connector import ConnectorRef
-from licet.core.decision import Approval, Request, Usage
-from licet.core.effects import EffectClass, Level
-from licet.core.manifest import Manifest
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
-from licet.core.use import Use
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Approval, Request, Usage
+from licet.core.policy.connector import ConnectorRef
+from licet.core.policy.effects import EffectClass, Level
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.tool import ToolSpec
+from licet.policy_files.trust_list import accept
 
 HERE = Path(__file__).parent
 HOME = "/home/somebody"

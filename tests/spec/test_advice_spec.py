@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from licet import Use, decide, use_of_path
 from licet.assemble import review
-from licet.core.advice import add_need
-from licet.core.decision import REASON_OF_DOMAIN, Deny, Request
-from licet.core.foreseen import foreseen
-from licet.core.needs import needs_of, spec_of
+from licet.core.decision.decision import REASON_OF_DOMAIN, Deny, Request
+from licet.core.decision.fixes import add_need
+from licet.core.decision.foreseen import foreseen
 from licet.core.origin import Origin
+from licet.core.policy.tool import needs_of, spec_of
 
 Files = dict[str, Any]
 WORKSPACE, MANIFEST, PERSONALITY, SOURCE = "licet.yaml", "manifest.yaml", "personality.yaml", "tools.py"

@@ -28,7 +28,7 @@ from licet import (
     run,
     tool,
 )
-from licet.backends.manifest_yaml import read_policy
+from licet.policy_files.load import read_policy
 
 from .cases import HERE, MANIFEST, PERSONALITY, Case, Registration, Trouble, World, cases
 

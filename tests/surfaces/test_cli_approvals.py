@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from licet.backends.approvals_sqlite import SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals
 from licet.surfaces.cli.app import licet
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"

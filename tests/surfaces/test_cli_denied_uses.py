@@ -12,8 +12,8 @@ import pytest
 
 from kept_calls import run
 from licet import Backends, Context, Gate, Refused, load_manifest, tool
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.guard.room import REFUSED
+from licet.backends.ledger.writer import SqliteLedger
+from licet.guard.grant import REFUSED
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MANIFEST = """agent: {agent}

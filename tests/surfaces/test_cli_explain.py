@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
-from licet.surfaces.cli.receipt_text import explanation
+from licet.surfaces.cli.receipts_text import explanation
 
 MANIFEST = """agent: a
 capabilities:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from kept_calls import START, Ticking, look, make, pay, run
 from licet import Backends, CapabilitySet, Context, Gate, Refused, Result, check_and_run, load_manifest, tool
 from licet import run as run_tool
-from licet.backends.ledger_reader import LedgerReader
-from licet.backends.ledger_sqlite import SqliteLedger
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.writer import SqliteLedger
 from licet.guard.people import Answered, Question
 from licet.guard.ports import Entry
 from licet.surfaces.cli.app import licet
@@ -267,7 +267,7 @@ def test_a_call_without_a_receipt_can_be_looked_up(state: Path) -> None:
 
 
 def test_what_was_not_looked_at_is_told(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("licet.backends.ledger_reader._MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("licet.backends.ledger.reader._MOST_LOOKED_AT", 1)
     assert [
         line.split()[3] for line in run(state, "receipts", "list", "--session", "late").stdout.splitlines()[1:]
     ] == ["look"]

@@ -16,13 +16,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from licet.assemble import review
-from licet.backends.source import read_tools
-from licet.core.effects import CLASSES, permits
-from licet.core.reach import reach_of
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.reach import reach_of
+from licet.core.policy.effects import CLASSES, permits
+from licet.core.policy.tool import ToolSpec
+from licet.policy_files.source.find import read_tools
 from licet.surfaces.cli.app import licet
-from licet.surfaces.cli.writing import write_file
+from licet.surfaces.cli.output import write_file
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 POLICY = ".licet/licet.yaml"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from licet.backends.source import read_tools
+from licet.policy_files.source.find import read_tools
 from licet.surfaces.cli.app import licet
 
 OLD = '''"""Tools from before."""

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from kept_calls import make, receipts, run
-from licet.assemble.running import state_directory
-from licet.backends.ledger_keys import generated_key
+from licet.assemble.gate import state_directory
+from licet.backends.keys import generated_key
 from licet.surfaces.cli.app import licet
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"

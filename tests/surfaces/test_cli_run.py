@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls
-from licet.backends.memory_http import Answer
+from licet.backends.http_memory import Answer
 from licet.errors import LicetError
 from loopback import serving
 from pins import trust

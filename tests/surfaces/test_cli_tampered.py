@@ -17,11 +17,11 @@ from click.testing import CliRunner, Result
 
 from kept_calls import MANIFEST, look, make, pay, receipts, run
 from licet import Backends, Gate, load_manifest
-from licet.backends.ledger_keys import generated_key
-from licet.backends.ledger_sqlite import SqliteLedger
-from licet.core.evidence import envelope, to_sign
-from licet.core.heads import head_body
-from licet.core.merkle import leaf_hash
+from licet.backends.keys import generated_key
+from licet.backends.ledger.writer import SqliteLedger
+from licet.core.ledger.entry import head_body
+from licet.core.ledger.evidence import envelope, to_sign
+from licet.core.ledger.merkle import leaf_hash
 from licet.surfaces.cli.app import licet
 from tampered import changed
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from licet.backends.project_modules import project_modules
-from licet.backends.source import MOST_BYTES_IN_REVIEW, MOST_TOKENS_IN_REVIEW, Modules, find_tool, read_tools
 from licet.core.origin import Problem
-from licet.core.tool import ToolSpec
-from licet.guard.source_tokens import MOST_TOKENS, token_count
+from licet.core.policy.tool import ToolSpec
+from licet.modules.imports import MOST_TOKENS, token_count
+from licet.policy_files.source.find import MOST_BYTES_IN_REVIEW, MOST_TOKENS_IN_REVIEW, Modules, find_tool, read_tools
+from licet.policy_files.source.project import project_modules
 
 MOST_MEMORY = 200_000  # kB
 TOOL = 'from licet import tool\n@tool(needs=[], effect="read_only")\ndef %s() -> str: ...\n'

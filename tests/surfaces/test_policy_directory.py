@@ -12,7 +12,7 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls
 from licet import Backends, Gate, load_manifest, tool
-from licet.assemble.running import state_directory
+from licet.assemble.gate import state_directory
 from pins import pinned, trust
 from sandbox.levels import call
 

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.manifests import HERE, layer, manifest, manifests, seat, tool
-from licet.core.manifest import Budget, Manifest
-from licet.core.scope import visible
-from licet.core.surface import surface
-from licet.surfaces.svg import svg_map
-from licet.surfaces.svg_layout import GAP, Column, Group, Item, place
-from licet.surfaces.svg_style import style_sheet
-from licet.surfaces.svg_text import element, safe, shortened, width
+from licet.core.algebra.scope import visible
+from licet.core.policy.manifest import Budget, Manifest
+from licet.core.review.surface import surface
+from licet.surfaces.map.draw import element, safe, shortened, svg_map, width
+from licet.surfaces.map.layout import GAP, Column, Group, Item, place
+from licet.surfaces.map.model import style_sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 LONG_HOST = "a-service-with-a-name.in-some-region.of-a-tenant.of-a-very-long-customer-name.example.com"

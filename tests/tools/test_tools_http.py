@@ -8,9 +8,9 @@ import pytest
 
 from guard.gates import call, gate
 from licet import Backends, RegistrationRefused, Result, Tool
-from licet.backends.memory_http import Answer, MemoryHttp
-from licet.backends.native import InProcess
+from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.ports import Exchange
+from licet.sandbox.native import InProcess
 from licet.tools import http_get, http_post, run_command
 from licet.tools.http import MOST_TEXT
 from loopback import serving

@@ -1,14 +1,13 @@
 """What calls hand to tools fits the types that tools are told, in this process and behind a wall."""
 
 from licet.guard.bind import BoundContext
-from licet.guard.env import ScopedEnv
-from licet.guard.fetch import ScopedFetch
-from licet.guard.files import ScopedFiles
-from licet.guard.kv import ScopedKv
-from licet.guard.processes import ScopedProcesses
-from licet.guard.secrets import ScopedSecrets
+from licet.guard.handles.fetch import ScopedFetch
+from licet.guard.handles.files import ScopedFiles
+from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
 from licet.handles import Context, Environment, Fetch, FileSystem, Programs, SecretStore, Store
-from licet.sandbox.inside import RemoteContext
+from licet.sandbox.bridge.context import RemoteContext
 
 
 def contexts(bound: BoundContext, remote: RemoteContext) -> tuple[Context, Context]:

@@ -12,15 +12,15 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from licet.backends.policy_paths import policy_root
-from licet.backends.project_modules import ProjectModules, project_modules
-from licet.backends.source import Modules, find_tool, shown_file
-from licet.core.manifest import Manifest
 from licet.core.origin import Origin, Problem
-from licet.core.tool import ToolSpec
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.errors import ManifestError
-from licet.guard.module_finder import KnownModules
+from licet.modules.finder import KnownModules
+from licet.policy_files.policy_paths import policy_root
+from licet.policy_files.source.find import Modules, find_tool, shown_file
+from licet.policy_files.source.project import ProjectModules, project_modules
 from licet.values import replace
 
 _ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"

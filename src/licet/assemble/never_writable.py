@@ -19,16 +19,16 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 
-from licet.backends.policy_paths import WORKSPACE_FILE, policy_paths
-from licet.backends.user_state import data_root, home_directory, state_root
-from licet.core.domain import DOMAINS
-from licet.core.manifest import CODE, POLICY, SECOND_CODE, Manifest
+from licet.core.algebra.domains import DOMAINS
+from licet.core.policy.manifest import CODE, POLICY, SECOND_CODE, Manifest
 from licet.declare import Tool
-from licet.guard.module_finder import FromText
 from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
+from licet.modules.finder import FromText
+from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths
+from licet.policy_files.user_directories import data_root, home_directory, state_root
 from licet.sandbox import scratch
 from licet.sandbox.shared_inodes import installed_by_links
-from licet.sandbox.tool_source import libraries, project_files
+from licet.sandbox.workers.tool_source import libraries, project_files
 from licet.values import replace
 
 _INTERPRETER = "the interpreter is never writable"
@@ -90,7 +90,7 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
     references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.seats]
     if references:  # what follows source is loaded only where there is some
         from licet.assemble.importing import code_roots
-        from licet.backends.project_modules import project_modules
+        from licet.policy_files.source.project import project_modules
 
         for path, refused in project_modules(references, code_roots(manifest)).closed():
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)

@@ -7,32 +7,22 @@ events and a receipt. `native`, `full` and `destructive` tools and private addre
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from licet.assemble.running import Backends, Gate
-from licet.backends.policy_documents import never_written
-from licet.backends.policy_paths import policy_paths
-from licet.backends.trust_list import trusted_paths
-from licet.core.capability import Capability
-from licet.core.connector import ConnectorRule, Connectors
-from licet.core.decision import REASON_OF_DOMAIN, Ground
-from licet.core.effects import ELEVATED
-from licet.core.manifest import (
-    OWN_STORAGE,
-    POLICY,
-    Approvals,
-    Layer,
-    Manifest,
-    MaxEffect,
-    Natives,
-    Rule,
-    Seat,
-)
+from licet.assemble.gate import Backends, Gate
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet, Rules
+from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.origin import CHECK_AND_RUN, Origin
-from licet.core.set import CapabilitySet, Rules
-from licet.core.tool import ToolSpec
+from licet.core.policy.connector import ConnectorRule, Connectors
+from licet.core.policy.effects import ELEVATED
+from licet.core.policy.manifest import OWN_STORAGE, POLICY, Approvals, Layer, Manifest, MaxEffect, Natives, Rule, Seat
+from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.ports import Ports
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result
+from licet.policy_files.documents import never_written
+from licet.policy_files.policy_paths import policy_paths
+from licet.policy_files.trust_list import trusted_paths
 from licet.values import replace
 
 _HERE = Origin("check_and_run(allow=…)", 0, 0)

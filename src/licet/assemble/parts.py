@@ -4,25 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction
-from licet.guard.ports import (
-    ArgumentRules,
-    Budgets,
-    Clock,
-    Files,
-    Http,
-    Kv,
-    Ledger,
-    Ports,
-    Processes,
-    Sandbox,
-    Secrets,
-    SecretsFunction,
-)
+from licet.guard.ports import ArgumentRules, Budgets, Clock, Files, Http, Kv, Ledger, Ports, Secrets, SecretsFunction
 from licet.values import fields
 
 if TYPE_CHECKING:
-    from licet.backends.memory_http import Answer, Site
+    from licet.backends.http_memory import Answer, Site
 
 SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
 

@@ -5,20 +5,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from licet.assemble.running import Backends, CommandGate, Gate
-from licet.backends.attached import AttachedStreams
+from licet.assemble.gate import Backends, CommandGate, Gate
 from licet.backends.http import HttpClient
-from licet.backends.processes import LocalProcesses
-from licet.backends.supervisors import Supervisor
-from licet.core.commands import COMMAND_NEEDS, admit_commands
-from licet.core.effects import Level
-from licet.core.manifest import Manifest
-from licet.core.tool import ToolSpec
+from licet.core.policy.effects import Level
+from licet.core.policy.manifest import COMMAND_NEEDS, Manifest, admit_commands
+from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
-from licet.declare.json_data import data_again, plain_json
-from licet.guard.ports import Command, Finished, SandboxUnavailable, ToolCall, Walls
-from licet.sandbox.walls import ProgramWalls
+from licet.declare.plain_json import data_again, plain_json
+from licet.guard.execution import Command, Finished, SandboxUnavailable, ToolCall, Walls
+from licet.sandbox.programs.attached import AttachedStreams
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.supervisor_client import Supervisor
+from licet.sandbox.programs.walls import ProgramWalls
 from licet.values import replace
 
 _NAME = "run"

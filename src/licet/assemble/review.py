@@ -4,20 +4,21 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from licet.backends.manifest_reader import read_manifest
-from licet.backends.manifest_shapes import SHAPES
-from licet.backends.manifest_yaml import Policy, read_policy
-from licet.backends.policy_paths import policy_root
-from licet.backends.public_suffix import suffix_problems
-from licet.backends.shapes import check
-from licet.backends.user_state import home_directory
-from licet.backends.yaml_nodes import read_nodes
-from licet.core.foreseen import address_problems, pair_problems
-from licet.core.manifest import Manifest
+from licet.core.algebra.scope import Malformed
+from licet.core.decision.foreseen import address_problems, pair_problems
 from licet.core.origin import Problem
-from licet.core.scope import Malformed
-from licet.core.tool import ToolSpec
-from licet.core.wide import ceiling_problems
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.tool import ToolSpec
+from licet.core.review.wide import ceiling_problems
+from licet.policy_files.containers import check
+from licet.policy_files.documents import Policy
+from licet.policy_files.load import read_policy
+from licet.policy_files.nodes import read_nodes
+from licet.policy_files.policy_paths import policy_root
+from licet.policy_files.public_suffix import suffix_problems
+from licet.policy_files.reader import read_manifest
+from licet.policy_files.schema import SHAPES
+from licet.policy_files.user_directories import home_directory
 from licet.values import dataclass, replace
 
 __all__ = ["Places", "draft", "review", "straight"]
@@ -93,7 +94,7 @@ def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:
     """The manifest with every `from:` resolved below the directories that its files speak for."""
     if not manifest.sources:  # what reads source is loaded only where there is some
         return manifest.declare(()), []
-    from licet.backends.source import Modules, find_tool
+    from licet.policy_files.source.find import Modules, find_tool
 
     # Not made absolute: what is found there is then named the way the manifest was.
     roots = list(dict.fromkeys(policy_root(Path(file)) for file in manifest.files))

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 
-from licet.core.connector import Installed
-from licet.core.domain import DOMAINS
-from licet.core.manifest import Manifest
-from licet.core.scope import Malformed
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.scope import Malformed
+from licet.core.policy.connector import Installed
+from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 
 

@@ -1,4 +1,10 @@
-"""HTTP over real sockets: requests go to the address they carry, with TLS for the name they carry.
+"""Asking the system's resolver for names, in threads of its own.
+
+A lookup may hang for as long as the resolver likes, and cannot be ended from outside: its thread stays occupied even
+when the call that wanted the answer is over. So one owner, a session, has only some of the threads, and the lookups of
+others go on.
+
+HTTP over real sockets: requests go to the address they carry, with TLS for the name they carry.
 
 Built on httpcore2, below any client that would read proxies, `.netrc` or certificates from the environment, follow
 redirects or keep cookies. What may be reached is decided before; nothing here looks at a rule.
@@ -6,18 +12,98 @@ redirects or keep cookies. What may be reached is decided before; nothing here l
 
 import asyncio
 import importlib
+import socket
 import ssl
+import threading
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from licet.backends.lookups import Lookups
-from licet.core.network import DEFAULT_PORTS
-from licet.core.scope import is_address
+from licet.core.algebra.domains import DEFAULT_PORTS
+from licet.core.algebra.scope import is_address
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Reply, Unconnected, Unreached, Unresolved
 
 if TYPE_CHECKING:
     import httpcore2
+
+
+MOST_LOOKUPS = 64
+MOST_OF_ONE = 8  # threads that the lookups of one owner occupy, those that nobody waits for any more included
+
+
+class _Wanted(NamedTuple):
+    """A name to look up, and who wants it."""
+
+    answer: "Future[Any]"
+    owner: str
+    host: str
+    port: int
+
+
+class Lookups:
+    """Lookups of names: so many at once, and the others wait. A process can end while one hangs."""
+
+    def __init__(
+        self, most: int = MOST_LOOKUPS, ask: Callable[..., Any] | None = None, most_of_one: int = MOST_OF_ONE
+    ) -> None:
+        self._most, self._most_of_one = most, most_of_one
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._waiting: deque[_Wanted] = deque()
+        self._occupied: Counter[str] = Counter()  # threads by owner
+        self._threads = 0
+
+    async def find(self, host: str, port: int, owner: str = "") -> Any:
+        """What `socket.getaddrinfo` says of a name; it raises what that raises."""
+        wanted = _Wanted(Future(), owner, host, port)
+        with self._lock:
+            self._waiting.append(wanted)
+            if self._threads < self._most and self._may_start(wanted):
+                threading.Thread(target=self._work, name="licet-lookup", daemon=True).start()
+                self._threads += 1
+        try:
+            return await asyncio.wrap_future(wanted.answer)
+        finally:
+            with self._lock, suppress(ValueError):  # nobody waits for it any more
+                self._waiting.remove(wanted)
+
+    def _may_start(self, wanted: _Wanted) -> bool:
+        return not wanted.owner or self._occupied[wanted.owner] < self._most_of_one
+
+    def _next(self) -> _Wanted | None:
+        """The first that waits and whose owner may have another thread; None if there is none."""
+        with self._lock:
+            found = next((wanted for wanted in self._waiting if self._may_start(wanted)), None)
+            if found is None:
+                self._threads -= 1
+            else:
+                self._waiting.remove(found)
+                self._occupied[found.owner] += 1
+            return found
+
+    def _work(self) -> None:
+        while (wanted := self._next()) is not None:
+            try:
+                self._look_up(wanted)
+            finally:
+                with self._lock:
+                    self._occupied[wanted.owner] -= 1
+                    if not self._occupied[wanted.owner]:
+                        del self._occupied[wanted.owner]
+
+    def _look_up(self, wanted: _Wanted) -> None:
+        answer = wanted.answer
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            found = (self._ask or socket.getaddrinfo)(wanted.host, wanted.port, type=socket.SOCK_STREAM)
+        except BaseException as wrong:
+            answer.set_exception(wrong)
+        else:
+            answer.set_result(found)
+
 
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0  # for one address: a silent one may not use up the time of those after it

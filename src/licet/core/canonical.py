@@ -1,5 +1,11 @@
-"""Canonical JSON (RFC 8785) and the content address of a value."""
+"""Canonical JSON (RFC 8785) and the content address of a value.
 
+What a person is asked, in the one spelling that is stored, shown and signed; and whose yes counts.
+
+Pure: the time and the check of a signature are passed in. An answer can only repeat the request, or say less.
+"""
+
+import base64
 import hashlib
 from collections.abc import Callable
 from decimal import Decimal
@@ -87,3 +93,51 @@ def money_text(amount: Decimal) -> str:
     """An amount of money without exponent and trailing zeros: `5`, `0.25`."""
     text = f"{amount:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+KEY = "ed25519:"
+
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of two points of order 8
+_SMALL = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})  # y of all eight points whose order divides 8
+
+
+def key_text(key: bytes) -> str:
+    """The one spelling of a public key."""
+    return KEY + base64.urlsafe_b64encode(key).decode().rstrip("=")
+
+
+def key_bytes(text: str) -> bytes | None:
+    """The public key in a text, in either alphabet of base 64; None if it is none, or one that anybody signs for."""
+    key = _decoded(text)
+    return None if key is None or _of_small_order(key) else key
+
+
+def checked_key(text: str) -> str:
+    """The text of a public key; `ValueError` if anybody could sign for it."""
+    key = _decoded(text)
+    if key is not None and _of_small_order(key):
+        raise ValueError("anybody can sign for this one: make a key with `licet approvals key FILE`")
+    return text
+
+
+def _of_small_order(key: bytes) -> bool:
+    """Whether a key is a point of small order, in whatever spelling.
+
+    Nobody holds the private half of such a key, and nobody needs it: under the neutral element one constant verifies
+    as the signature of every message, and under the others one message in eight, which is soon found. Verifying does
+    not rule them out (RFC 8032 does not ask for it), and takes y above the prime for what is left of it.
+    """
+    y = int.from_bytes(key, "little") & (2**255 - 1)  # the last bit says which of two x is meant
+    return y % _PRIME in _SMALL
+
+
+def _decoded(text: str) -> bytes | None:
+    if not text.startswith(KEY):
+        return None
+    body = text.removeprefix(KEY).rstrip("=").replace("+", "-").replace("/", "_")
+    try:
+        key = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None
+    return key if len(key) == 32 else None

@@ -1,6 +1,6 @@
 """Declaring a tool: `@tool`, `ToolCapabilities`, and the `Context` that a call hands over. Nothing is enforced here."""
 
-from licet.core.tool_capabilities import ToolCapabilities
+from licet.core.policy.tool import ToolCapabilities
 from licet.declare.context import Context
 from licet.declare.decorator import Tool, tool
 from licet.declare.sync_context import SyncContext

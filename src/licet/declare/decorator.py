@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
-from licet.core.effects import EffectClass, Level
-from licet.core.needs import NEITHER, spec_of, summary
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.origin import Origin
-from licet.core.scope import Malformed
-from licet.core.set import CapabilitySet, Rules
-from licet.core.tool import ToolSpec
-from licet.core.tool_capabilities import ToolCapabilities
-from licet.declare.arguments import ArgumentSchema, context_parameter, validator
+from licet.core.policy.effects import EffectClass, Level
+from licet.core.policy.tool import NEITHER, ToolCapabilities, ToolSpec, spec_of, summary
+from licet.declare.argument_schema import ArgumentSchema
+from licet.declare.arguments import context_parameter, validator
 
 # Asked before a tool is offered or called. It sees the environment and the programs that the tool declares, no more.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]

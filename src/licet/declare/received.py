@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from licet.declare.arguments import Given, is_plain, parameters_of, stand_in
-from licet.declare.json_data import data_again, plain_data, plain_json
+from licet.declare.argument_schema import stand_in
+from licet.declare.arguments import Given, is_plain, parameters_of
+from licet.declare.plain_json import data_again, plain_data, plain_json
 
 _PLAIN = (str, int, float, bool, type(None))
 _MANY = (list, tuple, set, frozenset, deque)

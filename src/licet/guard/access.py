@@ -10,8 +10,8 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple
 
+from licet.core.algebra.scope import visible
 from licet.core.canonical import data_digest, data_text
-from licet.core.scope import visible
 
 MOST_TEXTS = 64  # of one list
 MOST_CHARACTERS = 8192  # of one list

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from licet.core.argument_scopes import tied, use_of
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use
 from licet.core.canonical import canonical_json, data_digest, text_digest
-from licet.core.decision import Deny, Ground
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse, Use
+from licet.core.decision.decide import tied, use_of
+from licet.core.decision.decision import Deny, Ground
 from licet.declare.arguments import Given
-from licet.declare.json_data import plain_json
+from licet.declare.plain_json import plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
-from licet.guard.holding import MOST_OF_A_GROUND
+from licet.guard.grant import MOST_OF_A_GROUND
 from licet.guard.registration import Registered, Rules
 
 if TYPE_CHECKING:

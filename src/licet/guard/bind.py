@@ -6,21 +6,20 @@ import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from licet.core.budget import NOTHING, plus_up, reported, settled_amount
-from licet.core.decision import Deny, Ground
-from licet.core.use import InvalidUse, Use
-from licet.guard.env import ScopedEnv
-from licet.guard.files import ScopedFiles
-from licet.guard.holding import Holding
-from licet.guard.kv import ScopedKv
+from licet.core.algebra.use import InvalidUse, Use
+from licet.core.decision.budget import NOTHING, plus_up, reported, settled_amount
+from licet.core.decision.decision import Deny, Ground
+from licet.guard.grant import Holding
+from licet.guard.handles.files import ScopedFiles
+from licet.guard.handles.kv import ScopedKv
+from licet.guard.handles.processes import ScopedProcesses
+from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
 from licet.guard.ports import Ports
-from licet.guard.processes import ScopedProcesses
-from licet.guard.redact import Redactor
+from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered
-from licet.guard.secrets import ScopedSecrets
 
 if TYPE_CHECKING:
-    from licet.guard.fetch import ScopedFetch
+    from licet.guard.handles.fetch import ScopedFetch
     from licet.guard.session import Session
 
 
@@ -82,7 +81,7 @@ class BoundContext:
     def fetch(self) -> "ScopedFetch":
         """Requests to the hosts that this call holds."""
         if self._fetch is None:
-            from licet.guard.fetch import ScopedFetch  # much, of which tools without a network need nothing
+            from licet.guard.handles.fetch import ScopedFetch  # much, of which tools without a network need nothing
 
             self._fetch = ScopedFetch(self._holding, self._ports.http, self.secrets)
         return self._fetch

@@ -9,38 +9,40 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from licet.core.admission import call_denials
-from licet.core.decide import decide, delete_ground
-from licet.core.decision import UNUSED, Allow, Approval, Ask, Deny, Ground, Reason
-from licet.core.happened import ApprovalRemembered, SandboxStopped, SessionEnded, SessionOpened
-from licet.core.use import Use
+from licet.core.algebra.use import Use
+from licet.core.decision.admission import call_denials
+from licet.core.decision.decide import decide, delete_ground
+from licet.core.decision.decision import (
+    UNUSED,
+    Allow,
+    Approval,
+    ApprovalRemembered,
+    Ask,
+    Deny,
+    Ground,
+    Reason,
+    SandboxStopped,
+    SessionEnded,
+    SessionOpened,
+)
 from licet.declare.arguments import InvalidArguments
-from licet.declare.json_data import data_again, plain_json
+from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
+from licet.guard.approvals import settled
 from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
-from licet.guard.asking import settled
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
-from licet.guard.deadline import Deadline
-from licet.guard.endings import Stopped
-from licet.guard.holding import MOST_OF_A_GROUND, Holding
+from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time, was_cancelled
+from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
+from licet.guard.grant import MOST_OF_A_GROUND, Holding
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
-from licet.guard.ports import (
-    Clock,
-    Entry,
-    LedgerUnavailable,
-    Reservation,
-    SandboxUnavailable,
-    ToolCall,
-    Unavailable,
-)
-from licet.guard.redact import Redactor
+from licet.guard.ports import Clock, Entry, LedgerUnavailable, Reservation, Unavailable
+from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result, interrupted
 from licet.guard.spending import reserve, spent
-from licet.guard.store_deadline import CURRENT, STORE_SECONDS, StoreDeadline, in_time, was_cancelled
 from licet.values import replace
 
 if TYPE_CHECKING:

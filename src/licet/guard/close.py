@@ -5,23 +5,22 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from licet.core.decision import Ask, Deny, Ground, Reason, Request
-from licet.core.happened import all_events
+from licet.core.algebra.scope import visible
+from licet.core.algebra.use import Use
+from licet.core.decision.decision import Ask, Deny, Ground, Reason, Request, all_events
 from licet.core.origin import Origin
-from licet.core.scope import visible
-from licet.core.use import Use
-from licet.declare.json_data import check_bounded, data_again, is_heavy, json_core, plain_json
+from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
 from licet.errors import Refused
-from licet.guard.asking import told_agreements
-from licet.guard.endings import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
-from licet.guard.held_paths import held_paths
+from licet.guard.approvals import told_agreements
+from licet.guard.deadline import in_time, was_cancelled
+from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
+from licet.guard.handles.files import held_paths
+from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.ports import LedgerUnavailable, Unavailable
-from licet.guard.redact import Redactor, in_turn
+from licet.guard.redaction.redact import Redactor, in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
-from licet.guard.secrets import redacted_refusal
 from licet.guard.spending import settle
-from licet.guard.store_deadline import in_time, was_cancelled
 from licet.values import replace
 
 if TYPE_CHECKING:

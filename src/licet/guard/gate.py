@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-from licet.core.capability import Capability
-from licet.core.decision import Approval, Deny, Ground, Request
-from licet.core.manifest import Layer, Manifest, Rule
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet, Rules
+from licet.core.decision.decision import Approval, Deny, Ground, Request
+from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin
-from licet.core.set import CapabilitySet, Rules
-from licet.core.validate import Misfit
+from licet.core.policy.manifest import Layer, Manifest, Rule
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
-from licet.guard.holding import Observer
+from licet.guard.grant import Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from licet.guard.held_paths import HeldPaths
+from licet.guard.handles.files import HeldPaths
 
 WritableImports = Literal["refuse", "drop", "accept"]
 UNCHECKED = "unchecked imports"  # how receipts say that the risk was accepted

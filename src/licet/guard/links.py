@@ -6,8 +6,8 @@ Each link is read once, so that what is told about the way is true of the place 
 import errno
 import os
 
-from licet.core.set import CapabilitySet
-from licet.core.use import InvalidUse, use_of_path
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, use_of_path
 
 _MOST_LINKS = 40
 

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from licet.core.capability import Capability
-from licet.core.decision import Approval
-from licet.core.tool import ToolSpec
+from licet.core.algebra.capability import Capability
+from licet.core.decision.decision import Approval
+from licet.core.policy.tool import ToolSpec
 from licet.values import dataclass
 
 

@@ -1,28 +1,58 @@
-"""The ports: what the straight path of a call asks of the world.
+"""When a file that is written in a thread may take its place: as long as somebody waits for it.
+
+The ports: what the straight path of a call asks of the world.
 
 Each has a memory twin and, sooner or later, a real backend; one contract suite holds both. Nothing is decided behind a
 port: whoever stands there acts on what was checked, and reports what it really touched.
 """
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
-from licet.core.budget import Spent
-from licet.core.decision import Reason, Usage
-from licet.core.effects import Level
-from licet.core.manifest import Budget
-from licet.declare import Tool
+from licet.core.decision.budget import Spent
+from licet.core.decision.decision import Usage
+from licet.core.policy.manifest import Budget
 from licet.declare.context import Json
-from licet.guard.layers import Layers
+from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction
-from licet.guard.running import Running, Streams, Watch
-from licet.guard.turns import ANY_TIME, Turn
 from licet.values import dataclass, fields
+
+Turn = AbstractContextManager[object]
+ANY_TIME: Turn = nullcontext()
+
+
+class GivenUp(Exception):
+    """The turn of a write is over before it came."""
+
+
+class Waiting:
+    """A turn until it is given up. Taking it and giving it up exclude each other: either comes first."""
+
+    __slots__ = ("_given_up", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """From now on, nothing takes its place; what is doing so this moment is waited for."""
+        with self._lock:
+            self._given_up = True
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._given_up:
+            self._lock.release()
+            raise GivenUp
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
@@ -189,98 +219,6 @@ class Kv(Protocol):
 
     async def clear(self, scope: str) -> None:
         """Forget a whole scope."""
-
-
-# Processes and walls -------------------------------------------------------------------------------------------------
-
-
-class SandboxUnavailable(Exception):
-    """A level that cannot be kept here: what is missing, and how to get it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One program to run: the real file, what it is called, its whole environment, and its limits."""
-
-    binary: str
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    directory: str
-    stdin: bytes
-    seconds: float
-    output_bytes: int
-    watch: Watch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """How a program ended; output beyond the cap is cut, and `truncated` says so."""
-
-    exit_code: int  # negative: the signal that ended it
-    stdout_bytes: bytes
-    stderr_bytes: bytes
-    truncated: bool = False
-    timed_out: bool = False
-    reason: Reason | Literal[""] = ""  # the limit that ended it or cut its output: `LIMIT_CPU`, `LIMIT_OUTPUT` …
-
-    @property
-    def stdout(self) -> str:
-        """The output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
-        return self.stdout_bytes.decode(errors="replace")
-
-    @property
-    def stderr(self) -> str:
-        """The error output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
-        return self.stderr_bytes.decode(errors="replace")
-
-
-class Walls(Protocol):
-    """What a child is put behind."""
-
-    @property
-    def layers(self) -> Layers:
-        """What will be in force around the child, for the receipt; missing is only what the manifest does without."""
-
-    def around(self, command: Command) -> Command:
-        """The command that starts the same program inside."""
-
-
-class Processes(Protocol):
-    """Programs: started with nothing inherited, and ended with everything they started."""
-
-    def find(self, name: str) -> str | None:
-        """The real path of a program by name, on the host's PATH, or None."""
-
-    async def run(self, command: Command, walls: Walls) -> Finished:
-        """Run a program behind walls until it ends or its time is up."""
-
-    def start(self, command: Command, walls: Walls, streams: Streams) -> AbstractAsyncContextManager[Running]:
-        """Start a program behind walls, to talk to it while it runs; whoever leaves ends it and all it started."""
-
-
-class ToolCall(NamedTuple):
-    """A tool and the arguments it is called with, validated; the limits are those of the manifest, where it has any."""
-
-    tool: Tool
-    arguments: dict[str, Any]
-    seconds: float
-    limits: Mapping[str, int] = MappingProxyType({})
-
-
-class Sandbox(Protocol):
-    """Where tools run."""
-
-    def layers(self, level: Level) -> tuple[str, ...]:
-        """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
-
-    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Run a tool at a level; what it raises comes out, as `Raised` from behind a wall.
-
-        `Stopped` if it was ended; `SandboxUnavailable` only if nothing of it ran.
-        """
-
-    def walls(self, held: Any) -> Walls:
-        """The walls of a child process with this grant; `SandboxUnavailable` if there are none here."""
 
 
 # Records, money, people, time ----------------------------------------------------------------------------------------

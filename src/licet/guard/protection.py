@@ -6,11 +6,11 @@ programs all read the same grant, so one layer of denies closes a path to each o
 
 from collections.abc import Callable, Iterable, Sequence
 
-from licet.core.capability import capability
-from licet.core.domain import DOMAINS
-from licet.core.manifest import EVERY_DOMAIN, SECOND_CODE, Layer, Manifest, Rule
+from licet.core.algebra.capability import capability
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.scope import path_ancestors
 from licet.core.origin import Origin
-from licet.core.scope import path_ancestors
+from licet.core.policy.manifest import EVERY_DOMAIN, SECOND_CODE, Layer, Manifest, Rule
 from licet.declare import Tool
 from licet.values import dataclass
 

@@ -9,29 +9,29 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from licet.core.budget import NOTHING
+from licet.core.algebra.grid import TooManyPairs
+from licet.core.algebra.scope import visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import use_of_path
 from licet.core.canonical import money_text
-from licet.core.connector import Installed
-from licet.core.decision import REASON_OF_DOMAIN, Ground
-from licet.core.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
-from licet.core.grid import TooManyPairs
-from licet.core.happened import BudgetReserved, BudgetSettled, SandboxEntered
-from licet.core.manifest import Manifest, least_limits
+from licet.core.decision.budget import NOTHING
+from licet.core.decision.decision import REASON_OF_DOMAIN, BudgetReserved, BudgetSettled, Ground, SandboxEntered
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
 from licet.core.origin import Origin
-from licet.core.reach import Reach, reach_of
-from licet.core.scope import visible
-from licet.core.set import CapabilitySet
-from licet.core.tool import ToolSpec
-from licet.core.use import use_of_path
-from licet.core.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
+from licet.core.policy.connector import Installed
+from licet.core.policy.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
+from licet.core.policy.manifest import Manifest, least_limits
+from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
-from licet.guard.held_paths import held_paths
-from licet.guard.holding import CALL_GRANTED, PART_OF_DOMAIN, Check
+from licet.guard.early_imports import load_code
+from licet.guard.execution import SandboxUnavailable
+from licet.guard.grant import CALL_GRANTED, PART_OF_DOMAIN, Check
+from licet.guard.handles.files import held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
-from licet.guard.late_code import load_code
-from licet.guard.ports import Ports, SandboxUnavailable
+from licet.guard.ports import Ports
 from licet.guard.protection import Protect, kept_private, protection_layer
 from licet.values import dataclass, replace
 

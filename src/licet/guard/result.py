@@ -3,16 +3,25 @@
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
+from licet.core.algebra.capability import Sealed
+from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
-from licet.core.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Ground, Reason, Request
-from licet.core.explain import explain, ran_until
-from licet.core.happened import Event, all_events
-from licet.core.scope import visible
-from licet.core.sealed import Sealed
+from licet.core.decision.decision import (
+    Ask,
+    CapabilityDenied,
+    CapabilityGranted,
+    Deny,
+    Event,
+    Ground,
+    Reason,
+    Request,
+    all_events,
+)
+from licet.core.decision.obstacles import explain, ran_until
 from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
-from licet.guard.holding import Holding
-from licet.guard.layers import Layers
+from licet.guard.execution import Layers
+from licet.guard.grant import Holding
 from licet.guard.people import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]

@@ -8,22 +8,22 @@ from datetime import datetime
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from licet.core.budget import bundle_account
-from licet.core.decision import Approval, Deny, Ground, Request
-from licet.core.manifest import Budget
-from licet.core.set import Rules
-from licet.core.use import Use
+from licet.core.algebra.set import Rules
+from licet.core.algebra.use import Use
+from licet.core.decision.budget import bundle_account
+from licet.core.decision.decision import Approval, Deny, Ground, Request
+from licet.core.policy.manifest import Budget
 from licet.errors import Refused
-from licet.guard.beside import anywhere, under_trio
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.deadline import Deadline
-from licet.guard.holding import Holding
-from licet.guard.kv import scope_id
+from licet.guard.grant import Holding
+from licet.guard.handles.kv import scope_id
 from licet.guard.people import Agreement
 from licet.guard.ports import Claim, Unavailable
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import NOTHING, Result, ResultParts
+from licet.guard.trio_host import anywhere, under_trio
 
 if TYPE_CHECKING:
     from licet.guard.gate import Gate

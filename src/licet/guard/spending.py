@@ -6,15 +6,14 @@ A call of a tool whose bundle has a budget spends from that bundle's account too
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from licet.core.budget import bundle_account
 from licet.core.canonical import money_text
-from licet.core.decide import decide
-from licet.core.decision import Deny, Usage
-from licet.core.happened import BudgetRefunded, BudgetSettled, BudgetUnsettled, Happened
-from licet.guard.holding import Holding
+from licet.core.decision.budget import bundle_account
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import BudgetRefunded, BudgetSettled, BudgetUnsettled, Deny, Happened, Usage
+from licet.guard.deadline import in_time
+from licet.guard.grant import Holding
 from licet.guard.ports import Budgets, Reservation, Unavailable
 from licet.guard.registration import Registered
-from licet.guard.store_deadline import in_time
 from licet.values import replace
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from typing import NamedTuple
 
-from licet.sandbox import hardening, kernel, landlock, namespaces, scratch, seccomp, syscalls
+from licet.sandbox import scratch
+from licet.sandbox.kernel import calls, hardening, landlock, namespaces, seccomp
 
 if sys.platform != "win32":
     import resource
@@ -66,7 +67,7 @@ def _private_root(world: World) -> None:
 
 
 def _raw(name: str, *arguments: int | bytes | None) -> int:
-    return kernel.syscall(name, syscalls.NUMBERS[kernel.machine()][name], *arguments)
+    return calls.syscall(name, calls.NUMBERS[calls.machine()][name], *arguments)
 
 
 def _connect(world: World) -> None:

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from licet.guard.own_interpreter import libraries, own_interpreter, scratch_places
 from licet.sandbox.causes import Machine, causes
+from licet.sandbox.programs.supervisor_client import libraries, own_interpreter, scratch_places
 from licet.values import dataclass
 
 if TYPE_CHECKING:
-    from licet.core.effects import Level
+    from licet.core.policy.effects import Level
 
 _SECONDS = 60
 _HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
@@ -110,7 +110,7 @@ class Support:
     def require(self, level: "Level") -> None:
         """Refuse a level that cannot be kept, saying what is missing and how to get it."""
         if missing := self.missing(level):
-            from licet.guard.ports import SandboxUnavailable
+            from licet.guard.execution import SandboxUnavailable
 
             text = "; ".join((*missing, *self.advice(level)))
             raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")

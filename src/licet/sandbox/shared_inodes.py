@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
-from licet.guard.ports import SandboxUnavailable
+from licet.guard.execution import SandboxUnavailable
 
 MOST_SEARCHED = 100_000  # files of a grant that are searched for second names
 _MOST_CLOSED = 2_000_000  # files of closed trees that are looked at

@@ -26,9 +26,9 @@ def main() -> None:
     gc.set_threshold(100_000)  # what loading makes stays: to look through it again and again finds nothing
     try:
         if sys.argv[1:2] == ["run"] and "--" in sys.argv:
-            from licet.surfaces.cli import ahead
+            from licet.surfaces.cli import run
 
-            ahead.begin()
+            run.begin()
         from licet.surfaces.cli.app import licet
 
         licet.main(prog_name="licet")

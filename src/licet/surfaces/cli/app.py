@@ -147,7 +147,7 @@ def _told() -> Iterator[None]:
             _end(NO_OUTPUT, f"cannot write its output: {error.strerror or error}")
         if os.environ.get("LICET_DEBUG") == "1":
             raise
-        from licet.core.scope import visible
+        from licet.core.algebra.scope import visible
         from licet.errors import LicetError
 
         text = visible(" ".join(str(error).split()))[:500]
@@ -164,7 +164,7 @@ def _spelled_out() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:  # the help, line by line; nothing in it was typed
         raise
     except click.ClickException as error:
-        from licet.core.scope import visible
+        from licet.core.algebra.scope import visible
 
         # Only this part can hold what was typed. Around it click may write lines of its own, such as a list of choices.
         vars(error)["message"] = visible(error.message)

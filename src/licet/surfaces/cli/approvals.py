@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from licet.assemble.running import state_directory, stored_approvals
-from licet.backends.approval_keys import BadKey, make_key, read_key
-from licet.backends.approvals_sqlite import CannotAnswer, Kept, SqliteApprovals
-from licet.core.approval_text import shown, time_text, told
-from licet.core.scope import visible
+from licet.assemble.gate import state_directory, stored_approvals
+from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
+from licet.backends.keys import BadKey, make_key, read_approver_key
+from licet.core.algebra.scope import visible
+from licet.core.decision.approval import shown, time_text, told
 from licet.guard.ports import Unavailable
-from licet.surfaces.cli.options import FILE, Command, json_option
-from licet.surfaces.cli.show import fail, show, show_json
-from licet.surfaces.cli.state import MANIFEST, manifest_option, of_manifest, wrong_state
+from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
+from licet.surfaces.cli.output import fail, show, show_json
 from licet.values import replace
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
@@ -134,7 +133,7 @@ def approve_command(
     """Agree to a request: exactly as it was asked, or to less."""
     store = _store(state, as_json)
     try:
-        key = None if key_file is None else read_key(key_file)
+        key = None if key_file is None else read_approver_key(key_file)
     except BadKey as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     asks = not yes and not as_json and sys.stdin.isatty()
@@ -173,7 +172,7 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
     The file must stay where no tool can read it. The public half belongs under `approvals.keys` of a manifest.
     """
     try:
-        name = (read_key if public else make_key)(file).public
+        name = (read_approver_key if public else make_key)(file).public
     except BadKey as wrong:
         fail(str(wrong), as_json)
     if as_json:

@@ -1,27 +1,36 @@
 """`licet check`: every problem of every file in one run, for people, for programs (`--json`) and for code review
 (`--sarif`).
+
+Problems as a SARIF 2.1.0 log, the format that code review tools and editors read.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import click
 
+from licet import __version__
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
-from licet.core.foreseen import closed_address_problems, unpinned_problems
+from licet.core.decision.foreseen import closed_address_problems, unpinned_problems
 from licet.core.origin import Problem
-from licet.core.wide import native_problems, unpermitted_problems
-from licet.surfaces.cli.found import named_or_found
-from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options
-from licet.surfaces.cli.policy import (
+from licet.core.review.wide import native_problems, unpermitted_problems
+from licet.surfaces.cli.discovery import named_or_found
+from licet.surfaces.cli.options import (
+    FILE,
+    Setting,
     argument_name_problems,
     degraded_problems,
     idle_problems,
+    json_option,
     misfit_problems,
     read,
+    setting_options,
     undeclared_problems,
 )
-from licet.surfaces.cli.show import counted, first_problems, problem_document, show, show_json, show_problems
+from licet.surfaces.cli.output import counted, first_problems, problem_document, show, show_json, show_problems
 
 
 @click.command(name="check")
@@ -65,8 +74,6 @@ def command(
             {"files": names, "errors": errors, "warnings": warnings, "problems": listed, "problems_left_out": left_out}
         )
     elif sarif:
-        from licet.surfaces.cli.sarif import sarif_log
-
         show_json(sarif_log(first))
     else:
         show_problems(first)
@@ -101,3 +108,43 @@ def _order(problem: Problem) -> tuple[str, int, int, str]:
 def _summary(files: int, errors: int, warnings: int) -> str:
     found = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
     return ", ".join([counted(files, "file"), *found]) if found else f"{counted(files, 'file')}, fine"
+
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+RULE = {
+    "id": "policy",
+    "name": "PolicyProblem",
+    "shortDescription": {"text": "A policy file is wrong, or a tool does not fit the manifest that admits it."},
+    "defaultConfiguration": {"level": "error"},
+}
+
+
+def sarif_log(problems: Iterable[Problem]) -> dict[str, Any]:
+    """A SARIF log with one result for each problem."""
+    driver = {"name": "licet", "version": __version__, "semanticVersion": __version__, "rules": [RULE]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(problem) for problem in problems],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _result(problem: Problem) -> dict[str, Any]:
+    place = {
+        "artifactLocation": {"uri": _uri(problem.origin.file)},
+        "region": {"startLine": problem.origin.line, "startColumn": problem.origin.column},
+    }
+    text = f"found {problem.found}, expected {problem.expected}" + (f"; {problem.hint}" if problem.hint else "")
+    return {
+        "ruleId": RULE["id"],
+        "ruleIndex": 0,
+        "level": problem.severity,
+        "message": {"text": text},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -3,7 +3,7 @@
 import click
 
 from licet.surfaces.cli.options import json_option
-from licet.surfaces.cli.show import show_json
+from licet.surfaces.cli.output import show_json
 
 SHELLS = ("bash", "zsh", "fish")
 

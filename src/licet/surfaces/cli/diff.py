@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from licet.core.change import Change, Changes
-from licet.core.diff import diff
 from licet.core.origin import Origin
-from licet.surfaces.cli.found import named_or_found
+from licet.core.review.changes import Change, Changes
+from licet.core.review.diff import diff
+from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.show import shortened, show, show_json
+from licet.surfaces.cli.output import shortened, show, show_json
 
 SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "yellow")}
 

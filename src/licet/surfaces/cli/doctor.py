@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from licet.core.effects import LEVELS, Level
-from licet.core.scope import visible
+from licet.core.algebra.scope import visible
+from licet.core.policy.effects import LEVELS, Level
 from licet.sandbox.probe import WALLS, Support, look
 from licet.surfaces.cli.options import json_option
-from licet.surfaces.cli.show import coloured, show_json
+from licet.surfaces.cli.output import coloured, show_json
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
 _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}

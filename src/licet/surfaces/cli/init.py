@@ -1,4 +1,7 @@
-"""`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported."""
+"""The name under which a manifest finds a Python file: its path below the manifest, as an import would write it.
+
+`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported.
+"""
 
 import os
 import re
@@ -9,25 +12,57 @@ from typing import NoReturn
 import click
 
 from licet.assemble import draft
-from licet.assemble.acceptance import PolicyMoved, accept_policy
-from licet.backends.manifest_yaml import load_manifest
-from licet.backends.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
-from licet.backends.source import find_tool, read_tools
+from licet.assemble.trust import PolicyMoved, accept_policy
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import name as checked_name
 from licet.core.origin import Origin, Problem
-from licet.core.scope import Malformed
-from licet.core.scope import name as checked_name
-from licet.core.tool import ToolSpec
+from licet.core.policy.tool import ToolSpec
 from licet.errors import LicetError
-from licet.surfaces.cli.found import PLACES
-from licet.surfaces.cli.manifest_text import Sourced, manifest_text
-from licet.surfaces.cli.module_name import module_name
-from licet.surfaces.cli.options import FILE, json_option, refuse
-from licet.surfaces.cli.policy import misfit_problems
-from licet.surfaces.cli.proposal import Proposal, propose
+from licet.policy_files.load import load_manifest
+from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.source.find import find_tool, read_tools
+from licet.surfaces.cli.discovery import PLACES
+from licet.surfaces.cli.init_manifest import Sourced, manifest_text
+from licet.surfaces.cli.init_proposal import Proposal, propose
+from licet.surfaces.cli.options import FILE, json_option, misfit_problems, refuse
+from licet.surfaces.cli.output import (
+    counted,
+    fail,
+    is_output,
+    is_special,
+    problem_document,
+    show,
+    show_json,
+    show_problems,
+    write_file,
+)
 from licet.surfaces.cli.schema import not_ours, write_schema
-from licet.surfaces.cli.show import counted, fail, problem_document, show, show_json, show_problems
-from licet.surfaces.cli.writing import is_output, is_special, write_file
 from licet.values import replace
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def module_name(file: Path, root: Path) -> str | Problem:
+    """The dotted name of a file below a directory, or why it has none there."""
+    origin = Origin(str(file), 1, 1)
+    try:
+        below = Path(os.path.abspath(file)).relative_to(os.path.abspath(root))
+    except ValueError:
+        hint = "write the manifest into a directory above both, with -o"
+        return Problem(origin, f"a file outside {root}", "a file below the directory of the manifest", hint)
+    parts = list(below.with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    if parts and parts[0] == "src":  # the other place where sources are looked for
+        parts = parts[1:]
+    if file.suffix != ".py" or not all(map(_IDENTIFIER.fullmatch, parts)):
+        return Problem(origin, f"the path {below}", "names that Python can import, ending in `.py`")
+    if not parts:
+        return Problem(
+            origin, "the package itself", "a file below the manifest", "write the manifest above it, with -o"
+        )
+    return ".".join(parts)
+
 
 NO_TOOL = "no tool"
 _DECORATE = "decorate a function with `@tool(…)` from licet"

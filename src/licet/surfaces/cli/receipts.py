@@ -9,9 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from licet.assemble.records import (
-    LedgerReader,
-    LedgerUnavailable,
+from licet.assemble.ledger import (
     NoKey,
     evidence_pack,
     is_ledger,
@@ -21,19 +19,28 @@ from licet.assemble.records import (
     ledger_in,
     public_key,
     run_verify,
-    verify_ledger,
     verify_pack,
 )
-from licet.core.evidence import head_line, sound_entry
-from licet.core.receipt import VERDICTS, Row, Unsound
-from licet.surfaces.cli.options import FILE, Command, json_option
-from licet.surfaces.cli.receipt_filters import Wanted, check_lines, checks_document, found_receipts, search_options
-from licet.surfaces.cli.receipt_summary import day_lines, days
-from licet.surfaces.cli.receipt_text import COLOURS, Entry, listed, story, table
-from licet.surfaces.cli.show import fail, show, show_json
-from licet.surfaces.cli.state import manifest_option, of_manifest
-from licet.surfaces.cli.verified import entries, pack_document, tell_ledger, tell_pack
-from licet.surfaces.cli.writing import is_output, write_file
+from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.verify import verify_ledger
+from licet.core.ledger.entry import VERDICTS, Row, Unsound
+from licet.core.ledger.evidence import head_line, sound_entry
+from licet.guard.ports import LedgerUnavailable
+from licet.surfaces.cli.options import FILE, Command, json_option, manifest_option, of_manifest
+from licet.surfaces.cli.output import fail, is_output, show, show_json, write_file
+from licet.surfaces.cli.receipts_filters import Wanted, check_lines, checks_document, found_receipts, search_options
+from licet.surfaces.cli.receipts_summary import day_lines, days
+from licet.surfaces.cli.receipts_text import (
+    COLOURS,
+    Entry,
+    entries,
+    listed,
+    pack_document,
+    story,
+    table,
+    tell_ledger,
+    tell_pack,
+)
 
 _MOST_OF_A_NAME = 80  # characters
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from licet.backends.manifest_shapes import DESCRIPTIONS, SHAPES
-from licet.backends.regular_files import read_regular
-from licet.backends.shapes import json_schema
 from licet.core.origin import Origin, Problem
+from licet.policy_files.containers import json_schema
+from licet.policy_files.schema import DESCRIPTIONS, SHAPES
+from licet.regular_files import read_regular
 from licet.surfaces.cli.options import FILE, json_option, refuse
-from licet.surfaces.cli.show import show, show_json
-from licet.surfaces.cli.writing import make_folder, write_file
+from licet.surfaces.cli.output import make_folder, show, show_json, write_file
 
 MOST_BYTES = 1_000_000  # many times the longest schema
 

@@ -9,17 +9,17 @@ from typing import Any
 import click
 
 from licet.assemble import Places
-from licet.assemble.acceptance import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
-from licet.backends.trust_list import TrustListError, accepted, forget
-from licet.backends.user_state import NoHome
-from licet.core.diff import diff
-from licet.core.manifest import OWN_STORAGE, Manifest
-from licet.core.set import CapabilitySet
-from licet.core.surface import surface
+from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.manifest import OWN_STORAGE, Manifest
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
+from licet.policy_files.trust_list import TrustListError, accepted, forget
+from licet.policy_files.user_directories import NoHome
 from licet.surfaces.cli.diff import show_changes
-from licet.surfaces.cli.found import named_or_found
+from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
-from licet.surfaces.cli.show import fail, shortened, show, show_json
+from licet.surfaces.cli.output import fail, shortened, show, show_json
 from licet.values import replace
 
 
@@ -114,7 +114,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     """Everything that a policy allows: to its tools as they are, and to whatever they may become."""
-    from licet.surfaces.cli.table import print_surface
+    from licet.surfaces.cli.surface import print_surface
 
     # As it will be once it is accepted: then the file itself may approve writes.
     print_surface(surface(replace(manifest, pinned="licet trust")), short)

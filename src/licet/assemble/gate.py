@@ -1,0 +1,338 @@
+"""Where secrets come from: files, variables and backends of one's own, asked one after the other.
+
+The running half of the composition root: which backends stand behind a gate, and where they keep their state.
+"""
+
+import asyncio
+import hashlib
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+from licet.assemble.never_writable import protect_in
+from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
+from licet.assemble.review import Places, straight
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.files.local import LocalFiles
+from licet.backends.http import HttpClient
+from licet.backends.kv import SqliteKv
+from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.memory import MemoryLedger, SystemClock
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
+from licet.core.policy.connector import Installed
+from licet.core.policy.manifest import Manifest
+from licet.declare import Tool
+from licet.guard.execution import Sandbox
+from licet.guard.gate import Gate as BareGate
+from licet.guard.grant import Observer
+from licet.guard.import_path import WritableImports
+from licet.guard.people import Approver
+from licet.guard.ports import ArgumentRules, Budgets, Clock, Ledger, Ports, Secrets, SecretsFunction, Unavailable
+from licet.guard.registration import OnMisfit, Packages, Registered
+from licet.guard.result import Result
+from licet.policy_files.argument_rules import argument_check
+from licet.policy_files.policy_paths import workspace_root
+from licet.policy_files.user_directories import NoHome, state_root
+from licet.sandbox.grant_paths import search_ahead
+from licet.sandbox.programs.runner import LocalProcesses
+from licet.sandbox.programs.walls import ProgramWalls
+from licet.values import dataclass, field, fields
+
+if TYPE_CHECKING:
+    from licet.backends.secrets import FileSecrets
+
+if TYPE_CHECKING:
+    from licet.backends.approvals.terminal import TerminalApprover
+    from licet.backends.approvals.waiting import Announce, WaitingApprover
+
+
+Source = Secrets | SecretsFunction
+
+
+def secrets_from(given: Any) -> tuple[Source, list[Path]]:
+    """One backend for all sources that were given, in their order; and the files among them.
+
+    A source is a path (`NAME=value` lines), a mapping (variables, such as `os.environ`), a backend, or an async
+    function that takes a reference.
+    """
+    sources = given if isinstance(given, list | tuple) else [given]
+    backends = [_backend(source) for source in sources]
+    files = [Path(source) for source in sources if isinstance(source, os.PathLike)]
+    return backends[0] if len(backends) == 1 else ChainSecrets(*backends), files
+
+
+def unfit(file: Path) -> str:
+    """Why a file cannot hold secrets, or nothing."""
+    try:
+        _file(file).check()
+    except Unavailable as wrong:
+        return str(wrong)
+    return ""
+
+
+def _file(path: "os.PathLike[str]") -> "FileSecrets":
+    from licet.backends.secrets import FileSecrets  # loaded only where there is such a file
+
+    return FileSecrets(path)
+
+
+def _backend(source: Any) -> Source:
+    if isinstance(source, os.PathLike):
+        return _file(source)
+    if isinstance(source, Mapping):
+        return EnvironmentSecrets(source)
+    if isinstance(source, str) or not (callable(source) or callable(getattr(source, "get", None))):
+        # A text could be a file, a reference or a value; the last of these would be a secret in an error.
+        expected = "a Path, a mapping such as `os.environ`, a backend with `get`, or an async function"
+        raise TypeError(f"a source of secrets is {expected}; found a {type(source).__name__}")
+    backend: Source = source
+    return backend
+
+
+# What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Backends(Ports):
+    """The parts of the world that tools may be given; each can be replaced by name, and one that is None refuses.
+
+    `Backends.local()` is the embedded default, `Backends.memory()` its twin for tests. `Backends()` stands behind no
+    capability at all; calls still pass a ledger, budgets and a clock in memory.
+    """
+
+    ledger: Ledger | None = field(default_factory=MemoryLedger)
+    budgets: Budgets | None = field(default_factory=MemoryBudgets)
+    sandbox: Sandbox | None = field(default_factory=lambda: _workers())
+    clock: Clock | None = field(default_factory=SystemClock)
+    argument_rules: ArgumentRules | None = argument_check
+
+    @classmethod
+    def local(
+        cls,
+        path: str | Path | None = None,
+        *,
+        secrets_file: str | Path | None = None,
+        wait_for_approval: bool = False,
+        **parts: Unpack[LocalParts],
+    ) -> "Backends":
+        """Files, network, environment, programs and storage of this machine; state and receipts are kept in `path`.
+
+        Secrets come from the environment, or from a file of `NAME=value` lines before it. With `secrets=` they come
+        from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
+        what they are asked with `licet approvals`, unless another `approver` is given. A call that asks is refused, and
+        finds the answer when it is made again; with `wait_for_approval` it waits for the answer instead.
+        """
+        check_names(parts)
+        state = Path(path) if path is not None else state_directory(Path.cwd())
+        given: dict[str, Any] = dict(parts)
+        if secrets_file is not None and "secrets" in given:
+            raise TypeError("`secrets_file=` beside `secrets=`: put `Path(…)` among those")
+        if wait_for_approval and "approver" in given:
+            raise TypeError("`wait_for_approval=` beside `approver=`: that one decides how long it waits")
+        sources = given.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
+        secrets, files = secrets_from(sources) if sources is not None else (None, [])
+        kept = [state, *files]
+        http = given.get("http") or HttpClient()
+        own: dict[str, Any] = {
+            "files": LocalFiles(),
+            "http": http,
+            "sandbox": given.get("sandbox") or _workers(ProgramWalls(http)),
+            "secrets": secrets,
+            "kv": SqliteKv(state / "kv.sqlite"),
+            "ledger": SqliteLedger(state / "ledger.sqlite"),
+            "budgets": SqliteBudgets(state / "budgets.sqlite"),
+            "processes": LocalProcesses(),
+            "environ": os.environ,
+            "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
+            "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
+        }
+        return cls(**{**own, **given})
+
+    @classmethod
+    def memory(cls, **parts: Unpack[MemoryParts]) -> "Backends":
+        """The same parts without a machine: for tests."""
+        check_names(parts)
+        from licet.backends.files.memory import MemoryFiles
+        from licet.backends.http_memory import MemoryHttp
+        from licet.backends.kv import MemoryKv
+        from licet.backends.secrets import MemorySecrets
+        from licet.sandbox.programs.memory import MemoryProcesses
+
+        given: dict[str, Any] = dict(parts)
+        own: dict[str, Any] = {
+            "files": MemoryFiles(),
+            "http": MemoryHttp({}),
+            "secrets": MemorySecrets(),
+            "kv": MemoryKv(),
+            "processes": MemoryProcesses({}),
+            "environ": {},
+        }
+        for name, twin in {"files": MemoryFiles, "http": MemoryHttp, "secrets": MemorySecrets}.items():
+            if isinstance(given.get(name), Mapping):  # what the twin holds, rather than another twin
+                given[name] = twin(given[name])
+        return cls(**{**own, **given})
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            check_part(part.name, getattr(self, part.name))
+
+    def close(self) -> None:
+        """Let go of workers and files, and sign what the ledger has; the next call opens again what it needs.
+
+        A process that ends does this by itself. Connections belong to their event loop, and end with it.
+        """
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+            end = getattr(part, "close", None)
+            if callable(end):
+                end()
+
+    def __enter__(self) -> "Backends":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _workers(programs: ProgramWalls | None = None) -> Sandbox:
+    from licet.sandbox.native import InProcess
+    from licet.sandbox.workers.engine import Workers
+
+    return Workers(InProcess(), programs)
+
+
+class Gate(BareGate):
+    """Where calls come in: a manifest, the tools under it, and the backends that stand behind them."""
+
+    _imports: ClassVar[WritableImports] = "refuse"
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        tools: Iterable[Tool] = (),
+        backends: Ports | None = None,
+        *,
+        workdir: str | Path | None = None,
+        pin: str | None = None,
+        on_misfit: OnMisfit = "refuse",
+        observers: Sequence[Observer] = (),
+        unchecked_imports: bool = False,
+    ) -> None:
+        """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits.
+
+        A grant over a directory that this process imports modules from is one; `unchecked_imports` accepts the risk.
+        """
+        if not isinstance(manifest, Manifest):
+            raise TypeError(
+                "expected a manifest: `load_manifest(…)` reads its file, `Manifest.from_data(…)` takes a dict"
+            )
+        if isinstance(tools, Tool):
+            raise TypeError(f"expected a list of tools: `Gate(manifest, [{tools.name}])`")
+        places = Places.here(workdir)
+        super().__init__(
+            manifest,
+            tools,
+            Backends() if backends is None else backends,
+            protect=protect_in(places.workdir),
+            packages=_packages_in(places),
+            workdir=places.workdir,
+            home=places.home,
+            pin=pin,
+            on_misfit=on_misfit,
+            observers=observers,
+            imports="accept" if unchecked_imports else self._imports,
+        )
+
+
+def _packages_in(places: Places) -> Packages:
+    """The function with which a gate asks which distributions its connectors run as."""
+
+    def packages(manifest: Manifest, tools: Sequence[Tool]) -> tuple[Mapping[str, str], Mapping[str, Installed]]:
+        if not manifest.definitions and not any(tool.spec.named_connectors for tool in tools):
+            return {}, {}  # reading what is installed takes long, and connectors alone are about that
+        from licet.backends.distributions import installed_versions, packages_of
+
+        workdir, home = places.workdir, places.home
+        return installed_versions(manifest, workdir, home), packages_of(tools, manifest, workdir, home)
+
+    return packages
+
+
+class CommandGate(Gate):
+    """The gate of a command of licet: the import path is its own, so what a grant may write is dropped from it."""
+
+    _imports = "drop"
+
+    def reload(self, manifest: Manifest) -> None:
+        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void."""
+        super().reload(manifest)
+        for registered in self.policy.tools.values():
+            reach = registered.reach
+            if reach is not None and not registered.unavailable and _reaches_files(registered):
+                search_ahead(reach)
+
+
+def _reaches_files(registered: Registered) -> bool:
+    """Whether kernel rules are made for the files of a tool: it is isolated, or starts programs."""
+    reach = registered.reach
+    if reach is None:
+        return False
+    return reach.level == "isolated" or any(rule.domain == "process" for rule in reach.grant.allow)
+
+
+def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:
+    """Call one tool and wait for it: for scripts, where no event loop runs."""
+
+    async def call() -> Result:
+        async with gate.session(session) as opened:
+            return await opened.call(tool, arguments)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(call())
+    raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
+
+
+def state_directory(workspace: Path) -> Path:
+    """Where the embedded backends keep what they must remember about a workspace.
+
+    A `.licet` directory belongs to its parent: policy that moves there keeps its ledger, budgets and approvals.
+    """
+    root = state_root()
+    if not root:
+        raise NoHome
+    place = workspace_root(straight(workspace))
+    return Path(root) / hashlib.sha256(str(place).encode()).hexdigest()[:16]
+
+
+def stored_approvals(state: Path) -> SqliteApprovals:
+    """The requests for approvals that are kept in a directory; refusals name it where a command would not find it."""
+    place = straight(state)
+    return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
+
+
+def state_option(state: Path) -> str:
+    """What a command needs to find a state directory from here; nothing where it looks there anyway."""
+    place = straight(state)
+    try:
+        found = place == state_directory(Path.cwd())
+    except NoHome:
+        found = False
+    return "" if found else f" --state {shlex.quote(str(place))}"
+
+
+def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":
+    """An approver that stores each request, passes it to `announce`, and holds the call until it is answered."""
+    from licet.backends.approvals.waiting import WaitingApprover
+
+    return WaitingApprover(stored_approvals(state), announce)
+
+
+def terminal_approver(state: Path, behind: Approver | None = None) -> "TerminalApprover":
+    """An approver at the terminal. Without a terminal, or for signed approvals, `behind` or the store is asked."""
+    from licet.backends.approvals.terminal import TerminalApprover
+
+    return TerminalApprover(behind or stored_approvals(state))

@@ -1,0 +1,1 @@
+"""Approvals: stored requests and answers, and the approver at the terminal."""

@@ -1,0 +1,348 @@
+"""Requests for approvals and their answers, in one SQLite file: what was asked stays, whoever's process ends.
+
+`SqliteApprovals` is the approver of a gate: it asks nobody, but leaves a request, and the repeated call finds the
+answer. People answer through `licet approvals`, which uses the other half of the same class. Looking and using is one
+transaction, so that a yes for one call serves one call, in however many processes it is made.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from licet.backends.keys import SigningKey, load_code, verifies
+from licet.backends.sqlite.file import Format, SqliteFile
+from licet.core.canonical import data_digest, key_bytes
+from licet.core.decision.approval import (
+    UNSIGNED,
+    ApprovalRequest,
+    Scope,
+    Yes,
+    agreeing,
+    enough,
+    request_from,
+    time_text,
+)
+from licet.declare.plain_json import plain_data, plain_json
+from licet.guard.people import Answered, Question
+from licet.values import dataclass, replace
+
+MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
+MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to
+MOST_UNANSWERED = 100  # requests of one session that expired so and are listed: a model causes as many as it likes
+_KEPT = 7 * 24 * 3600 * 1000  # milliseconds for which a request that is over can still be looked at
+
+_SCHEMA = """
+CREATE TABLE requests (
+    id TEXT PRIMARY KEY, subject TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL,
+    body TEXT NOT NULL, arguments TEXT NOT NULL, quorum INTEGER NOT NULL, keys TEXT, asked INTEGER NOT NULL,
+    expires INTEGER NOT NULL, denied TEXT NOT NULL DEFAULT '', used INTEGER NOT NULL DEFAULT 0,
+    told INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX by_subject ON requests (subject);
+CREATE INDEX by_session ON requests (agent, session, expires);
+CREATE INDEX by_expiry ON requests (expires);
+CREATE TABLE answers (
+    request TEXT NOT NULL, signer TEXT NOT NULL, narrow INTEGER NOT NULL,
+    signature BLOB NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (request, signer)
+) WITHOUT ROWID;
+"""
+_FORMAT = Format(0x6C696361, 1, _SCHEMA)  # `lica`: licet's approvals
+_FIND = "SELECT * FROM requests WHERE id = ?"
+_LIST = "SELECT * FROM requests ORDER BY rowid"
+_SAME = "SELECT * FROM requests WHERE subject = ? AND (expires > ? OR told = 0) ORDER BY rowid"
+_WAITING = "SELECT count(*) FROM requests WHERE agent = ? AND session = ? AND expires > ? AND used = 0 AND denied = ''"
+_ANSWERS = "SELECT signer, narrow, signature FROM answers WHERE request = ? ORDER BY signer"
+_KEEP = """INSERT INTO requests (id, subject, agent, session, tool, body, arguments, quorum, keys, asked, expires)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_TELL = "UPDATE requests SET told = 1 WHERE subject = ? AND expires <= ?"
+_USE = "UPDATE requests SET used = used + 1 WHERE id = ?"
+_DENY = "UPDATE requests SET denied = ? WHERE id = ?"
+_TAKE_BACK = "UPDATE answers SET signature = x'' WHERE request = ?"
+_AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
+_UNANSWERED = """expires <= ? AND used = 0 AND denied = ''
+AND NOT EXISTS (SELECT 1 FROM answers WHERE request = requests.id)"""
+_DROP = f"UPDATE requests SET arguments = '' WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
+_FORGET_MORE = f"""DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests
+WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_UNANSWERED})"""  # noqa: S608
+_FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
+_FORGET = "DELETE FROM requests WHERE expires <= ?"
+
+_ELSEWHERE = (
+    "`licet approvals list` has those that are; requests of another manifest are kept apart: go to its directory, or"
+    " name it with `--manifest FILE`, or its state with `--state DIR`"
+)
+
+State = Literal["waiting", "approved", "denied", "used", "expired"]
+
+
+class CannotAnswer(Exception):
+    """A request that cannot be answered this way: why, and what can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request as it is stored, with the answers so far."""
+
+    request: ApprovalRequest
+    arguments: dict[str, Any] | None  # None once it has expired, and nobody had answered
+    quorum: int
+    keys: tuple[str, ...] | None
+    given: tuple[Yes, ...]
+    denied: str  # by whom
+    used: int
+
+    def agreeing(self, arguments: str) -> tuple[str, ...]:
+        """Those whose yes counts for a call with these arguments."""
+        return agreeing(self.request, self.given, arguments, self.keys, verifies)
+
+    def approved(self, arguments: str) -> bool:
+        """Whether enough have agreed to a call with these arguments."""
+        return enough(self.agreeing(arguments), self.quorum, self.keys)
+
+    def serves(self, arguments: str) -> bool:
+        """Whether its yes can be used for a call with these arguments."""
+        spent = self.used and self.request.scope != "session"
+        return not (self.denied or spent) and self.approved(arguments)
+
+    def includes_acts(self, asked: ApprovalRequest) -> bool:
+        """Whether its yes is also for the acts that are asked about; they are for once, whatever the rest is for."""
+        return not asked.acts or (self.request.same_acts(asked) and not self.used)
+
+    def state(self, now: int) -> State:
+        """Where it stands."""
+        if self.denied:
+            return "denied"
+        if self.used and self.request.scope != "session":
+            return "used"
+        if now >= self.request.expires:
+            return "expired"
+        return "approved" if self.approved(self.request.arguments) else "waiting"
+
+
+class SqliteApprovals:
+    """A durable approver. `options` are those that `licet approvals` needs to find this file."""
+
+    verifies = True
+    shows_acts = True
+
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, *, options: str = ""
+    ) -> None:
+        self._file = SqliteFile(path, _FORMAT, "FULL")
+        self._clock = clock
+        self._options = options
+
+    # For gates -------------------------------------------------------------------------------------------------------
+
+    def load_code(self) -> None:
+        """Import what verifies signatures."""
+        load_code()
+
+    async def ask(self, question: Question) -> Answered:
+        """The answer to an earlier request for the same, or a new request."""
+        shown = plain_json(question.arguments)
+        if len(shown) > MOST_SHOWN:
+            return Answered("absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them")
+        # The clock is read inside: another writer may have been waited for.
+        return await self._file.write(lambda db: self._settle(db, request_of(question, self.now()), question, shown))
+
+    def _settle(self, db: sqlite3.Connection, asked: ApprovalRequest, question: Question, shown: bytes) -> Answered:
+        subject, now = asked.subject, asked.asked
+        same = [kept for row in _rows(db, _SAME, subject, now) if (kept := _same(db, row, asked, question)) is not None]
+        live = [kept for kept in same if kept.request.live(now, question.expires_seconds)]
+        usable = [kept for kept in live if kept.serves(asked.arguments)]
+        for kept in sorted(usable, key=lambda one: not one.includes_acts(asked)):
+            db.execute(_USE, (kept.request.id,))
+            by, whole = kept.agreeing(asked.arguments), kept.includes_acts(asked)
+            return Answered("approved", by, kept.request.id, first_only=not whole, asks_again=True)
+        live = [kept for kept in live if kept.request.same_acts(asked)]
+        for kept in live:
+            if kept.denied:
+                until = (
+                    f"request {kept.request.id} was denied; the answer holds until {time_text(kept.request.expires)}"
+                )
+                return Answered("denied", (kept.denied,), kept.request.id, until)
+        for kept in live:
+            if kept.state(now) == "waiting":
+                return self._waiting("absent", kept)
+        # What ran out without having served is told once, together with the request that takes its place.
+        late = any(now >= kept.request.expires and not (kept.used or kept.denied) for kept in same)
+        db.execute(_TELL, (subject, now))
+        answer: Literal["expired", "absent"] = "expired" if late else "absent"
+        db.execute(_FORGET_ANSWERS, (now - _KEPT,))
+        db.execute(_FORGET, (now - _KEPT,))
+        db.execute(_DROP, (now,))
+        db.execute(_FORGET_MORE, (asked.agent, asked.session, now))
+        if _number(db, _WAITING, asked.agent, asked.session, now) >= MOST_WAITING:
+            return Answered(answer, note=f"{MOST_WAITING} requests of this session wait already: answer those first")
+        keys = None if question.keys is None else json.dumps(question.keys)
+        place = asked.id, subject, asked.agent, asked.session, asked.tool
+        db.execute(_KEEP, (*place, asked.text(), shown.decode(), question.quorum, keys, now, asked.expires))
+        return self._waiting(answer, Kept(asked, {}, question.quorum, question.keys, (), "", 0))
+
+    def _waiting(self, answer: Literal["expired", "absent"], kept: Kept) -> Answered:
+        request = kept.request
+        note = f"request {request.id} waits for an answer until {time_text(request.expires)}"
+        fix = f"run `licet approvals approve {request.id}{self._options}`"
+        if kept.keys is not None or kept.quorum > 1:
+            note += f"; {len(kept.agreeing(request.arguments))} of {kept.quorum} signatures are there"
+            fix = f"{fix[:-1]} --key FILE`"
+        return Answered(answer, request=request.id, note=note, fix=fix)
+
+    # For people ------------------------------------------------------------------------------------------------------
+
+    async def list(self) -> list[Kept]:
+        """Every request that is kept, the oldest first; to look makes no file."""
+        if not os.path.lexists(self._file.path):
+            return []
+        now = self.now()
+        return await self._file.read(lambda db: [kept for row in _rows(db, _LIST) if (kept := _sound(db, row, now))])
+
+    async def find(self, id: str) -> Kept:  # noqa: A002
+        """One request; `CannotAnswer` if there is none."""
+        return await self._file.read(lambda db: _found(db, id, self.now()))
+
+    async def approve(self, shown: Kept, key: SigningKey | None = None, *, only_these_arguments: bool = False) -> Kept:
+        """Agree to a request as it was shown, or to less; never to more, and to nothing that took its place since."""
+        request = shown.request
+        narrow = only_these_arguments and request.scope == "session"  # otherwise that is what was asked
+        self._check_open(shown)
+        _check_key(shown, key)
+        signature = b"" if key is None else key.sign(request.statement(only_these_arguments=narrow))
+        signer = UNSIGNED if key is None else key.public
+
+        def agree(db: sqlite3.Connection) -> Kept:
+            self._check_open(_unchanged(db, request, self.now()))
+            db.execute(_AGREE, (request.id, signer, narrow, signature, self.now()))
+            return _unchanged(db, request, self.now())
+
+        return await self._file.write(agree)
+
+    async def deny(self, shown: Kept) -> Kept:
+        """Say no, also to what was agreed to and can still be used: one no is enough."""
+        request = shown.request
+
+        def refuse(db: sqlite3.Connection) -> Kept:
+            self._check_open(_unchanged(db, request, self.now()))
+            db.execute(_DENY, (UNSIGNED, request.id))
+            # Who had agreed stays, without the signature: whoever takes the no out of the file has no yes then.
+            db.execute(_TAKE_BACK, (request.id,))
+            return _unchanged(db, request, self.now())
+
+        return await self._file.write(refuse)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._file.close()
+
+    def now(self) -> int:
+        """The time by which requests expire, in milliseconds."""
+        return int(self._clock() * 1000)
+
+    def _check_open(self, kept: Kept) -> None:
+        state = kept.state(self.now())
+        if state in ("denied", "used", "expired"):
+            until = time_text(kept.request.expires)
+            if state == "denied" and self.now() < kept.request.expires:
+                text = f"is denied, and that holds until {until}: the same call asks again after that"
+            else:
+                text = f"is {state}{f' since {until}' if state == 'expired' else ''}: the call has to be made again"
+            raise CannotAnswer(f"{kept.request.id} {text}")
+
+
+def request_of(question: Question, now: int) -> ApprovalRequest:
+    """A new request for what a question asks."""
+    approval = question.approval
+    scope: Scope = "use" if approval.use else "call" if approval.arguments else "session"
+    exact = data_digest(plain_data(plain_json(question.arguments)))
+    if approval.arguments not in ("", exact):
+        raise ValueError("the arguments that would be shown are not those that are asked about")
+    return ApprovalRequest(
+        id=f"a-{secrets.token_hex(6)}",
+        nonce=secrets.token_hex(16),
+        agent=question.agent,
+        session=approval.session,
+        tool=approval.tool,
+        tool_digest=question.spec.digest,
+        manifest=approval.manifest,
+        scope=scope,
+        arguments=exact,
+        use=approval.use,
+        effect=question.effect,
+        directory=question.workdir,
+        stakes=tuple(sorted(str(rule) for rule in question.stakes)),
+        asked=now,
+        expires=now + question.expires_seconds * 1000,
+        acts=question.acts,
+        why=question.why,
+    )
+
+
+def _same(db: sqlite3.Connection, row: sqlite3.Row, asked: ApprovalRequest, question: Question) -> Kept | None:
+    """A stored request, if it is for what is asked now; who must agree is told by the manifest, not by the file."""
+    kept = _sound(db, row, asked.asked)
+    if kept is None or kept.request.subject != asked.subject or kept.request.asked < int(question.since * 1000):
+        return None
+    return replace(kept, quorum=question.quorum, keys=question.keys)
+
+
+def _found(db: sqlite3.Connection, id: str, now: int) -> Kept:  # noqa: A002
+    for row in _rows(db, _FIND, id):
+        kept = _sound(db, row, now)
+        if kept is None:
+            raise CannotAnswer(f"{id} was changed after it was asked, and cannot be answered")
+        return kept
+    raise CannotAnswer(f"there is no request `{id}` here; {_ELSEWHERE}")
+
+
+def _unchanged(db: sqlite3.Connection, shown: ApprovalRequest, now: int) -> Kept:
+    """What is stored of a request that a person was shown, who thought about it while others could write the file."""
+    kept = _found(db, shown.id, now)
+    if kept.request.statement() != shown.statement():
+        raise CannotAnswer(f"{shown.id} is no longer what was shown, and was not answered: look at it again")
+    return kept
+
+
+def _sound(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> Kept | None:
+    """A stored request with its answers; None if it is not as it was asked."""
+    try:
+        request = request_from(json.loads(row["body"]))
+        dropped = row["arguments"] == "" and request.expires <= now  # before that, nobody could see what they agree to
+        arguments = None if dropped else plain_data(row["arguments"].encode())
+        keys = None if row["keys"] is None else tuple(json.loads(row["keys"]))
+    except (ValueError, TypeError, AttributeError):
+        return None
+    # A person agrees to what they see: if that is not what the digest stands for, nobody can agree.
+    if request.id != row["id"] or (arguments is not None and data_digest(arguments) != request.arguments):
+        return None
+    given = [Yes(signer, bool(narrow), signature) for signer, narrow, signature in _rows(db, _ANSWERS, request.id)]
+    return Kept(request, arguments, row["quorum"], keys, tuple(given), row["denied"], row["used"])
+
+
+def _check_key(kept: Kept, key: SigningKey | None) -> None:
+    if kept.keys is None:
+        if kept.quorum > 1:
+            text = f"{kept.quorum} people must agree, but the manifest lists no keys to tell them apart"
+            raise CannotAnswer(f"{text}: add them under `approvals.keys`")
+        return
+    if key is None:
+        raise CannotAnswer(
+            f"{kept.request.id} wants {kept.quorum} of {len(kept.keys)} signatures: sign with `--key FILE`"
+        )
+    if key_bytes(key.public) not in {key_bytes(listed) for listed in kept.keys}:
+        raise CannotAnswer(f"{key.public} is not among the manifest's `approvals.keys`")
+
+
+def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[Any]:
+    cursor = db.execute(query, values)
+    cursor.row_factory = sqlite3.Row
+    return cursor.fetchall()
+
+
+def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
+    number: int = db.execute(query, values).fetchone()[0]
+    return number

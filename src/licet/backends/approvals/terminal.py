@@ -1,0 +1,148 @@
+"""An approver at the terminal of this process: shows the exact call and what is at stake, and waits for one line.
+
+What was typed before the question does not answer it. Signatures are not given here: a question that wants them goes
+to the approver behind this one, and so does every question where there is no terminal.
+
+Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakKeyDictionary
+
+from licet.backends.approvals.store import MOST_SHOWN, request_of
+from licet.core.algebra.scope import visible
+from licet.core.decision.approval import told
+from licet.declare.plain_json import plain_data, plain_json
+from licet.guard.people import Answer, Answered, Approver, Question
+
+_BY = ("terminal",)
+_LONGEST_LINE = 1024  # of an answer
+
+
+def open_terminal() -> int:
+    """The terminal that this process was started at; `OSError` if there is none."""
+    return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+class TerminalApprover:
+    """Asks whoever sits at the terminal, one question at a time."""
+
+    def __init__(self, behind: Approver | None = None, terminal: Callable[[], int] = open_terminal) -> None:
+        self._behind = behind
+        self._terminal = terminal
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    @property
+    def verifies(self) -> bool:
+        """Whether signatures are checked: by the approver behind this one."""
+        return getattr(self._behind, "verifies", False)
+
+    @property
+    def shows_acts(self) -> bool:
+        """Whether acts can be asked about with their call: here they can, and by the approver behind this one."""
+        return self._behind is None or getattr(self._behind, "shows_acts", False)
+
+    def load_code(self) -> None:
+        """Import what the approver behind this one needs."""
+        load = getattr(self._behind, "load_code", None)
+        if load is not None:
+            load()
+
+    async def ask(self, question: Question) -> Answer | Answered:
+        """The answer that was typed; `expired` if nobody types one in time."""
+        if question.signed:
+            return await self._pass_on(question)
+        try:
+            terminal = self._terminal()
+        except OSError:
+            return await self._pass_on(question)
+        try:
+            if len(plain_json(question.arguments)) > MOST_SHOWN:
+                return Answered(
+                    "absent", note=f"its arguments are longer than {MOST_SHOWN} bytes: nobody could read them"
+                )
+            turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            async with asyncio.timeout(question.expires_seconds), turn:  # to wait for its turn gives it no more time
+                return await _ask(terminal, question)
+        except TimeoutError:
+            return Answered("expired")
+        except OSError:  # the terminal is gone, and nobody has answered
+            return Answered("absent")
+        finally:
+            os.close(terminal)
+
+    async def _pass_on(self, question: Question) -> Answer | Answered:
+        return await self._behind.ask(question) if self._behind is not None else "absent"
+
+
+async def _ask(terminal: int, question: Question) -> Answered:
+    import termios
+
+    request = request_of(question, int(time.time() * 1000))
+    lines = ["", f"`{visible(request.tool)}` asks: {visible(question.why)}"]
+    lines += told(request, plain_data(plain_json(question.arguments)))
+    lasting = request.scope == "session"
+    choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
+    _write(terminal, "\n".join([*lines, ""]))
+    with suppress(termios.error):
+        termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed until now was no answer to this
+    _write(terminal, f"agree? {choice} ")
+    try:
+        typed = await _line(terminal)
+    except asyncio.CancelledError:  # time is up, here or for who asks
+        with suppress(OSError):
+            _write(terminal, "\nnobody answered in time: the call was refused\n")
+        raise
+    match typed.strip().lower() if typed is not None else None:
+        case None:
+            return Answered("absent")
+        case "y" | "yes":
+            return Answered("approved", _BY)
+        case "o" | "only" if lasting:
+            return Answered("approved", _BY, asks_again=True)
+        case _:
+            return Answered("denied", _BY)
+
+
+async def _line(terminal: int) -> str | None:
+    """The next line; None if the terminal is gone."""
+    loop, typed = asyncio.get_running_loop(), b""
+    while b"\n" not in typed and len(typed) < _LONGEST_LINE:
+        ready = loop.create_future()
+        loop.add_reader(terminal, lambda ready=ready: ready.done() or ready.set_result(None))  # type: ignore[misc]
+        try:
+            await ready
+        finally:
+            loop.remove_reader(terminal)
+        piece = os.read(terminal, _LONGEST_LINE)
+        if not piece:
+            return None
+        typed += piece
+    return typed.partition(b"\n")[0].decode(errors="replace")
+
+
+def _write(terminal: int, text: str) -> None:
+    data = text.encode(errors="backslashreplace")
+    while data:
+        data = data[os.write(terminal, data) :]
+
+
+MOST_ASKED = 100  # questions that are remembered
+
+
+class MemoryApprover:
+    """Answers by a function, and remembers what it was asked last; without one, nobody is there."""
+
+    def __init__(self, answer: Callable[[Question], Answer] | None = None) -> None:
+        self.asked: list[Question] = []
+        self._answer = answer
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer, or `absent` if nobody is there."""
+        self.asked.append(question)
+        del self.asked[:-MOST_ASKED]
+        return self._answer(question) if self._answer else "absent"

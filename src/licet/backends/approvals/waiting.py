@@ -1,0 +1,77 @@
+"""An approver that keeps a request in the store and waits for the answer, while the call is held.
+
+The tool is not run again for each answer. People answer with `licet approvals`, in another terminal or process.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals, State
+from licet.core.decision.approval import time_text
+from licet.guard.deadline import CURRENT
+from licet.guard.people import Answered, Question
+
+INTERVAL = 0.5  # seconds between two looks at the store
+Announce = Callable[[Question, Kept, str], None]  # what is asked, the request, and the command that approves it
+
+_T = TypeVar("_T")
+
+
+class WaitingApprover:
+    """Waits until a request is approved, denied or expired. `announce` is called once for each request."""
+
+    verifies = True
+    shows_acts = True
+
+    def __init__(self, store: SqliteApprovals, announce: Announce | None = None, interval: float = INTERVAL) -> None:
+        self._store = store
+        self._announce = announce
+        self._interval = interval
+
+    def load_code(self) -> None:
+        """Import what verifies signatures."""
+        self._store.load_code()
+
+    def close(self) -> None:
+        """Close the store; the next use opens it again."""
+        self._store.close()
+
+    async def ask(self, question: Question) -> Answered:
+        """Wait for the answer and return it; `expired` if there is none in time."""
+        waited_for = ""
+        while True:
+            answered = await _with_time(self._store.ask(question))
+            if answered.answer in ("approved", "denied") or not answered.request:
+                return answered
+            if answered.request == waited_for:  # it is answered, and not for this call
+                await asyncio.sleep(self._interval)
+            elif self._announce is not None:
+                kept = await _with_time(self._store.find(answered.request))
+                self._announce(question, kept, answered.fix)
+            waited_for = answered.request
+            try:
+                kept, state = await self._answer(waited_for)
+            except CannotAnswer as gone:
+                return Answered("absent", (), waited_for, str(gone))
+            if state == "expired":
+                note = f"request {waited_for} expired at {time_text(kept.request.expires)}"
+                return Answered("expired", (), waited_for, note)
+
+    async def _answer(self, request: str) -> tuple[Kept, State]:
+        """Wait until a request is no longer waiting."""
+        while True:
+            kept = await _with_time(self._store.find(request))
+            state = kept.state(self._store.now())
+            if state != "waiting":
+                return kept, state
+            await asyncio.sleep(self._interval)
+
+
+async def _with_time(work: Awaitable[_T]) -> _T:
+    """Use the store with time of its own: that of the call stands still while a person is asked."""
+    before = CURRENT.set(None)
+    try:
+        return await work
+    finally:
+        CURRENT.reset(before)

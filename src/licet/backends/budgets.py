@@ -1,0 +1,388 @@
+"""Which process something was left by: a name that no later process gets, and whether its owner is gone.
+
+A number alone would not do, since the system gives it to others. Nothing that counts hangs on the answer.
+
+Budgets in one SQLite file, shared by any number of processes: looking and taking is one transaction.
+
+What is set aside is counted as spent at once, and survives a power cut before anything happens. So a process that ends
+between setting aside and settling needs no repair: its calls count at their maximum, and are shown as never settled.
+
+Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock.
+"""
+
+import asyncio
+import itertools
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from licet.backends.memory import _new
+from licet.backends.sqlite.batches import SqliteBatches
+from licet.backends.sqlite.file import Format, SqliteFile
+from licet.core.canonical import money_text
+from licet.core.decision.budget import NOTHING, Spent, overspent, plus, settlement
+from licet.core.decision.decision import Usage
+from licet.core.policy.manifest import Budget
+from licet.guard.ports import Claim, Reservation
+
+_UNKNOWN = "-"
+
+
+def this_process() -> str:
+    """The name of this process: the boot, the numbering, its number in that, and when it was started."""
+    return _named(os.getpid())
+
+
+def is_gone(name: str) -> bool:
+    """Whether a process has surely ended; False for one that cannot be told from here."""
+    parts = name.split("/")
+    if len(parts) != 4:
+        return False
+    (boot, numbering, number, started), here = parts, _boot()
+    if boot != here:
+        return _UNKNOWN not in (boot, here)
+    if numbering != _numbering():  # a container beside this one, or the host around it
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    now = _started(int(number))
+    return _UNKNOWN not in (started, now) and started != now
+
+
+@lru_cache(maxsize=4)  # by number, so that a forked child has a name of its own
+def _named(number: int) -> str:
+    return f"{_boot()}/{_numbering()}/{number}/{_started(number)}"
+
+
+@lru_cache(maxsize=1)
+def _boot() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").strip() or _UNKNOWN
+
+
+def _numbering() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return _UNKNOWN
+
+
+def _started(number: int) -> str:
+    fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # the name before it may hold anything
+    return fields[19] if len(fields) > 19 else _UNKNOWN
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+# Money is text: SQLite knows numbers only as floats, or as integers that are too small for 15 decimals.
+_SCHEMA = """
+CREATE TABLE sessions (
+    agent TEXT NOT NULL, session TEXT NOT NULL, calls INTEGER NOT NULL, cost_usd TEXT NOT NULL,
+    PRIMARY KEY (agent, session)
+) WITHOUT ROWID;
+CREATE TABLE tools (
+    agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL,
+    cost_usd TEXT NOT NULL DEFAULT '0', PRIMARY KEY (agent, session, tool)
+) WITHOUT ROWID;
+CREATE TABLE days (
+    agent TEXT NOT NULL, day TEXT NOT NULL, cost_usd TEXT NOT NULL, calls INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent, day)
+) WITHOUT ROWID;
+CREATE TABLE held (
+    id TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, day TEXT NOT NULL,
+    cost_usd TEXT NOT NULL, since TEXT NOT NULL, process TEXT NOT NULL, lost TEXT
+) WITHOUT ROWID;
+"""
+# The first format did not tell the money of tools apart: each may have spent all that its session has. Nor did it count
+# the calls of a day, and no file could limit them: they count from here on.
+_SINCE_1 = """
+ALTER TABLE tools ADD COLUMN cost_usd TEXT NOT NULL DEFAULT '0';
+ALTER TABLE days ADD COLUMN calls INTEGER NOT NULL DEFAULT 0;
+UPDATE tools SET cost_usd = (
+    SELECT cost_usd FROM sessions WHERE sessions.agent = tools.agent AND sessions.session = tools.session
+)
+"""
+_FORMAT = Format(0x6C696362, 2, _SCHEMA, {1: _SINCE_1})  # `licb`: licet's budgets
+_OF_SESSION = "SELECT calls, cost_usd FROM sessions WHERE agent = ? AND session = ?"
+_OF_TOOL = "SELECT calls, cost_usd FROM tools WHERE agent = ? AND session = ? AND tool = ?"
+_OF_TOOLS = "SELECT tool, calls, cost_usd FROM tools WHERE agent = ? AND session = ?"
+_OF_DAY = "SELECT calls, cost_usd FROM days WHERE agent = ? AND day = ?"
+_SET_SESSION = "INSERT OR REPLACE INTO sessions (agent, session, calls, cost_usd) VALUES (?, ?, ?, ?)"
+_SET_TOOL = "INSERT OR REPLACE INTO tools (agent, session, tool, calls, cost_usd) VALUES (?, ?, ?, ?, ?)"
+_SET_DAY = "INSERT OR REPLACE INTO days (agent, day, calls, cost_usd) VALUES (?, ?, ?, ?)"
+_HOLD = "INSERT INTO held (id, agent, session, tool, day, cost_usd, since, process) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_HELD = "SELECT agent, session, tool, day, cost_usd FROM held WHERE id = ?"
+_RELEASE = "DELETE FROM held WHERE id = ?"
+_PROCESSES = "SELECT DISTINCT process FROM held WHERE lost IS NULL"
+_LOSE = "UPDATE held SET lost = ? WHERE process = ? AND lost IS NULL"
+_UNSETTLED = "SELECT agent, session, tool, day, cost_usd, since, lost FROM held ORDER BY since, id"
+
+
+class Unsettled(NamedTuple):
+    """A call that was paid for and never settled: it counts at its maximum."""
+
+    agent: str
+    session: str
+    tool: str
+    day: str
+    cost_usd: Decimal
+    since: str
+    lost: str | None  # when its process was found to be gone; None while the call may still run
+
+
+class _ClaimLine(NamedTuple):
+    """Whose money it is."""
+
+    agent: str
+    session: str
+    tool: str
+    day: str
+
+
+class SqliteBudgets:
+    """What was spent, in a file that only its owner can read. Amounts are exact decimals, kept as text."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        # Only setting aside must be on the disk before anything happens. A settlement that a power cut takes back
+        # leaves the call at its maximum.
+        self._durable, self._quick = SqliteFile(path, _FORMAT, "FULL"), SqliteFile(path, _FORMAT)
+        self._batches = SqliteBatches(self._durable, self._quick)
+        self._looked = 0  # the process that has looked for what others left behind
+        self._refunds: set[asyncio.Task[None]] = set()
+
+    async def usage(self, agent: str, session: str, day: str) -> Usage:
+        """What a session, and its agent on a day, have spent and reserved."""
+
+        def read(db: sqlite3.Connection) -> Usage:
+            db.execute("BEGIN")  # all three as they were at one moment
+            try:
+                (calls, cost), (calls_today, today) = _of_session(db, agent, session), _of_day(db, agent, day)
+                tools = {tool: _sum(found) for tool, *found in db.execute(_OF_TOOLS, (agent, session))}
+                of_tool = {tool: called for tool, (called, _) in tools.items() if called}
+                cost_of_tool = {tool: spent for tool, (_, spent) in tools.items() if spent}
+                return Usage(calls, of_tool, cost, today, cost_of_tool, calls_today)
+            finally:
+                db.execute("ROLLBACK")
+
+        return await self._quick.read(read)
+
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        """Set aside one call and its cost, or None if a limit would be passed."""
+        name = f"b-{secrets.token_hex(8)}"
+        taking = asyncio.ensure_future(self._batches.write(partial(self._take, name, claim), durable=True))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._give_back)  # nobody will ever hear of it
+            raise
+
+    async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
+        """Turn a reservation into what was really spent."""
+        settlement(reservation.claim.cost_usd, cost_usd)
+        await self._settled(reservation, cost_usd)
+
+    async def refund(self, reservation: Reservation) -> None:
+        """Give a reservation back."""
+        await self._settled(reservation, None)
+
+    async def _settled(self, reservation: Reservation, cost_usd: Decimal | None) -> None:
+        # Written even if whoever waits is cancelled: otherwise the call would stay at its maximum.
+        writing = self._batches.write(partial(_settle, reservation.id, cost_usd), durable=False)
+        await asyncio.shield(asyncio.ensure_future(writing))
+
+    async def unsettled(self) -> list[Unsettled]:
+        """Every call that was never settled, the oldest first; `lost` are those whose process is gone."""
+
+        def read(db: sqlite3.Connection) -> list[Unsettled]:
+            _find_lost(db)
+            rows = db.execute(_UNSETTLED).fetchall()
+            return [Unsettled._make((*row[:4], Decimal(row[4]), *row[5:])) for row in rows]
+
+        return await self._quick.write(read)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._durable.close()
+        self._quick.close()
+
+    def __repr__(self) -> str:
+        return f"SqliteBudgets({self.path!r})"
+
+    def _take(self, name: str, claim: Claim, db: sqlite3.Connection) -> Reservation | None:
+        if self._looked != os.getpid():
+            _find_lost(db)
+            self._looked = os.getpid()
+        line = _ClaimLine(claim.agent, claim.session, claim.tool, claim.day)
+        calls, cost = _of_session(db, claim.agent, claim.session)
+        calls_of_tool, cost_of_tool = _of_tool(db, line)
+        calls_today, today = _of_day(db, claim.agent, claim.day)
+        before = Spent(calls, calls_of_tool, cost, today, cost_of_tool, calls_today)
+        if overspent(before, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
+            return None
+        _spend(db, line, 1, claim.cost_usd)
+        db.execute(_HOLD, (name, *line, money_text(claim.cost_usd), _now(), this_process()))
+        return Reservation(name, claim, before)
+
+    def _give_back(self, taking: "asyncio.Future[Reservation | None]") -> None:
+        if taking.cancelled() or taking.exception() is not None or (taken := taking.result()) is None:
+            return
+        task = taking.get_loop().create_task(self.refund(taken))
+        self._refunds.add(task)
+        task.add_done_callback(self._refunds.discard)
+
+
+def _find_lost(db: sqlite3.Connection) -> None:
+    """Mark what processes have left behind that are gone. It is counted already: this is for whoever looks."""
+    for (process,) in db.execute(_PROCESSES).fetchall():
+        if is_gone(process):
+            db.execute(_LOSE, (_now(), process))
+
+
+def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None:
+    """End a reservation at its cost, or as if it had never been; one that has ended already stays as it is."""
+    found = db.execute(_HELD, (name,)).fetchone()
+    if found is None:
+        return
+    line, reserved = _ClaimLine(*found[:4]), Decimal(found[4])
+    _spend(db, line, -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING))
+    db.execute(_RELEASE, (name,))
+
+
+def _spend(db: sqlite3.Connection, line: _ClaimLine, calls: int, cost_usd: Decimal) -> None:
+    if not calls and not cost_usd:
+        return
+    agent, session, tool, day = line
+    for found, set_to, whose in (
+        (_of_session(db, agent, session), _SET_SESSION, (agent, session)),
+        (_of_tool(db, line), _SET_TOOL, (agent, session, tool)),
+        (_of_day(db, agent, day), _SET_DAY, (agent, day)),
+    ):
+        db.execute(set_to, (*whose, found[0] + calls, money_text(plus(found[1], cost_usd))))
+
+
+def _of_session(db: sqlite3.Connection, agent: str, session: str) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_SESSION, (agent, session)).fetchone())
+
+
+def _of_tool(db: sqlite3.Connection, line: _ClaimLine) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_TOOL, line[:3]).fetchone())
+
+
+def _of_day(db: sqlite3.Connection, agent: str, day: str) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_DAY, (agent, day)).fetchone())
+
+
+def _sum(found: Sequence[Any] | None) -> tuple[int, Decimal]:
+    return (found[0], Decimal(found[1])) if found else (0, NOTHING)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+MOST_LINES = 10_000  # claims that are known by their identity; the sums behind them stay
+
+
+class _Sum:
+    """Calls, and what they cost: spent and set aside."""
+
+    __slots__ = ("calls", "cost_usd")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.cost_usd = NOTHING
+
+
+class MemoryBudgets:
+    """What was spent, in this process. Looking and taking is one step for every thread: no limit can be passed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, Claim] = {}
+        self._sessions: dict[tuple[str, str], _Sum] = {}  # by agent and session
+        self._tools: dict[tuple[str, str], dict[str, _Sum]] = {}  # the same, by tool
+        self._days: dict[tuple[str, str], _Sum] = {}  # by agent and day
+        # The sums that a call counts in, and what it wants, by the identity of its claim: most claims come many times.
+        self._lines: dict[int, _Line] = {}
+        self._ids = itertools.count(1)
+
+    async def usage(self, agent: str, session: str, day: str) -> Usage:
+        """What a session, and its agent on a day, have spent and reserved."""
+        with self._lock:
+            whole, today = self._sessions.get((agent, session)) or _Sum(), self._days.get((agent, day)) or _Sum()
+            tools = self._tools.get((agent, session), {})
+            of_tool = {tool: spent.calls for tool, spent in tools.items() if spent.calls}
+            cost_of_tool = {tool: spent.cost_usd for tool, spent in tools.items() if spent.cost_usd}
+            return Usage(whole.calls, of_tool, whole.cost_usd, today.cost_usd, cost_of_tool, today.calls)
+
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        """Set aside one call and its cost, or None if a limit would be passed."""
+        with self._lock:
+            known = self._lines.get(id(claim))
+            if known is None:
+                known = self._line(claim)
+            _, whole, of_tool, today, cost, limits = known
+            calls, calls_of_tool, calls_today = whole.calls, of_tool.calls, today.calls
+            spent = calls, calls_of_tool, whole.cost_usd, today.cost_usd, of_tool.cost_usd, calls_today
+            if overspent(spent, cost, *limits) is not None:
+                return None
+            if cost:
+                for one in (whole, of_tool, today):
+                    one.cost_usd = plus(one.cost_usd, cost)
+            whole.calls, of_tool.calls, today.calls = calls + 1, calls_of_tool + 1, calls_today + 1
+            name = f"b-{next(self._ids)}"
+            self._held[name] = claim
+        made: Reservation = _new(Reservation, (name, claim, _new(Spent, spent)))
+        return made
+
+    async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
+        """Turn a reservation into what was really spent."""
+        reserved = reservation[1].cost_usd
+        if cost_usd is reserved:  # nothing goes back, and to forget one thing is one step
+            self._held.pop(reservation[0], None)
+            return
+        self._end(reservation, 0, settlement(reserved, cost_usd))
+
+    async def refund(self, reservation: Reservation) -> None:
+        """Give a reservation back."""
+        self._end(reservation, -1, settlement(reservation.claim.cost_usd, NOTHING))
+
+    def _end(self, reservation: Reservation, calls: int, less: Decimal) -> None:
+        with self._lock:
+            claim = self._held.pop(reservation.id, None)
+            if claim is not None:
+                for one in self._line(claim)[1:4]:
+                    one.calls += calls
+                    one.cost_usd = plus(one.cost_usd, less)
+
+    def _line(self, claim: Claim) -> "_Line":
+        account = claim[:2]
+        whole = self._sessions.setdefault(account, _Sum())
+        of_tool = self._tools.setdefault(account, {}).setdefault(claim.tool, _Sum())
+        today = self._days.setdefault((claim.agent, claim.day), _Sum())
+        if len(self._lines) >= MOST_LINES:
+            self._lines.clear()
+        limits = claim.budget, claim.max_calls, claim.max_cost_usd
+        line = self._lines[id(claim)] = claim, whole, of_tool, today, claim.cost_usd, limits
+        return line
+
+
+# A claim, which as long as it is here no other can have the identity of, the sums of its session, its tool and its day,
+# what it costs, and its limits.
+_Line = tuple[Claim, _Sum, _Sum, _Sum, Decimal, tuple[Budget, int | None, Decimal | None]]

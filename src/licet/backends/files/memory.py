@@ -1,0 +1,193 @@
+"""Files in memory: the twin of `LocalFiles` for tests. Here is nothing but files and directories, and no link."""
+
+import errno
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import BinaryIO
+
+from licet.guard.ports import ANY_TIME, Escaped, Held, Stat, Turn
+
+
+@dataclass(slots=True)
+class _Node:
+    """A file, or with None as its content a directory."""
+
+    content: bytes | None
+    mode: int
+    modified: float = field(default_factory=time.time)
+
+
+class MemoryFiles:
+    """Files that end with the process; made with some paths and their content, parents included."""
+
+    __slots__ = ("_lock", "_nodes")
+    in_memory = True
+
+    def __init__(self, files: Mapping[str, bytes | str] | None = None) -> None:
+        self._lock = RLock()
+        self._nodes: dict[str, _Node] = {"/": _Node(None, 0o755)}
+        for path, content in (files or {}).items():
+            above = path.rpartition("/")[0]
+            while above:
+                self._nodes.setdefault(above, _Node(None, 0o755))
+                above = above.rpartition("/")[0]
+            self._nodes[path] = _Node(content.encode() if isinstance(content, str) else content, 0o644)
+
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
+        """Nothing to remember: there are no links here."""
+
+    def open(self, path: str, mode: str, held: Held) -> BinaryIO:
+        """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. What is written is there when the file is flushed or closed."""
+        with self._lock:
+            if mode in ("rb", "r+b"):
+                content = self._content(path)
+                return io.BytesIO(content) if mode == "rb" else _Writing(self, path, content)
+            self._place(path)
+            found = self._nodes.get(path)
+            if mode == "xb" and found is not None:
+                raise _no(errno.EEXIST, path)
+            content = self._content(path) if found is not None else b""
+            if mode != "ab" or found is None:
+                self._put(path, b"")
+            return _Writing(self, path, content, at_end=True) if mode == "ab" else _Writing(self, path, b"")
+
+    def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
+        """Put data in the place of a file, in its turn: all of it, or nothing."""
+        with turn, self._lock:
+            self._place(path)
+            if path in self._nodes:
+                self._content(path)
+            self._put(path, bytes(data))
+
+    def stat(self, path: str, held: Held) -> Stat:
+        """What a path is; `FileNotFoundError` if it is nothing."""
+        with self._lock:
+            node = self._node(path)
+            size = 0 if node.content is None else len(node.content)
+            return Stat("directory" if node.content is None else "file", size, node.modified, node.mode)
+
+    def list(self, path: str, held: Held) -> list[str]:
+        """The names in a directory that are held too, sorted."""
+        with self._lock:
+            if self._node(path).content is not None:
+                raise _no(errno.ENOTDIR, path)
+            inner = [place[len(_below(path)) :] for place in self._nodes if place.startswith(_below(path))]
+        names = (name for name in inner if name and "/" not in name)
+        return sorted(name for name in names if held.covers("read", _below(path) + name))
+
+    def mkdir(self, path: str, held: Held) -> None:
+        """Make a directory, and its parents as far as they are held; one that is there already is fine."""
+        with self._lock:
+            missing = []
+            while path not in self._nodes:
+                missing.append(path)
+                path = path.rpartition("/")[0] or "/"
+                if path not in self._nodes and not held.covers("write", path):
+                    raise _no(errno.ENOENT, path)
+            if self._nodes[path].content is not None:
+                raise _no(errno.ENOTDIR if missing else errno.EEXIST, path)
+            for place in missing:
+                self._nodes[place] = _Node(None, 0o755)
+
+    def delete(self, path: str, held: Held) -> None:
+        """Remove a file or an empty directory."""
+        with self._lock:
+            self._place(path)
+            if self._node(path).content is None:
+                _check_tree(path, "delete", held)
+                if any(place.startswith(_below(path)) for place in self._nodes):
+                    raise _no(errno.ENOTEMPTY, path)
+            del self._nodes[path]
+
+    def rename(self, source: str, target: str, held: Held) -> None:
+        """Move a file or a directory; what stood at the target is replaced, as the system does it."""
+        with self._lock:
+            self._place(source)
+            self._place(target)
+            moved = self._node(source)
+            _check_tree(source, "delete", held)
+            _check_tree(target, "write", held)
+            if held.overlaps("read", target):
+                _check_tree(source, "read", held)
+            if source == target:
+                return
+            if target.startswith(_below(source)):
+                raise _no(errno.EINVAL, source)
+            found = self._nodes.get(target)
+            if found is not None:
+                if moved.content is not None and found.content is None:
+                    raise _no(errno.EISDIR, target)
+                if moved.content is None and found.content is not None:
+                    raise _no(errno.ENOTDIR, target)
+                if any(place.startswith(_below(target)) for place in self._nodes):
+                    raise _no(errno.ENOTEMPTY, target)
+            below = {place: node for place, node in self._nodes.items() if place.startswith(_below(source))}
+            for place in (source, *below):
+                del self._nodes[place]
+            self._nodes[target] = moved
+            self._nodes.update((target + place[len(source) :], node) for place, node in below.items())
+
+    def _node(self, path: str) -> _Node:
+        node = self._nodes.get(path)
+        if node is None:
+            above = path
+            while above not in self._nodes:
+                above = above.rpartition("/")[0] or "/"
+            raise _no(errno.ENOENT if self._nodes[above].content is None else errno.ENOTDIR, path)
+        return node
+
+    def _content(self, path: str) -> bytes:
+        content = self._node(path).content
+        if content is None:
+            raise _no(errno.EISDIR, path)
+        return content
+
+    def _place(self, path: str) -> None:
+        """Make sure that a path has a directory to be in."""
+        if path == "/":
+            raise Escaped("the root of all paths cannot be changed")
+        above = path.rpartition("/")[0] or "/"
+        if self._node(above).content is not None:
+            raise _no(errno.ENOTDIR, path)
+
+    def _put(self, path: str, content: bytes) -> None:
+        old = self._nodes.get(path)
+        self._nodes[path] = _Node(content, 0o644 if old is None else old.mode)
+
+
+class _Writing(io.BytesIO):
+    """An open file whose content is kept when it is flushed or closed."""
+
+    def __init__(self, files: MemoryFiles, path: str, content: bytes, *, at_end: bool = False) -> None:
+        super().__init__(content)
+        self._files, self._path = files, path
+        if at_end:
+            self.seek(0, io.SEEK_END)
+
+    def flush(self) -> None:
+        """Keep what was written so far."""
+        if not self.closed:
+            with self._files._lock:
+                self._files._put(self._path, self.getvalue())
+
+    def close(self) -> None:
+        """Keep what was written, and end."""
+        self.flush()
+        super().close()
+
+
+def _below(path: str) -> str:
+    return path.rstrip("/") + "/"
+
+
+def _check_tree(path: str, action: str, held: Held) -> None:
+    if not held.covers_tree(action, path):
+        raise Escaped("something in it is not held")
+
+
+def _no(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

@@ -1,0 +1,408 @@
+"""Where a path really leads: resolved so that nothing can be swapped on the way, and held to the grant at the end.
+
+A path without links is opened in one step that refuses links: then its text is where it leads. Only where that finds
+a link, the path is resolved below the root of the grant, and where it led is checked again, denies included.
+
+Opening a path with `openat2`: the kernel refuses links, or keeps them beneath a directory, in the same step.
+
+Called by its number, which is the same on every architecture that Linux still builds for. Which paths may be opened
+is not known here.
+
+Opening a path component by component, never through a link: for systems without `openat2`.
+
+Each step opens one name in a directory that is already open, so nothing that is renamed meanwhile can redirect it.
+Links are read and resolved here, as Go's `os.Root` does it. Which paths may be opened is not known here.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from licet.core.algebra.scope import path_ancestors
+from licet.guard.links import followed
+from licet.guard.ports import Escaped, Held
+
+_CLOSED = getattr(os, "O_CLOEXEC", 0)
+PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_RDONLY | _CLOSED
+DIRECTORY = PATH_ONLY | getattr(os, "O_DIRECTORY", 0)
+
+# Windows into the kernel and onto devices: whoever allows `/` did not mean the memory of this process.
+_SPECIAL = ("/proc/", "/sys/", "/dev/")
+
+
+class Paths(Protocol):
+    """How paths are resolved: by the kernel, or step by step."""
+
+    def direct(self, path: str, flags: int) -> int:
+        """Open an absolute path that holds no link; `ELOOP` if it does."""
+
+    def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
+        """Open a path whose links stay below a directory, and say which path it really is."""
+
+
+class Place(NamedTuple):
+    """A name in an open directory; its path as the grant is written, and as it really is."""
+
+    parent: int
+    name: str
+    written: str
+    real: str
+
+
+def _planted(path: str, writable: Callable[[str], bool]) -> bool:
+    """Whether a path goes through a link that a tool could have put there, in this process or an earlier one."""
+    above = ""
+    for part in path.split("/")[1:]:
+        step = f"{above}/{part}"
+        if os.path.islink(step) and writable(above or "/"):
+            return True
+        above = step
+    return False
+
+
+class Resolver:
+    """Opens what paths lead to, for grants that hold it."""
+
+    __slots__ = ("_aliases", "_fixed", "_links", "_paths", "_real")
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self._real: dict[str, str] = {}
+        self._aliases: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._links: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
+        self._fixed = False
+
+    def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
+        """Remember where roots of grants really are; from now on, roots that are not known may not hold links."""
+        for root in roots:
+            # A root inside one that is known already may be a link that a tool has put there since: it is not believed.
+            if self._fixed and any(above in self._real for above in path_ancestors(root)[1:-1]):
+                continue
+            for path in (root, root.rpartition("/")[0] or "/"):
+                self._real.setdefault(path, path if _planted(path, writable) else os.path.realpath(path))
+        self._fixed = True
+
+    def open(self, path: str, action: str, flags: int, held: Held) -> tuple[int, str]:
+        """Open what a path leads to; also its path without links, written the way the grant is."""
+        self._check_real(path, path, action, held)
+        try:
+            return self._paths.direct(path, flags), path
+        except OSError as wrong:
+            if wrong.errno == errno.ENXIO:
+                raise Escaped("neither a file nor a directory") from wrong
+            if wrong.errno != errno.ELOOP:
+                raise
+        fd, real, written = self._beneath(path, path, action, flags, held)
+        try:
+            self._check_followed(real, written, action, held)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, written
+
+    @contextmanager
+    def parent(self, path: str, actions: tuple[str, ...], held: Held) -> Iterator[Place]:
+        """The open directory that a path is in, so that its last part can be changed without following it."""
+        above, _, name = path.rpartition("/")
+        above = above or "/"
+        if not name:
+            raise Escaped("the root of all paths cannot be changed")
+        try:
+            place = Place(self._paths.direct(above, DIRECTORY), name, path, path)
+            check = self._check_real
+        except OSError as wrong:
+            if wrong.errno != errno.ELOOP:
+                raise
+            if held.root(actions[0], path) == path:
+                fd, real, written = self._root(above, DIRECTORY)
+            else:
+                fd, real, written = self._beneath(above, path, actions[0], DIRECTORY, held)
+            place = Place(fd, name, f"{written.rstrip('/')}/{name}", f"{real.rstrip('/')}/{name}")
+            check = self._check_followed
+        try:
+            for action in actions:
+                check(place.real, place.written, action, held)
+            yield place
+        finally:
+            os.close(place.parent)
+
+    def _beneath(self, path: str, asked: str, action: str, flags: int, held: Held) -> tuple[int, str, str]:
+        """Open what a path leads to through links that stay below the root of what was asked for.
+
+        Also its real path, and that path written the way the grant is.
+        """
+        root = held.root(action, asked)
+        if root == path:
+            return self._root(root, flags)
+        root_fd, real_root, _ = self._root(root, DIRECTORY)
+        try:
+            fd, real = self._paths.beneath(root_fd, real_root, path[len(root) :].lstrip("/"), flags)
+        finally:
+            os.close(root_fd)
+        if real != real_root and not _inside(real, real_root):
+            os.close(fd)
+            raise Escaped("a link leads out")
+        return fd, real, (root.rstrip("/") + real[len(real_root.rstrip("/")) :]) or "/"
+
+    def _root(self, root: str, flags: int) -> tuple[int, str, str]:
+        """Open a root where it was when it was first looked at, with no link on the way."""
+        real = self._real_of(root)
+        try:
+            return self._paths.direct(real, flags), real, root
+        except OSError as wrong:
+            if wrong.errno in (errno.ELOOP, errno.ENXIO):
+                raise Escaped("a root of the grant is not what it was") from wrong
+            raise
+
+    def _real_of(self, root: str) -> str:
+        real = self._real.get(root)
+        if real is None:
+            real = root if self._fixed else self._real.setdefault(root, os.path.realpath(root))
+        return real
+
+    # Checking --------------------------------------------------------------------------------------------------------
+
+    def _check_followed(self, real: str, written: str, action: str, held: Held) -> None:
+        """Refuse what links led to if the grant does not hold it: nobody has decided on this path yet."""
+        if not held.covers(action, written):
+            raise Escaped("it leads to what is not held")
+        if any(real == path or _inside(real, path) for path in held.denied(action)):
+            raise Escaped("it leads to what is denied")
+        self._check_real(real, written, action, held)
+
+    def _check_real(self, real: str, written: str, action: str, held: Held) -> None:
+        """Refuse a real path that a deny names through a link, or that a wide grant did not mean."""
+        denied = held.denied(action)
+        if denied and any(real == path or _inside(real, path) for path in self._aliases_of(denied)):
+            raise Escaped("it leads to what is denied under another name")
+        if action != "read" and denied and real in self._links_to(denied):
+            raise Escaped("it is a link that leads to what is denied")
+        if real.startswith(_SPECIAL) and not f"{self._real_of(held.root(action, written))}/".startswith(_SPECIAL):
+            raise Escaped("windows into the kernel and devices are held only by rules that name them")
+
+    def check_tree(self, place: Place, action: str, held: Held) -> None:
+        """Refuse a path with anything below it that is not held, whether it exists or not."""
+        if not held.covers_tree(action, place.written):
+            raise Escaped("something in it is not held")
+        denied = held.denied(action)
+        if any(_inside(path, place.real) for path in (*denied, *self._aliases_of(denied), *self._links_to(denied))):
+            raise Escaped("something in it is denied")
+        self._check_followed(place.real, place.written, action, held)
+
+    def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
+        """The links on the way to denies: who exchanges one of them decides what is denied. Found once for each set."""
+        known = self._links.get(id(denied))
+        if known is None or known[0] is not denied:
+            if len(self._links) > 1000:
+                self._links.clear()
+            known = denied, frozenset(link for path in denied for link in _links_on_the_way(path))
+            self._links[id(denied)] = known
+        return known[1]
+
+    def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
+        """The real paths of denies, where they are not what is written: found once for each set of denies."""
+        known = self._aliases.get(id(denied))
+        if known is None or known[0] is not denied:
+            if len(self._aliases) > 1000:
+                self._aliases.clear()
+            real = (os.path.realpath(path) for path in denied)
+            known = denied, tuple(path for path, said in zip(real, denied, strict=True) if path != said)
+            self._aliases[id(denied)] = known
+        return known[1]
+
+
+def _links_on_the_way(path: str) -> tuple[str, ...]:
+    try:
+        return followed(path)[1]
+    except OSError:  # links in circles lead nowhere
+        return ()
+
+
+def _inside(path: str, directory: str) -> bool:
+    return directory == "/" or (path.startswith(directory) and path[len(directory) : len(directory) + 1] == "/")
+
+
+_NUMBER = 437
+_AT_FDCWD = -100
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_TRIES = 128  # a rename anywhere may make the kernel say EAGAIN; whoever renames without end gets it as an error
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_SIZE = ctypes.sizeof(_How)
+
+
+class Openat2:
+    """Paths as the kernel resolves them; needs `/proc` to know where a link led."""
+
+    __slots__ = ("_hows", "_syscall")
+
+    def __init__(self) -> None:
+        """Find the system call, or raise `OSError` where it, or `/proc`, is missing."""
+        if sys.platform != "linux":
+            raise OSError(errno.ENOSYS, "openat2 is a system call of Linux")
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+        call.restype = ctypes.c_long
+        self._syscall = call
+        self._hows: dict[tuple[int, int], _How] = {}  # what is asked for, made once: the kernel only reads it
+        probe = self.direct("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.readlink(f"/proc/self/fd/{probe}")
+        finally:
+            os.close(probe)
+
+    def direct(self, path: str, flags: int) -> int:
+        """Open an absolute path that holds no link; `ELOOP` if it does."""
+        return self._open(_AT_FDCWD, path, flags, _NO_SYMLINKS)
+
+    def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
+        """Open a path whose links stay below a directory, and say which path it really is."""
+        try:
+            fd = self._open(root_fd, relative, flags, _BENEATH | _NO_MAGICLINKS)
+        except OSError as wrong:
+            if wrong.errno in (errno.EXDEV, errno.ELOOP):
+                raise Escaped("a link leads out, or nowhere") from wrong
+            raise
+        try:
+            real = os.readlink(f"/proc/self/fd/{fd}")
+        except BaseException:
+            os.close(fd)
+            raise
+        # What was removed meanwhile has no path any more, and the kernel's note of it would pass for another name.
+        if real.endswith(" (deleted)"):
+            os.close(fd)
+            raise Escaped("it was removed while it was opened")
+        return fd, real
+
+    def _open(self, directory: int, path: str, flags: int, resolve: int) -> int:
+        how = self._hows.get((flags, resolve))
+        if how is None:
+            how = self._hows[flags, resolve] = _How(flags, 0, resolve)
+        name = path.encode("utf-8", "surrogateescape")
+        if b"\0" in name:  # C would read the part before it
+            raise ValueError("embedded null byte")
+        for _ in range(_TRIES):
+            fd: int = self._syscall(_NUMBER, directory, name, ctypes.addressof(how), _SIZE)
+            if fd >= 0:
+                return fd
+            code = ctypes.get_errno()
+            if code not in (errno.EAGAIN, errno.EINTR):
+                break
+        raise OSError(code, os.strerror(code), path)
+
+
+_PATH_ONLY = getattr(os, "O_PATH", 0)
+_DIRECTORY = _PATH_ONLY | os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_MOST_LINKS = 40  # as many as Linux follows
+
+
+class _Link(Exception):
+    """A component turned out to be a link: which one, and what it says."""
+
+    def __init__(self, index: int, target: str) -> None:
+        self.index, self.target = index, target
+
+
+class Walk:
+    """Paths as this process resolves them."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Make sure that the system can open names in open directories without following links."""
+        if not {os.open, os.readlink, os.stat} <= os.supports_dir_fd or not _NOFOLLOW:
+            raise OSError(errno.ENOSYS, "this system cannot open files without following links")
+
+    def direct(self, path: str, flags: int) -> int:
+        """Open an absolute path that holds no link; `ELOOP` if it does."""
+        top = os.open("/", _DIRECTORY)
+        try:
+            return _descend(top, [part for part in path.split("/") if part], flags)
+        except _Link:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
+        finally:
+            os.close(top)
+
+    def beneath(self, root_fd: int, root: str, relative: str, flags: int) -> tuple[int, str]:
+        """Open a path whose links stay below a directory, and say which path it really is."""
+        parts = [part for part in relative.split("/") if part not in ("", ".")]
+        links = 0
+        while links <= _MOST_LINKS:
+            try:
+                fd = _descend(root_fd, parts, flags)
+            except _Link as link:
+                links += link.target != ".."  # going up makes the path shorter, so that ends by itself
+                parts = _resolved(parts, link)
+            else:
+                return fd, "/".join([root.rstrip("/"), *(part for part in parts if part != ".")]) or "/"
+        raise Escaped("too many links")
+
+
+def _resolved(parts: list[str], link: _Link) -> list[str]:
+    """The parts of a path with a link replaced by what it says."""
+    if link.target[:1] == "/":
+        raise Escaped("a link leads to an absolute path")
+    above, below = parts[: link.index], parts[link.index + 1 :]
+    steps = [part for part in link.target.split("/") if part not in ("", ".")]
+    # Going up by dropping a name is right only from names that were walked, which are no links: the ones before the
+    # link. A `..` further on stays, and the walk stops there when it has seen what stands before it. (Opening `..`
+    # would be wrong: the directory may have been moved since.)
+    while steps[:1] == [".."]:
+        if not above:
+            raise Escaped("a link leads out of its root")
+        del above[-1], steps[0]
+    if steps and not below and link.target.endswith(("/", "/.")):
+        below = ["."]  # what ends so must be a directory: this opens only in one
+    return [*above, *steps, *below]
+
+
+def _descend(top: int, parts: list[str], flags: int) -> int:
+    """Open the last of some names, each in the directory before it; `_Link` at the first that is a link."""
+    if not parts:
+        return os.open(".", flags, dir_fd=top)
+    directory, last = top, len(parts) - 1
+    try:
+        for index, name in enumerate(parts[:last]):
+            before, directory = directory, _enter(directory, name, _DIRECTORY, index)
+            if before != top:
+                os.close(before)
+        return _enter(directory, parts[last], flags, last)
+    finally:
+        if directory != top:
+            os.close(directory)
+
+
+def _enter(directory: int, name: str, flags: int, index: int) -> int:
+    if name == "..":
+        raise _Link(index, "..")
+    try:
+        fd = os.open(name, flags | _NOFOLLOW, dir_fd=directory)
+    except OSError as wrong:
+        # Systems differ in what they say of a link that they do not follow; the link itself is the proof.
+        if wrong.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+            _raise_if_link(directory, name, index)
+        raise
+    if flags & _PATH_ONLY and not flags & os.O_DIRECTORY:
+        try:
+            _raise_if_link(fd, "", index)  # such a descriptor may be of the link itself
+        except _Link:
+            os.close(fd)
+            raise
+    return fd
+
+
+def _raise_if_link(directory: int, name: str, index: int) -> None:
+    try:
+        target = os.readlink(name, dir_fd=directory)
+    except OSError:
+        return  # no link, or no longer one
+    raise _Link(index, target)

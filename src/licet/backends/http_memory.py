@@ -1,0 +1,67 @@
+"""A network in memory: names and sites that a test makes up, behind the same port as the real one."""
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from licet.core.algebra.scope import is_address
+from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
+from licet.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a site answers; a body in pieces comes in pieces, and an error among them breaks the connection."""
+
+    status: int = 200
+    headers: Iterable[tuple[str, str]] = ()
+    body: bytes | Iterable[bytes] = b""
+
+
+Site = Callable[[Exchange], Answer | Awaitable[Answer]]
+Routes = Site | Mapping[str, Answer | Site]
+Names = Callable[[str], Sequence[str]] | Mapping[str, Sequence[str]]
+
+
+class MemoryHttp:
+    """Sites by canonical URL, or one function for all of them; `sent` keeps what was asked of them."""
+
+    def __init__(self, routes: Routes, names: Names | None = None) -> None:
+        self._routes = routes
+        self._names: Names = names if names is not None else {}
+        self.sent: list[Exchange] = []
+        self.resolved: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a name; an address is its own answer and asks nobody."""
+        if is_address(host):
+            return (host.strip("[]"),)
+        self.resolved.append(host)
+        found = self._names(host) if callable(self._names) else self._names.get(host, ())
+        if not found:
+            raise Unresolved("no resolver knows the name")
+        return tuple(found)
+
+    @asynccontextmanager
+    async def send(self, exchange: Exchange) -> AsyncGenerator[Reply]:
+        """Ask the site at the request's URL."""
+        site = self._routes if callable(self._routes) else self._routes.get(exchange.url)
+        if site is None:
+            raise Unreached("connection refused")
+        self.sent.append(exchange)
+        found = site(exchange) if callable(site) else site
+        answer = await found if inspect.isawaitable(found) else found
+        empty = exchange.method == "HEAD" or answer.status in (204, 304)
+        yield Reply(answer.status, tuple(answer.headers), _pieces(b"" if empty else answer.body))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _pieces(body: bytes | Iterable[bytes]) -> AsyncIterator[bytes]:
+    try:
+        for piece in (body,) if isinstance(body, bytes) else body:
+            if piece:
+                yield piece
+    except Exception as wrong:
+        raise Unconnected("the connection broke") from wrong

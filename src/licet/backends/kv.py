@@ -1,0 +1,265 @@
+"""What a key-value store takes: keys and values as every backend keeps them, and their limits.
+
+A key-value store in one SQLite file, shared by any number of processes.
+
+A key-value store in memory: for tests, and for what need not outlive the process.
+"""
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+from licet.backends.sqlite.file import Format, SqliteFile
+from licet.core.policy.seconds import whole_seconds
+from licet.declare.plain_json import is_heavy
+from licet.guard.handles.kv import LARGEST_VALUE, MOST_KEYS, MOST_UNITS, TOO_HEAVY, too_long, too_many
+from licet.guard.ports import TooLarge
+
+LARGEST_KEY = 512  # bytes
+LARGEST_SCOPE = 64 << 20  # bytes of keys, values and what keeping each of them takes
+PER_ENTRY = 64  # bytes: without them there would be no end to keys without a value
+
+
+def key_bytes(key: str) -> bytes:
+    """A key as it is kept: bytes, so that order and prefixes are exact."""
+    if not issubclass(type(key), str):
+        raise TypeError(f"expected text as a key, found {type(key).__name__}")
+    raw = _encoded(key)
+    if not 1 <= len(raw) <= LARGEST_KEY:
+        raise ValueError(f"expected a key of 1 to {LARGEST_KEY} bytes, found one of {len(raw)}")
+    return raw
+
+
+def prefix_bytes(prefix: str) -> bytes:
+    """A prefix as keys are kept; the empty one begins every key."""
+    return key_bytes(prefix) if prefix != "" else b""
+
+
+def value_json(value: Any) -> str:
+    """A value as it is kept: JSON, and what JSON cannot carry is an error."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("expected a value that JSON can carry: this one is nested too deeply") from None
+    except (TypeError, ValueError) as wrong:
+        raise type(wrong)(f"expected a value that JSON can carry: {wrong}") from None
+    if len(text) > LARGEST_VALUE:
+        raise TooLarge(too_long(len(text)))
+    if is_heavy(text.encode(), MOST_UNITS):
+        raise TooLarge(TOO_HEAVY)
+    return text
+
+
+def check_listed(keys: int) -> None:
+    """Refuse to list more keys than can be handled at once."""
+    if keys > MOST_KEYS:
+        raise TooLarge(too_many())
+
+
+def size_of(key: bytes, value: str) -> int:
+    """How much of its scope an entry takes; JSON is kept in ASCII, where a letter is a byte."""
+    return PER_ENTRY + len(key) + len(value)
+
+
+def check_room(before: int, after: int, most: int) -> None:
+    """Refuse what makes a scope larger than it may be; one that is already may still become smaller."""
+    if after > most and after > before:
+        raise TooLarge(f"this store takes {most} bytes, and would hold {after}: delete what is no longer needed")
+
+
+def expiry(now: float, ttl_seconds: int | None) -> float | None:
+    """When an entry is forgotten; None for never."""
+    if ttl_seconds is None:
+        return None
+    return now + whole_seconds(ttl_seconds, "ttl_seconds")
+
+
+def _encoded(key: str) -> bytes:
+    try:
+        return str.encode(key)
+    except UnicodeEncodeError:
+        raise ValueError("expected a key without lone surrogates") from None
+
+
+_SCHEMA = """
+CREATE TABLE entries (
+    scope TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, expires REAL, PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE INDEX by_expiry ON entries (expires) WHERE expires IS NOT NULL;
+CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+"""
+# What an entry takes is `size_of` in the words of SQLite.
+_SINCE_1 = """
+CREATE TABLE sizes (scope TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
+"""
+# Version 2 kept the store of a personality apart per agent, as `personality:ID@AGENT`; now it is `personality:ID`.
+# Where several agents had a key, the value of the first agent by name is taken; the others stay under their old name.
+_ALIVE = "expires IS NULL OR expires > CAST(strftime('%s', 'now') AS INTEGER)"
+_ID = "substr(scope, 1, instr(scope, '@') - 1)"  # no name holds an `@`
+_SINCE_2 = f"""
+INSERT OR IGNORE INTO entries SELECT {_ID}, key, value, expires FROM entries
+    WHERE scope GLOB 'personality:*@*' AND ({_ALIVE}) ORDER BY scope;
+DELETE FROM entries WHERE scope GLOB 'personality:*@*' AND EXISTS (
+    SELECT 1 FROM entries AS moved WHERE moved.scope = {_ID.replace("scope", "entries.scope")}
+    AND moved.key = entries.key AND moved.value = entries.value
+);
+DELETE FROM sizes;
+INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
+"""  # noqa: S608
+_FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _SINCE_1, 2: _SINCE_2})  # `lick`: licet's key-value files
+_GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
+_LIST = """SELECT key FROM entries
+WHERE scope = ? AND key >= ? AND (? IS NULL OR key < ?) AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?"""
+_SET = "INSERT OR REPLACE INTO entries (scope, key, value, expires) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM entries WHERE scope = ? AND key = ?"
+_CLEAR = "DELETE FROM entries WHERE scope = ?"
+_EXPIRED = "SELECT scope, sum(64 + length(key) + length(value)) FROM entries WHERE expires <= ? GROUP BY scope"
+_FORGET = "DELETE FROM entries WHERE expires <= ?"
+_SIZE_OF = "SELECT 64 + length(key) + length(value) FROM entries WHERE scope = ? AND key = ?"
+_SCOPE = "SELECT bytes FROM sizes WHERE scope = ?"
+_SET_SCOPE = "INSERT OR REPLACE INTO sizes (scope, bytes) VALUES (?, ?)"
+_CLEAR_SCOPE = "DELETE FROM sizes WHERE scope = ?"
+
+
+class SqliteKv:
+    """Small values in a file that only its owner can read.
+
+    Writes survive the process; a power cut may take back those of the last moments, never a part of one.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE
+    ) -> None:
+        self._file = SqliteFile(path, _FORMAT)
+        self._clock = clock
+        self._most = most_bytes
+
+    async def get(self, scope: str, key: str) -> Any:
+        """The value under a key, or None."""
+        found = key_bytes(key)
+        rows = await self._file.read(lambda db: db.execute(_GET, (scope, found, self._clock())).fetchall())
+        return json.loads(rows[0][0]) if rows else None
+
+    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry, for some seconds or for ever."""
+        kept, text, expires = key_bytes(key), value_json(value), expiry(self._clock(), ttl_seconds)
+
+        def write(db: sqlite3.Connection) -> None:
+            _forget(db, self._clock())
+            before = _number(db, _SCOPE, scope)
+            after = before + size_of(kept, text) - _number(db, _SIZE_OF, scope, kept)
+            check_room(before, after, self._most)
+            db.execute(_SET, (scope, kept, text, expires))
+            db.execute(_SET_SCOPE, (scope, after))
+
+        await self._file.write(write)
+
+    async def delete(self, scope: str, key: str) -> bool:
+        """Forget a key; whether it was there."""
+        kept = key_bytes(key)
+
+        def delete(db: sqlite3.Connection) -> bool:
+            _forget(db, self._clock())
+            size = _number(db, _SIZE_OF, scope, kept)
+            if size:
+                db.execute(_DELETE, (scope, kept))
+                db.execute(_SET_SCOPE, (scope, _number(db, _SCOPE, scope) - size))
+            return size > 0
+
+        return await self._file.write(delete)
+
+    async def list(self, scope: str, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+        start = prefix_bytes(prefix)
+        # The first text that no longer begins with it; UTF-8 has no byte 255, so one more always fits.
+        end = start[:-1] + bytes([start[-1] + 1]) if start else None
+        found = await self._file.read(
+            lambda db: db.execute(_LIST, (scope, start, end, end, self._clock(), MOST_KEYS + 1)).fetchall()
+        )
+        check_listed(len(found))
+        return [row[0].decode() for row in found]
+
+    async def clear(self, scope: str) -> None:
+        """Forget a whole scope."""
+
+        def clear(db: sqlite3.Connection) -> None:
+            db.execute(_CLEAR, (scope,))
+            db.execute(_CLEAR_SCOPE, (scope,))
+
+        await self._file.write(clear)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._file.close()
+
+
+def _forget(db: sqlite3.Connection, now: float) -> None:
+    """Take out what is over, in every scope."""
+    for scope, size in db.execute(_EXPIRED, (now,)).fetchall():
+        db.execute(_SET_SCOPE, (scope, _number(db, _SCOPE, scope) - size))
+    db.execute(_FORGET, (now,))
+
+
+def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
+    """The number that is found, or 0."""
+    found = db.execute(query, values).fetchone()
+    return found[0] if found else 0
+
+
+_Entry = tuple[str, float | None]  # JSON, and when it is forgotten
+
+
+class MemoryKv:
+    """Keeps JSON texts, so that nobody changes a value by holding on to it."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE) -> None:
+        self._clock = clock
+        self._most = most_bytes
+        self._sizes: dict[str, int] = {}
+        self._scopes: dict[str, dict[bytes, _Entry]] = {}
+
+    async def get(self, scope: str, key: str) -> Any:
+        """The value under a key, or None."""
+        entry = self._living(scope).get(key_bytes(key))
+        return None if entry is None else json.loads(entry[0])
+
+    async def set(self, scope: str, key: str, value: Any, ttl_seconds: int | None = None) -> None:
+        """Keep a value that JSON can carry, for some seconds or for ever."""
+        kept, entry = key_bytes(key), (value_json(value), expiry(self._clock(), ttl_seconds))
+        old, before = self._living(scope).get(kept), self._sizes.get(scope, 0)
+        after = before + size_of(kept, entry[0]) - (size_of(kept, old[0]) if old is not None else 0)
+        check_room(before, after, self._most)
+        self._scopes.setdefault(scope, {})[kept] = entry
+        self._sizes[scope] = after
+
+    async def delete(self, scope: str, key: str) -> bool:
+        """Forget a key; whether it was there."""
+        return self._forget(scope, self._living(scope), key_bytes(key))
+
+    async def list(self, scope: str, prefix: str = "") -> list[str]:
+        """The keys that begin with exactly this prefix, sorted."""
+        start = prefix_bytes(prefix)
+        found = [key for key in self._living(scope) if key.startswith(start)]
+        check_listed(len(found))
+        return [key.decode() for key in sorted(found)]
+
+    async def clear(self, scope: str) -> None:
+        """Forget a whole scope."""
+        self._scopes.pop(scope, None)
+        self._sizes.pop(scope, None)
+
+    def _living(self, scope: str) -> dict[bytes, _Entry]:
+        entries, now = self._scopes.get(scope, {}), self._clock()
+        for key in [key for key, (_, expires) in entries.items() if expires is not None and expires <= now]:
+            self._forget(scope, entries, key)
+        return entries
+
+    def _forget(self, scope: str, entries: dict[bytes, _Entry], key: bytes) -> bool:
+        old = entries.pop(key, None)
+        if old is not None:
+            self._sizes[scope] -= size_of(key, old[0])
+        return old is not None

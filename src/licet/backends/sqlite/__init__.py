@@ -1,0 +1,1 @@
+"""One SQLite file shared by processes: opening, locking, batches, schema checks."""

@@ -1,0 +1,1 @@
+"""Capabilities: rules, uses, and exact operations on sets of them."""

@@ -1,0 +1,345 @@
+"""Concrete uses: one request, one path, one name. What a handle asks about before it acts.
+
+A use never holds a wildcard; its parser is not the parser of rules. It carries the keys that could cover it, so that
+a decision is a chain of look-ups. Nothing here decides, and nothing here opens or connects.
+
+From the URL that a caller wrote to the request that is sent: the use it is, and the one spelling of the URL.
+
+The parser that decides is the parser whose serialisation goes out, so no second reading can lead elsewhere.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import can_ada
+
+from licet.core.algebra import domains
+from licet.core.algebra.capability import Sealed
+from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, Domain, split_text
+from licet.core.algebra.scope import (
+    LONGEST_LABEL,
+    LONGEST_PATH,
+    TOP,
+    Malformed,
+    checked_host,
+    host_ancestors,
+    path_ancestors,
+    resolved_path,
+    unsettled,
+    visible,
+)
+
+DENY_SHIFT = domains.EVERYTHING.bit_length()  # in a table, denied atoms stand this far above allowed ones
+ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
+
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class InvalidUse(ValueError):
+    """A request that names no concrete thing: it is refused before any rule is asked."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        self.found, self.expected = found, expected
+        super().__init__(f"found `{visible(found)}`, expected {expected}")
+
+    def __reduce__(self) -> tuple[type["InvalidUse"], tuple[str, str]]:
+        return InvalidUse, (self.found, self.expected)
+
+
+class _KindParts:
+    """The fields of a kind while it is made; taking the class `Kind` seals it."""
+
+    __slots__ = ("action", "atom", "bits", "domain", "effect", "method")
+
+    domain: str
+    action: str
+    method: str
+    atom: int
+    effect: str
+    bits: int
+
+
+class Kind(Sealed, _KindParts):
+    """What all uses of one atom share: `fs` `read`, or `network` `https` `get`. There is one object for each."""
+
+    __slots__ = ()
+
+    def __new__(cls, domain: str, action: str, method: str, atom: int, effect: str) -> "Kind":
+        """The kind of uses that are one atom of a domain."""
+        parts = _KindParts()
+        parts.domain, parts.action, parts.method, parts.atom, parts.effect = domain, action, method, atom, effect
+        parts.bits = atom | atom << DENY_SHIFT
+        parts.__class__ = Kind
+        return parts  # type: ignore[return-value]
+
+
+class _UseParts:
+    """The fields of a use while it is made; taking the class `Use` seals it. (Three times as fast as other ways.)"""
+
+    __slots__ = ("keys", "kind", "port", "target")
+
+    kind: Kind
+    keys: tuple[str, ...]
+    target: str
+    port: int | None
+
+
+class Use(Sealed, _UseParts):
+    """One concrete act, such as `network:https:get@api.github.com:443` or `fs:read:/srv/data/a.txt`."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> "Use":
+        """Read a concrete use, or raise `InvalidUse`."""
+        return _parse(_true_text(text))
+
+    @classmethod
+    def parse(cls, text: str) -> "Use":
+        """Read a concrete use, or raise `InvalidUse`."""
+        return cls(text)
+
+    @property
+    def domain(self) -> str:
+        """The domain, such as `fs` or `network`."""
+        return self.kind.domain
+
+    @property
+    def action(self) -> str:
+        """The action; for `network` the protocol."""
+        return self.kind.action
+
+    @property
+    def method(self) -> str:
+        """The method word of a request (`get` … `other`), or nothing."""
+        return self.kind.method
+
+    @property
+    def effect(self) -> str:
+        """What it does to the world: `read`, `write`, `delete`, or `other` where nobody can tell."""
+        return self.kind.effect
+
+    @property
+    def scope(self) -> str:
+        """The last part of the text."""
+        if self.port is None:
+            return self.target
+        return f"{self.method}@{self.target}:{self.port}" if self.method else f"{self.target}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.domain}:{self.kind.action}:{self.scope}"
+
+    def __repr__(self) -> str:
+        return f"Use({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Use):
+            return NotImplemented
+        return self.kind is other.kind and self.target == other.target and self.port == other.port
+
+    def __hash__(self) -> int:
+        return hash((self.kind.domain, self.kind.bits, self.target, self.port))
+
+    def __reduce__(self) -> tuple[Any, tuple[str, ...]]:
+        # A file may be called `*`; text with a star is never read as a use, so a path goes by its own way.
+        return (use_of_path, (self.action, self.target)) if self.domain == "fs" else (Use, (str(self),))
+
+
+def _use(kind: Kind, target: str, port: int | None, keys: tuple[str, ...]) -> Use:
+    parts = _UseParts()
+    parts.kind = kind
+    parts.keys = keys
+    parts.target = target
+    parts.port = port
+    parts.__class__ = Use
+    return parts  # type: ignore[return-value]
+
+
+def _kinds() -> dict[tuple[str, str, str], Kind]:
+    """Every kind of use, by domain, action and method (for `storage`, by its kind of store)."""
+    kinds = {}
+    for domain in DOMAINS.values():
+        for action in domain.actions:
+            if domain.name == "network" or action == "*":
+                continue
+            for scope in ("tool-private", "session", "personality") if domain.name == "storage" else ("",):
+                atom = domain.parse(action, scope or "*")[0]
+                own = domain.name == "storage" and scope != "personality"
+                effect = action if action in ("write", "delete") and not own else "read"
+                kinds[domain.name, action, scope] = Kind(domain.name, action, "", atom, effect)
+    effects = {method: effect for effect, methods in domains.EFFECTS.items() for method in methods}
+    for protocol in ("http", "https"):
+        for method, atoms in domains.METHOD_ATOMS.items():
+            atom = atoms & domains.PROTOCOL_ATOMS[protocol]
+            effect = effects.get(method, "other")
+            kinds["network", protocol, method] = Kind("network", protocol, method, atom, effect)
+    kinds["network", "tcp", ""] = Kind("network", "tcp", "", domains.TCP, "other")
+    return kinds
+
+
+_KINDS = _kinds()
+_DEFAULT_PORTS = {f"{protocol}:": port for protocol, port in domains.DEFAULT_PORTS.items()}
+_REQUESTS = {
+    (f"{protocol}:", spelling): _KINDS["network", protocol, method]
+    for protocol in domains.DEFAULT_PORTS
+    for method in domains.METHODS
+    for spelling in (method, method.upper())
+}
+
+
+def _parse(text: str) -> Use:
+    try:
+        domain, action, scope = split_text(text)
+        if action == "*" or "*" in scope:
+            raise InvalidUse(text, "one concrete use, without a wildcard")
+        if domain.name == "network":
+            method, host, port = domains.parse_target(action, scope)
+            return _use(_KINDS["network", action, method], host, port, host_ancestors(host))
+        if domain.name == "fs":
+            return use_of_path(action, scope)
+        return _named_use(domain, action, scope)
+    except Malformed as wrong:
+        raise InvalidUse(wrong.found, wrong.expected) from wrong
+
+
+def _named_use(domain: Domain, action: str, scope: str) -> Use:
+    if domain.name == "process" and "/" in scope:
+        scope = use_of_path("read", scope).target
+    target = domain.target(scope)
+    if domain.name == "storage":
+        return _use(_KINDS["storage", action, target], target, None, (TOP,))
+    if domain.name == "process" and target[:1] in ("~", "$"):
+        raise InvalidUse(scope, "a binary name or an absolute path")
+    return _use(_KINDS[domain.name, action, ""], target, None, domain.ancestors(target))
+
+
+def use_of_url(method: str, url: str) -> Use:
+    """The use that fetching a URL is, or `InvalidUse`: http and https only, no user name, no tricks."""
+    if type(url) is not str or type(method) is not str:
+        method, url = _true_text(method), _true_text(url)
+    if not url.isprintable() and _HIDDEN.search(url):
+        raise InvalidUse(url, "a URL without control characters")
+    try:
+        parsed = can_ada.parse(url)
+    except ValueError as wrong:
+        raise InvalidUse(url, "an absolute http or https URL") from wrong
+    scheme, hostname, port = parsed.protocol, parsed.hostname, parsed.port
+    try:
+        kind = _REQUESTS.get((scheme, method)) or _REQUESTS[scheme, domains.method_word(method)]
+        host = hostname[:-1] if hostname[-1:] == "." else hostname
+        name, _, domain = host.partition(".")
+        if name.isalnum() and name.isascii() and len(host) <= LONGEST_LABEL and (parents := _parents(domain)):
+            keys = (host,) + parents  # unpacking takes half as long again
+        else:
+            host = checked_host(hostname, hostname)
+            keys = host_ancestors(host)
+    except KeyError:
+        raise InvalidUse(scheme, "the scheme http or https") from None
+    except Malformed as wrong:
+        raise InvalidUse(wrong.found, wrong.expected) from wrong
+    if "ss" in host and unsettled(host, url):
+        raise InvalidUse(url, "a host whose spelling is settled; write `ß` or `ss` for the capital sharp s")
+    if "@" in url and parsed.has_credentials():
+        raise InvalidUse(f"…@{host}", "a URL without user name or password")
+    if port == "0":
+        raise InvalidUse(port, "a port from 1 to 65535")
+    return _use(kind, host, int(port) if port else _DEFAULT_PORTS[scheme], keys)
+
+
+@lru_cache(4096)  # hosts are many, the domains above them few; pure, so remembering cannot change an answer
+def _parents(domain: str) -> tuple[str, ...]:
+    """The keys of what lies below a domain, if that is canonical as it stands; nothing otherwise."""
+    try:
+        return host_ancestors(f".{domain}") if checked_host(domain, domain) == domain else ()
+    except Malformed:
+        return ()
+
+
+def use_of_path(action: str, path: Any, base: Any = None) -> Use:
+    """The use that reading, writing or deleting a path is, resolved lexically, or `InvalidUse`."""
+    action = _true_text(action)
+    kind = _KINDS.get(("fs", action, ""))
+    if kind is None:
+        raise InvalidUse(action, "one of read, write, delete")
+    text = path_text(path)
+    if text[:1] != "/":
+        root = "" if base is None or not text else path_text(base)
+        if root[:1] != "/":
+            raise InvalidUse(text, "an absolute path, or one that a base directory makes absolute")
+        text = f"{root}/{text}"
+    if "\0" in text or len(text) > LONGEST_PATH:
+        raise InvalidUse(text, f"a path of at most {LONGEST_PATH} characters, without NUL")
+    if not text.isascii() and not _openable(text):
+        raise InvalidUse(text, "a path that has one spelling")
+    text = resolved_path(text)
+    return _use(kind, text, None, path_ancestors(text) if text != "/" else (TOP,))
+
+
+def _openable(text: str) -> bool:
+    # Surrogate escapes stand for bytes that are not UTF-8. Spelled so, a valid name would have two texts, and a deny
+    # of the one would not stop the other.
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") == text
+    except UnicodeEncodeError:
+        return False
+
+
+def path_text(path: Any) -> str:
+    """The true characters of a path, asked for once: a PathLike may answer differently the second time."""
+    if not issubclass(type(path), str | bytes):
+        try:
+            path = type(path).__fspath__(path)
+        except Exception as wrong:
+            raise InvalidUse(type(path).__name__, "a path") from wrong
+    if issubclass(type(path), bytes):
+        return bytes.decode(path, "utf-8", "surrogateescape")
+    return _true_text(path)
+
+
+def _true_text(text: Any) -> str:
+    """The characters of a text as they are: a subclass may answer differently each time, its characters cannot."""
+    if type(text) is str:
+        return text
+    if not issubclass(type(text), str):  # `isinstance` believes an object that lies about its class
+        raise InvalidUse(type(text).__name__, "text")
+    return str.__str__(text)
+
+
+class Destination(NamedTuple):
+    """One request: what it does and to whom, its method, and its URL in canonical form, without a fragment."""
+
+    use: Use
+    method: str
+    url: str
+
+    @property
+    def origin(self) -> tuple[str, str, int | None]:
+        """Whom the request talks to: protocol, host and port."""
+        return self.use.action, self.use.target, self.use.port
+
+
+def destination(method: str, url: str) -> Destination:
+    """Where a URL leads, or `InvalidUse`."""
+    # A subclass of `str` may answer differently each time; its characters cannot.
+    text = str.__str__(url) if issubclass(type(url), str) else url
+    word = str.__str__(method) if issubclass(type(method), str) else method
+    use = use_of_url(word, text)
+    parsed = can_ada.parse(text)
+    port = "" if use.port == DEFAULT_PORTS[use.action] else f":{use.port}"
+    # The host is the checked one, which has no trailing dot; certificates and virtual hosts have none either.
+    sent = f"{use.action}://{use.target}{port}{parsed.pathname}{parsed.search}"
+    return Destination(use, word if use.method == "other" else use.method.upper(), sent)
+
+
+def redirected(method: str, source: str, location: str) -> Destination:
+    """Where a `Location` leads, seen from the canonical URL that answered with it, or `InvalidUse`."""
+    if not location.isprintable():
+        raise InvalidUse(location, "a URL without control characters")
+    try:
+        joined = can_ada.parse(source) + location
+    except ValueError as wrong:
+        raise InvalidUse(location, "a URL that can be followed") from wrong
+    reached = destination(method, joined.href)
+    if unsettled(reached.use.target, location):
+        raise InvalidUse(location, "a host whose spelling is settled")
+    return reached

@@ -1,0 +1,197 @@
+"""The decision about one call: pure, in one order, and an error on the way is a denial.
+
+Arguments that a manifest ties to the grant: the uses that their values name, before anything runs.
+"""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from licet.core.algebra.domains import METHODS
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
+from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spent_of
+from licet.core.decision.decision import UNUSED, Allow, Approval, Ask, Decision, Deny, Ground, Request, Usage
+from licet.core.decision.fixes import settle
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.policy.effects import delete_asks
+from licet.core.policy.manifest import WRITE_APPROVALS, Manifest, WriteApproval, distinct
+
+_Asking = tuple[Approval, Ground, Use | None]  # what is to be agreed to, why, and for which use if for one
+_new = tuple.__new__  # a decision is a tuple; making it so costs a third of calling its class
+
+
+def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decision:
+    """Whether a call may run, must be asked about, or is refused, and which rules say so."""
+    try:
+        if not request.sound:
+            return _failed(request.tool, TypeError())
+        reach: Reach | None = manifest._folded.get(request.tool)
+        if reach is None and request.tool in manifest.seats:
+            reach = reach_of(manifest, request.tool)
+        if reach is None:
+            return _new(Deny, (request, manifest, None))
+        known = reach._answers
+        if known is not None and (usage is UNUSED or reach.unlimited):
+            # As below, but with `lacks` written out: most calls end here, and this is what they cost.
+            for use in request.uses:
+                try:
+                    answers = known[use.kind]
+                except KeyError:
+                    answers = known[use.kind] = reach.grant.answers(use.kind)
+                for key in use.keys:
+                    if key in answers:
+                        if answers[key]:
+                            break
+                        return _new(Deny, (request, reach, use))
+                else:
+                    return _new(Deny, (request, reach, use))
+            return _new(Allow, (request, reach))
+        if reach.grounds:
+            return _new(Deny, (request, reach.grounds, None))
+        refused = reach.grant.lacks(request.uses)
+        if refused is not None:
+            return Deny(request, reach, refused)
+        for stop in (_overspent(request, manifest, reach, usage), _asked(request, manifest, reach, usage)):
+            if stop is not None:
+                return stop
+        return Allow(request, reach)
+    except Exception as error:  # fail closed: whatever went wrong here must not become a yes
+        return _failed(request.tool if isinstance(request, Request) else "", error)
+
+
+def _failed(tool: object, error: Exception) -> Deny:
+    ground = Ground("DECISION_FAILED", f"deciding failed: {type(error).__name__}")
+    return Deny(Request(tool if isinstance(tool, str) else ""), (ground,))
+
+
+def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Deny | None:
+    spent, cost = spent_of(usage, request.tool), reach.spec.cost_usd or NOTHING
+    found = overspent(spent, cost, manifest.budget, reach.max_calls, reach.max_cost_usd)
+    if found is None:
+        return _bundle_overspent(request, reach, usage, cost)
+    key, limit, wanted, of_tool = found
+    if of_tool:
+        origin = next(seat.origin for seat in reach.seats if getattr(seat, key) == limit)
+        whose = f" of `{request.tool}`"
+    else:
+        origin, whose = manifest.places.get(key, manifest.origin), ""
+    text, fix = f"{wanted} would exceed {key} {limit}{whose}", f"raise `{key}`{whose} in {origin.file}"
+    return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
+
+
+def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decimal) -> Deny | None:
+    found = overspent_bundle(usage, cost, reach.bundles)
+    if found is None:
+        return None
+    bundle, (key, limit, wanted, _) = found
+    origin, path = bundle.place(f"budget.{key}"), f"bundles.{bundle.name}.budget.{key}"
+    text = f"{wanted} would exceed {key} {limit} of the bundle `{bundle.name}`"
+    return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, f"raise `{path}` in {origin.file}"),))
+
+
+def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
+    """Asks for the first thing that a person has not agreed to, and tells the rest too; None if all is agreed."""
+    found = (*_call_asks(request, manifest, reach, usage), *_deletes_ask(request, manifest, reach, usage))
+    if not found:
+        return None
+    wanted, _, use = found[0]
+    also = distinct(tuple(approval for approval, _, _ in found if approval != wanted))
+    return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use, also)
+
+
+def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
+    if not reach.approval:
+        return
+    arguments = request.arguments if reach.approval == "call" else ""
+    wanted = Approval(manifest.digest, request.tool, request.session, arguments)
+    # An approval of one call names its arguments; without them it would be an approval of every call.
+    if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
+        when = "once a session" if reach.approval == "session" else "before each call"
+        modes = {seat.approval for seat in reach.seats}
+        if reach.approval == "session" and "manifest" in modes and "session" not in modes:
+            when += ", since a policy that is not pinned approves nothing by itself"
+        # A destructive class asks, whatever the files say about writes.
+        fix = "" if reach.effect == "destructive" else settle(manifest, reach.seats)
+        text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(reach.approval)
+        yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
+        if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
+            yield wanted, ground, None  # the same yes answers it
+
+
+def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
+    """Why writes would ask by themselves, where the files say so."""
+    places = {seat.approval: seat.approval_origin for seat in reach.seats if seat.approval}
+    if not places and "approvals" in manifest.places:
+        places = {manifest.approvals.write: manifest.places["approvals"]}
+    write: WriteApproval = min(places, key=WRITE_APPROVALS.index, default="manifest")
+    if write == "manifest":
+        return None
+    when = "once a session" if write == "session" else "before each call"
+    return Ground("APPROVAL_REQUIRED", f"writes ask {when}", places[write])
+
+
+def _deletes_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
+    for use in request.uses:
+        if reach.effect and delete_asks(use, reach.effect):
+            wanted = Approval(manifest.digest, request.tool, request.session, request.arguments, str(use))
+            if wanted not in usage.approved:
+                yield wanted, delete_ground(reach), use
+
+
+def delete_ground(reach: Reach) -> Ground:
+    """Why a delete asks; what files say about writes settles nothing here."""
+    text, fix = f"each delete asks at class {reach.effect}", "approve each delete as it comes: no key settles that"
+    return Ground("APPROVAL_REQUIRED", text, reach.class_origin, fix)
+
+
+# Below these keywords a schema says what a value is; below all others it only says what it may or may not look like.
+DESCENDS = ("items", "properties", "prefixItems")
+
+
+class Tied(NamedTuple):
+    """A value inside an argument that a `scope` rule speaks of."""
+
+    argument: str
+    scope: str
+    value: Any
+
+
+def tied(rules: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[Tied]:
+    """Every value that a rule with `scope` ties to the grant; what was left out, or is null, names nothing."""
+    for name, rule in rules.items():
+        if name in arguments:
+            yield from _walk(name, rule, arguments[name])
+
+
+def _walk(name: str, rule: Any, value: Any) -> Iterator[Tied]:
+    if not isinstance(rule, Mapping) or value is None:
+        return
+    if scope := rule.get("scope"):
+        for one in value if isinstance(value, list) else [value]:
+            yield Tied(name, scope, one)
+    if isinstance(value, list):
+        first = rule.get("prefixItems", [])
+        for place, one in enumerate(value):
+            yield from _walk(name, first[place] if place < len(first) else rule.get("items"), one)
+    if isinstance(value, Mapping):
+        for key, one in rule.get("properties", {}).items():
+            yield from _walk(name, one, value.get(key))
+
+
+def use_of(one: Tied, grant: CapabilitySet, workdir: str) -> Use:
+    """The use that a tied value is, or `InvalidUse`."""
+    if type(one.value) is not str:
+        raise InvalidUse(type(one.value).__name__, "text")
+    domain, _, action = one.scope.partition(":")
+    match domain:
+        case "fs":
+            return use_of_path(action, one.value, workdir)
+        case "network":
+            # An address alone does not say what will be done there: any request that is held will do.
+            asked = [use_of_url(method, one.value) for method in METHODS]
+            return next(filter(grant.has, asked), asked[0])
+        case "process":
+            return Use(f"process:exec:{one.value}")
+        case _:
+            return Use(f"{domain}:read:{one.value}")

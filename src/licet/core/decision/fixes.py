@@ -1,0 +1,230 @@
+"""The change that would allow what was refused, in one line a person can type.
+
+What is advised is no wider than the file can say; where that is wider than what was asked for, the line says so.
+Steps that belong together are joined by `; `.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from licet.core.algebra.capability import Capability, capability
+from licet.core.algebra.domains import DOMAINS, EVERYTHING, PATH_DOMAINS, place_text
+from licet.core.algebra.scope import TOP, Malformed
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.policy.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
+from licet.core.policy.manifest import Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.policy.tool import EXACT_KEY_OF, KEY_OF, ToolSpec
+
+Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> the directories they stand for
+
+_EVERY_PATH = "ask for something below `/`: a rule for `/` itself would allow every path"
+_ANY_REQUEST = " (this key cannot say less than any connection to that port)"
+_ANY_PORT = " (this key cannot say less than any connection to that host)"
+_WHOLE_NEED = " (the tool needs all of this, and fits with nothing less)"
+_ALSO = {"fs:write": "delete", "fs:delete": "write", "storage:read": "write", "storage:write": "read"}
+_ALL_BELOW = " (no rule can name the path itself, so this is everything in the directory above it)"
+
+
+def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
+    """Where and what to add so that a layer allows what a tool needs; for a use, what is wider than it says so."""
+    missing = [rule for rule in wanted if not CapabilitySet((rule,)) <= layer.without_denies]
+    exact = narrowest(use) if use else None
+    steps: dict[str, str] = {}  # what to add -> the note on it: one key may stand for several rules, and is told once
+    for rule in missing or wanted:
+        note = _wider(rule, use) if use else ""
+        if not note and use and rule != exact:
+            note = _WHOLE_NEED
+        steps.setdefault(*_add_rule(layer, rule, spec, roots, note))
+    return "; ".join(step + note for step, note in steps.items()) or _EVERY_PATH
+
+
+def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[str, str]:
+    if layer.kind == "delegation":
+        return delegate(rule), note
+    if layer.kind == "allow":
+        return f"add `{_text(rule, roots)}` to `allow`", note
+    kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
+    if layer.kind in ("bundle", "workspace"):  # they hold hosts and nothing else
+        key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
+        item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
+    elif layer.kind == "definition":  # it holds hosts and secrets
+        host = rule.domain == "network"
+        key, item = f"{layer.title}.{'hosts' if host else 'secrets'}", rule.scope
+        if host:
+            item = place_text(rule.key, rule.port)
+            note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
+    elif everything and layer.kind == "manifest":
+        key, item = "capabilities.destinations.allow", place_text(rule.key, rule.port)
+    elif spec.by_keys and kind in ("fs:write", "fs:delete"):
+        key, item, note = _own(layer, KEY_OF[kind]), _target(rule, roots), note or _also(kind)
+    elif kind in EXACT_KEY_OF:
+        key, item = _own(layer, EXACT_KEY_OF[kind]), _target(rule, roots)
+    else:
+        key, item = _own(layer, "grants"), _text(rule, roots)
+    return f"add `{item}` under `{key}` in {layer.origin.file}", note
+
+
+def delegate(what: Capability | Use) -> str:
+    """How a delegation lets something through, which stands in no file."""
+    return f"add `{what}` to `allow` where the parent delegates"
+
+
+def remove(rule: Rule) -> str:
+    """What to take out so that a deny is gone, as it is written there."""
+    written = str(rule.unexpanded or rule.capability)
+    if rule.key == "delegation.deny":  # it stands in no file
+        return f"remove `{written}` from `deny` where the parent delegates"
+    if rule.key == "allow.deny":
+        return f"remove `{written}` from the denies of `allow`"
+    if rule.key.endswith(("destinations.deny", "network.deny")):
+        written = written.removeprefix("network:*:").removeprefix("*@")
+    return f"remove `{written}` from `{rule.key}` in {rule.origin.file}"
+
+
+def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
+    """What to add to a tool's declaration so that it may ask for a use, in the spelling that the tool uses."""
+    where = f" in {spec.origin.file}" if spec.origin else ""
+    rule = narrowest(use)
+    if rule is None:
+        return _EVERY_PATH
+    if not spec.by_keys:
+        return f"add `{_text(rule, roots)}` to the tool's `needs`{where}{_wider(rule, use)}"
+    kind = f"{use.domain}:{use.action}"
+    also = _also(kind)
+    if use.domain == "network":
+        return f"add `{use.target}:{use.port}` to the tool's `network.allowed_hosts`{where}{_ANY_REQUEST}"
+    if use.domain == "storage" and not any(need.domain == "storage" for need in spec.needs.allow):
+        return f"add `storage: {{scope: {use.target}}}` to the tool's `capabilities`{where}{also}"
+    if use.domain == "connector" and spec.connector is None:
+        return f'add `connector="{use.target}"` to the tool{where}'
+    if kind not in KEY_OF:
+        return f"declare the tool with `needs=`, since `capabilities=` cannot say `{rule}`, and add that{where}"
+    return f"add `{_target(rule, roots)}` to the tool's `{KEY_OF[kind]}`{where}{_wider(rule, use) or also}"
+
+
+def declared_so(use: Use, spec: ToolSpec) -> tuple[Capability, ...]:
+    """What a tool needs once `add_need` was followed: a key may say more than the use."""
+    rule = narrowest(use)
+    if rule is None:
+        return ()
+    if spec.by_keys and use.domain == "network":
+        return (capability("network", EVERYTHING, use.keys[0], use.port),)
+    if spec.by_keys and use.domain == "storage" and not any(need.domain == "storage" for need in spec.needs.allow):
+        return (Capability(f"storage:*:{use.target}"),)
+    if spec.by_keys and f"{use.domain}:{use.action}" in ("fs:write", "fs:delete"):
+        return tuple(capability("fs", DOMAINS["fs"].actions[each], rule.key, None) for each in ("write", "delete"))
+    return (rule,)
+
+
+def narrowest(use: Use) -> Capability | None:
+    """The narrowest rule that covers a use; None if only a rule for every path does."""
+    for key in use.keys:
+        if use.domain == "fs" and key == TOP:
+            break
+        rule = capability(use.domain, use.kind.atom, key, use.port)
+        if use.domain != "fs" or _can_be_written(rule):
+            return rule
+    return None
+
+
+def raise_class(
+    spec: ToolSpec, seats: tuple[Seat, ...], max_effects: tuple[MaxEffect, ...], wanted: EffectClass
+) -> str:
+    """Every place that must state a stronger class."""
+    places = [f"`effect: {wanted}` on the tool"] if spec.effect and not class_fits(wanted, spec.effect) else []
+    places += [
+        f"`side_effect_class: {wanted}` ({origin})"
+        for seat in seats
+        for effect, origin in seat.effects
+        if not class_fits(wanted, effect)
+    ]
+    places += [
+        f"`max_side_effect_class: {wanted}` ({top.origin})" for top in max_effects if not class_fits(wanted, top.effect)
+    ]
+    return "set " + " and ".join(places)
+
+
+def elevate(manifest: Manifest, seats: tuple[Seat, ...], level: Level | None, wanted: EffectClass) -> list[str]:
+    """What a class needs besides being stated: `full` and above, a walled level and a budget."""
+    if wanted not in ELEVATED:
+        return []
+    return [*([wall(seats)] if level == "native" else []), *([add_budget(manifest)] if not manifest.budget else [])]
+
+
+def wall(seats: tuple[Seat, ...]) -> str:
+    """How a tool gets the loosest level that keeps it behind a wall."""
+    fits = all(level_fits("isolated", ceiling) for seat in seats for ceiling, _ in seat.levels)
+    return f'set `sandbox="{"isolated" if fits else "restricted"}"` on the tool'
+
+
+def add_budget(manifest: Manifest) -> str:
+    """Where to put a first budget."""
+    kinds = {layer.kind for layer in manifest.layers}
+    where = "" if "personality" in kinds and "manifest" not in kinds else " under `capabilities`"
+    return f"add `budget: {{max_calls_per_session: 100}}`{where} in {manifest.origin.file}"
+
+
+def settle(manifest: Manifest, seats: tuple[Seat, ...]) -> str:
+    """How a person settles that writes ask: by agreeing, or in the file, under every key that asks."""
+    asking = [seat for seat in seats if seat.approval not in (None, "manifest")]
+    if not asking and not any(seat.approval for seat in seats):
+        asking = [Seat(manifest.origin)]
+    places = [f"`{seat.approval_key}: manifest` in {(seat.approval_origin or seat.origin).file}" for seat in asking]
+    edit = f"set {' and '.join(places)}, and " if places else ""
+    return f"approve it, or {edit}{pin(manifest)}"
+
+
+def pin(manifest: Manifest) -> str:
+    """How a policy is pinned, as it is or once it was edited; with a second ceiling only a gate can say it."""
+    kinds = {layer.kind for layer in manifest.layers}
+    if not manifest.files or {"manifest", "personality"} <= kinds:
+        return "pin the policy with `Gate(pin=…)`"
+    return f"accept the policy with `licet trust {manifest.files[0]}`"
+
+
+def state_class(spec: ToolSpec) -> str:
+    """How to state a class for a tool that has none."""
+    return _state(spec, "effect", "side_effect_class", "read_only")
+
+
+def state_level(spec: ToolSpec, level: Level) -> str:
+    """How to state a level for a tool that has none."""
+    return _state(spec, "sandbox", "sandbox", level)
+
+
+def _state(spec: ToolSpec, argument: str, key: str, word: str) -> str:
+    return f'add `{argument}="{word}"` to the tool, or `{spec.name}: {{{key}: {word}}}` under `capabilities.tools`'
+
+
+def _own(layer: Layer, key: str) -> str:
+    return key if layer.kind == "personality" else f"capabilities.{key}"
+
+
+def _also(kind: str) -> str:
+    return f" (this key cannot say it without {_ALSO[kind]})" if kind in _ALSO else ""
+
+
+def _wider(rule: Capability, use: Use) -> str:
+    exact = narrowest(use)
+    return _ALL_BELOW if use.domain == "fs" and rule == exact and rule.key != use.keys[0] else ""
+
+
+def _can_be_written(rule: Capability) -> bool:
+    try:
+        return Capability(str(rule)) == rule
+    except Malformed:  # a file may be called `*`; a rule never names it
+        return False
+
+
+def _text(rule: Capability, roots: Roots) -> str:
+    return f"{rule.domain}:{rule.action}:{_target(rule, roots)}"
+
+
+def _target(rule: Capability, roots: Roots) -> str:
+    """What a rule is about, with a path from `${workdir}` or `~` where the files write paths so."""
+    for root, directory in sorted(roots.items(), key=lambda item: -len(item[1])):
+        if rule.domain not in PATH_DOMAINS:
+            break
+        if rule.key == directory or rule.key.startswith(f"{directory}/"):
+            return root + rule.key.removeprefix(directory)
+    return rule.scope

@@ -1,0 +1,394 @@
+"""What one tool of one manifest may do: its needs, its class and every layer of the ceiling, folded once.
+
+The same folding answers registration (`grounds`, the standing obstacles), a call (`grant`) and a reviewer
+(`grounds_of`, `obstacles_of`: which rules decide a use, and where they are written).
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Kind, Use
+from licet.core.decision.admission import admission_grounds, bundles_with, call_denials, seats_if_admitted
+from licet.core.decision.budget import NOTHING, Spent, overspent, overspent_bundle
+from licet.core.decision.bundle_rules import approvals_of, bundles_of
+from licet.core.decision.decision import REASON_OF_DOMAIN, UNUSED, Ground
+from licet.core.decision.fixes import (
+    add_budget,
+    add_need,
+    add_to_layer,
+    declared_so,
+    delegate,
+    elevate,
+    narrowest,
+    raise_class,
+    remove,
+    state_class,
+    state_level,
+    wall,
+)
+from licet.core.decision.folding import CEILINGS, common_of, connector_ground, connector_grounds, named_tcp
+from licet.core.origin import Origin
+from licet.core.policy.bundle import Bundle
+from licet.core.policy.effects import (
+    CLASSES,
+    ELEVATED,
+    LEVELS,
+    EffectClass,
+    Level,
+    class_fits,
+    level_fits,
+    weakest_class,
+)
+from licet.core.policy.manifest import (
+    WRITE_APPROVALS,
+    Approvals,
+    Layer,
+    Manifest,
+    MaxEffect,
+    Natives,
+    Rule,
+    Seat,
+    WriteApproval,
+    distinct,
+    least,
+)
+from licet.core.policy.tool import ToolSpec
+from licet.values import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One tool under one manifest: what it holds, and what stands in its way."""
+
+    spec: ToolSpec
+    seats: tuple[Seat, ...]
+    layers: tuple[Layer, ...]
+    manifest: Manifest = field(compare=False, repr=False)
+    effect: EffectClass | None
+    level: Level | None
+    permitted: CapabilitySet
+    grant: CapabilitySet
+    grounds: tuple[Ground, ...]  # why it cannot be called at all; empty if it can
+    approval: WriteApproval | None  # how a call asks; None if it does not
+    approved_by: str  # what pins the file that approves its writes; empty if it holds none, or a person is asked
+    max_calls: int | None
+    max_cost_usd: Decimal | None
+    approvals: Approvals  # how long an answer holds and whose counts, as manifest and bundles say together
+    bundles: tuple[Bundle, ...]  # that it is admitted through
+    unlimited: bool  # no budget stops it, nor a limit of its own, whatever was spent
+    # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
+    # otherwise None.
+    _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
+
+    def grounds_of(self, use: Use) -> tuple[Ground, ...]:
+        """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
+        grounds = [
+            Ground("ALLOWED", f"`{self.spec.name}` needs {need}", self.spec.origin)
+            for need in covering(self.spec.needs, use)
+        ]
+        grounds = grounds or [
+            Ground("ALLOWED", f"`{self.spec.name}` may use {rule}", self.spec.origin)
+            for rule in covering(self.spec.optional, use)
+        ]
+        for layer in self.layers:
+            grounds += [
+                Ground("ALLOWED", str(rule.capability), rule.origin) for rule in nearest_rules(layer.allows, use)
+            ]
+        return tuple(grounds)
+
+    def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
+        """Every reason why a use is refused, with the change that would remove it; empty if it is allowed."""
+        grounds = tuple(self._obstacles_of(use))
+        closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "policy files")
+        # No change would let a policy file be written, so none is advised.
+        return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
+
+    def _obstacles_of(self, use: Use) -> Iterator[Ground]:
+        reason, roots = REASON_OF_DOMAIN[use.domain], self.manifest.roots
+        wanted = self._wanted(use)
+        if not self.spec.touches.has(use):
+            # A key of the tool may say more than the use: then layers that allow the use must still take the rest.
+            narrow = [one for one in self.layers if one.allowed.verdict(use) and not _takes(one, wanted)]
+            steps = (add_to_layer(layer, wanted, self.spec, roots, use) for layer in narrow)
+            fix = "; ".join((add_need(use, self.spec, roots), *steps))
+            yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, fix)
+        if self.effect and not self.permitted.has(use):
+            text = f"{_act(use)} is not permitted to class {self.effect}"
+            yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
+        for layer in self.layers:
+            verdict = layer.allowed.verdict(use)
+            if verdict is False:
+                for rule in layer.denies:
+                    if not rule_covers(rule.capability, use):
+                        continue
+                    if layer.kind == "policy files":
+                        yield Ground(reason, rule.key)  # no key of a file: what it keeps, in words
+                    else:
+                        yield Ground(reason, f"denied by {rule.capability}", rule.origin, remove(rule))
+            elif verdict is None:
+                listed = self._connector_ground(use) if layer.kind == "connectors" else None
+                text, fix = f"{layer.title} does not allow it", add_to_layer(layer, wanted, self.spec, roots, use)
+                yield listed or Ground(reason, text, layer.origin, fix)
+        if not any(layer.kind in CEILINGS for layer in self.layers):
+            yield Ground(reason, "no manifest allows anything")
+
+    def _connector_ground(self, use: Use) -> Ground | None:
+        return connector_ground(self.manifest, self.bundles, self.spec, use.target)
+
+    @property
+    def consent(self) -> str:
+        """How its writes are approved, and where that is written; empty if it holds none."""
+        if self.approved_by:
+            origin = self.approval_origin("manifest")
+            return f"its writes are approved in the policy, pinned by `{self.approved_by}` ({origin})"
+        if self.approval is None:
+            return ""
+        when = "once a session" if self.approval == "session" else "before each call"
+        return f"it asks {when} ({self.approval_origin(self.approval)})"
+
+    def approval_origin(self, mode: WriteApproval) -> Origin:
+        """Where a mode of approval is stated for this tool, or would be; an unpinned `manifest` means `session`."""
+        if self.effect == "destructive" and self.class_origin is not None:  # the class asks, whatever a key says
+            return self.class_origin
+        modes = (mode, "manifest") if mode == "session" else (mode,)
+        stated = (seat.approval_origin for one in modes for seat in self.seats if seat.approval == one)
+        return next(filter(None, stated), self.manifest.places.get("approvals", self.manifest.origin))
+
+    def _wanted(self, use: Use) -> tuple[Capability, ...]:
+        """What a layer must allow before the tool fits and may make a use: what it needs, or will have to declare."""
+        if not self.spec.touches.has(use):
+            return declared_so(use, self.spec)
+        needs = () if self.manifest.narrow else covering(self.spec.needs, use)
+        whole = tuple(need for need in needs if not need.defers)
+        return whole or tuple(rule for rule in (narrowest(use),) if rule)
+
+    @property
+    def _stating(self) -> tuple[Seat, ...]:
+        """The seats of the tool, and its connectors' definitions as if they were seats: all that state a class."""
+        known = self.manifest.definitions
+        defined = (known[name].effects for name in sorted(self.spec.named_connectors) if name in known)
+        return *self.seats, *(Seat(self.manifest.origin, effects=effects) for effects in defined)
+
+    @property
+    def class_origin(self) -> Origin | None:
+        """Where the class that the tool runs at is stated."""
+        if self.spec.effect == self.effect:
+            return self.spec.origin
+        stated = [pair for seat in self._stating for pair in seat.effects] + [
+            top[:2] for top in self.manifest.max_effects
+        ]
+        return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
+
+    def _stronger(self, use: Use) -> str:
+        """Every step that lets the class permit a use."""
+        steps: list[str] = []
+        wanted = weakest_class(use, tcp_named=True)
+        if use.action == "tcp":  # once every ceiling names it
+            unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not named_tcp(layer).has(use)]
+            exact = [rule for rule in (narrowest(use),) if rule]
+            steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
+        if self.effect and not class_fits(wanted, self.effect):
+            steps.append(raise_class(self.spec, self._stating, self.manifest.max_effects, wanted))
+            steps += elevate(self.manifest, self.seats, self.level, wanted)
+        return "; ".join(steps)
+
+
+def reach_of(manifest: Manifest, tool: str) -> Reach | None:
+    """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
+    found: Reach | None = manifest._folded.get(tool)
+    if found is None and tool in manifest.seats and tool in manifest.tools and not call_denials(manifest, tool):
+        # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
+        found = manifest._folded[tool] = fold(manifest, manifest.tools[tool])
+    return found
+
+
+def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
+    """Why a manifest does not know, does not admit or denies a tool, and what else would stand in its way."""
+    denied, admitted = call_denials(manifest, tool), tool in manifest.seats
+    if admitted and tool not in manifest.tools:
+        text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
+        return (*denied, Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix))
+    if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
+        text = f"`{visible(tool)}` is not known here"
+        fix = "declare it, and add it to a bundle or to `capabilities.tools`"
+        return (Ground("UNKNOWN_TOOL", text, manifest.origin, fix),)
+    call = Use(f"tool:call:{tool}")
+    grounds = denied if admitted else (*denied, *admission_grounds(manifest, tool))
+    grounds += tuple(_left_out(layer, tool, call) for layer in manifest.layers if _names_tools(layer, call))
+    text = f"`{tool}` is in no bundle assigned to `{manifest.agent}`"
+    grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
+    if tool not in manifest.tools:
+        return grounds
+    seats = manifest.seats[tool] if admitted else seats_if_admitted(manifest, tool)
+    reach = fold(replace(manifest, seats={tool: seats}), manifest.tools[tool])
+    later = (ground for use in uses for ground in reach.obstacles_of(use))
+    return distinct((*grounds, *reach.grounds, *later))
+
+
+def _names_tools(layer: Layer, call: Use) -> bool:
+    """Whether a delegation says which tools it is about, and this one is not among them."""
+    named = any(rule.capability.domain == "tool" for rule in (*layer.allows, *layer.denies))
+    return layer.kind == "delegation" and named and not layer.allowed.has(call)
+
+
+def _left_out(layer: Layer, tool: str, call: Use) -> Ground:
+    fixes = [remove(rule) for rule in layer.denies if rule_covers(rule.capability, call)]
+    if not layer.without_denies.has(call):
+        fixes.append(delegate(call))
+    return Ground("TOOL_NOT_IN_BUNDLE", f"{layer.title} leaves `{tool}` out", layer.origin, "; ".join(fixes))
+
+
+def nearest_rules(rules: tuple[Rule, ...], use: Use) -> list[Rule]:
+    """The rules nearest to a use among those that cover it."""
+    found = [(use.keys.index(rule.capability.key), rule) for rule in rules if rule_covers(rule.capability, use)]
+    nearest = min((distance for distance, _ in found), default=0)
+    return [rule for distance, rule in found if distance == nearest]
+
+
+def covering(needs: CapabilitySet, use: Use) -> list[Capability]:
+    """The needs that cover a use."""
+    return [need for need in needs.allow if rule_covers(need, use)]
+
+
+def rule_covers(rule: Capability, use: Use) -> bool:
+    """Whether one rule covers one use."""
+    return (
+        rule.domain == use.domain
+        and bool(rule.atoms & use.kind.atom)
+        and rule.key in use.keys
+        and (rule.port is None or rule.port == use.port)
+    )
+
+
+def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
+    """What a tool that the manifest admits would hold with this declaration, whatever the manifest knows of it."""
+    seats = manifest.seats[spec.name]
+    common = common_of(manifest, seats, spec)
+    grounds: list[Ground] = []
+    effect = _class_of(manifest, spec, seats, grounds)
+    bundles = bundles_of(manifest, seats)
+    grounds += connector_grounds(manifest, bundles, spec, common.layers)
+    level = _level_of(manifest, spec, seats, effect, grounds)
+    grounds += _elevated_grounds(manifest, spec, seats, effect, level)
+    grounds += common.unexpanded
+    grant = common.grant(spec.touches, effect)
+    write: WriteApproval = min(
+        (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
+    )
+    if write == "manifest" and not manifest.pinned:  # a file that anybody may have changed approves nothing
+        write = "session"
+    writes = common.writes(spec.touches, effect)
+    asks = effect == "destructive" or (write != "manifest" and writes)
+    max_calls: int | None = None
+    max_cost: Decimal | None = None
+    for seat in seats:
+        max_calls, max_cost = least(max_calls, seat.max_calls), least(max_cost, seat.max_cost_usd)
+    cost = spec.cost_usd or NOTHING
+    spent = overspent(Spent(), cost, manifest.budget, max_calls, max_cost) or overspent_bundle(UNUSED, cost, bundles)
+    unlimited = max_calls is None and max_cost is None and not manifest.budget
+    more = grounds or spent or asks or effect in ELEVATED or grant.names_ports
+    return Reach(
+        spec=spec,
+        seats=seats,
+        layers=common.layers,
+        manifest=manifest,
+        effect=effect,
+        level=level,
+        permitted=common.permitted(effect),
+        grant=grant,
+        grounds=tuple(grounds),
+        approval=("call" if effect == "destructive" else write) if asks else None,
+        approved_by=manifest.pinned if writes and not asks else "",
+        max_calls=max_calls,
+        max_cost_usd=max_cost,
+        approvals=approvals_of(manifest, bundles),
+        bundles=bundles,
+        unlimited=unlimited and not any(bundle.budget for bundle in bundles),
+        _answers=None if more else {},
+    )
+
+
+def _elevated_grounds(
+    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, level: Level | None
+) -> Iterator[Ground]:
+    if effect not in ELEVATED:
+        return
+    if level == "native":
+        text = f"class {effect} needs the level restricted or isolated"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(seats), "sandbox native")
+    if not manifest.budget:
+        text = f"class {effect} needs a budget"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
+
+
+def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> EffectClass | None:
+    """The class a tool runs at; what keeps it from that class is added to the grounds."""
+    stated = [pair for seat in seats for pair in seat.effects]
+    own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
+    named = [
+        manifest.definitions[name].effects for name in sorted(spec.named_connectors) if name in manifest.definitions
+    ]
+    defined = tuple(Seat(manifest.origin, effects=effects) for effects in named)  # each states a class as a seat does
+    stated += [pair for one in defined for pair in one.effects]
+    if own is None:
+        text = f"nobody states a side-effect class for `{spec.name}`"
+        grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, state_class(spec), "side_effect_class"))
+        return None
+    ceilings = [(effect, origin, "") for effect, origin in stated]
+    tops = manifest.max_effects or (MaxEffect("read_only", manifest.origin, False),)
+    ceilings += [(top.effect, top.origin, "" if top.stated else ", the default") for top in tops]
+    if manifest.narrow:
+        return min((own, *(ceiling for ceiling, _, _ in ceilings)), key=CLASSES.index)
+    for ceiling, origin, why in ceilings:
+        if not class_fits(own, ceiling):
+            text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
+            fix = raise_class(spec, (*seats, *defined), tops, own)
+            grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
+    return own
+
+
+def _level_of(
+    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, grounds: list[Ground]
+) -> Level | None:
+    """The level a tool runs at; what keeps it from that level is added to the grounds."""
+    stated = [pair for seat in seats for pair in seat.levels]
+    own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
+    if own is None:
+        text = f"nobody states a sandbox level for `{spec.name}`"
+        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
+        return None
+    if own not in LEVELS:
+        text = f"`{spec.name}` asks for the unknown level {own}"
+        grounds.append(Ground("SANDBOX_NOT_DECLARED", text, spec.origin, state_level(spec, "restricted"), "sandbox"))
+        return None
+    levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
+    level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own
+    # Where the class needs a wall, letting the tool run in this process is no way out.
+    walled = wall(seats) if effect in ELEVATED and level == "native" else ""
+    for ceiling, origin in stated:
+        if not level_fits(level, ceiling):
+            text = f"`{spec.name}` runs at {level}; at most {ceiling} is allowed"
+            fix = walled or f"set `sandbox: {level}` there, or `{ceiling}` on the tool"
+            grounds.append(Ground("SANDBOX_NOT_DECLARED", text, origin, fix, f"sandbox {level}"))
+    if level == "native":
+        for listed in manifest.natives or (Natives(frozenset(), manifest.origin),):
+            if spec.name not in listed.names:
+                text = f"`{spec.name}` is not named in `native`"
+                fix = walled or f"add `{spec.name}` under `{listed.key}` in {listed.origin.file}"
+                grounds.append(Ground("NATIVE_NOT_ALLOWED", text, listed.origin, fix, "sandbox native"))
+    return level
+
+
+def _takes(layer: Layer, wanted: tuple[Capability, ...]) -> bool:
+    return CapabilitySet(wanted) <= layer.without_denies
+
+
+def _act(use: Use) -> str:
+    if use.domain != "network":
+        return f"{use.domain} {use.action}"
+    if not use.method:
+        return "an unmediated connection"
+    return "this method" if use.method == "other" else use.method.upper()

@@ -1,0 +1,313 @@
+"""Registration: does a tool fit a manifest? The misfits as data, and as the grounds that deny calls of the tool.
+
+The most that a tool could get of which no file says what it needs: any declaration of it gets no more than this.
+"""
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import Literal, Protocol, get_args
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.grid import TooManyPairs
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.admission import call_denials
+from licet.core.decision.bundle_rules import bundles_of
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import REASON_OF_DOMAIN, Deny, Ground, Request
+from licet.core.decision.fixes import add_to_layer, remove
+from licet.core.decision.folding import MOST_PAIRS, common_of
+from licet.core.decision.reach import Reach, fold, outside, reach_of
+from licet.core.policy.bundle import Bundle
+from licet.core.policy.connector import ConnectorRule, Connectors
+from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
+from licet.core.policy.manifest import Layer, Manifest, Seat, WriteApproval
+from licet.core.policy.tool import ToolSpec
+from licet.values import dataclass, field, replace
+
+Category = Literal[
+    "network",
+    "secrets",
+    "storage",
+    "fs_reach",
+    "process",
+    "env",
+    "connector",
+    "side_effect_class",
+    "sandbox",
+    "arguments",
+    "tool",  # the tool itself: it is not admitted, or declared twice
+]
+
+_FEWER = "write equal needs where tools do the same, or deny whole directories and domains"
+_CHANGES = ("write", "delete")
+_APART = "keep the two apart, as with `--state`: no rule opens what licet protects"
+
+# By the first word of `Ground.capability`.
+_CATEGORY_OF: dict[str, Category] = {
+    **{category: category for category in get_args(Category)},
+    "secret": "secrets",
+    "fs": "fs_reach",
+    "args": "arguments",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One thing a tool asks for that a manifest does not give."""
+
+    tool: str
+    category: Category
+    capability: str
+    message: str
+    fix: str = field(default="", compare=False)  # the change that would make it fit
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {self.message}" + (f"; to allow it: {self.fix}" if self.fix else "")
+
+
+def misfit_of(tool: str, ground: Ground) -> Misfit:
+    """A ground that denies the calls of a tool, as a misfit."""
+    word = re.split("[:. ]", ground.capability)[0]
+    category = _CATEGORY_OF[word]
+    message = str(ground)
+    if message.startswith(f"`{tool}` needs "):
+        message = message.removeprefix(f"`{tool}` ")
+    return Misfit(tool, category, ground.capability, message, ground.fix)
+
+
+class Declared(Protocol):
+    """Anything that carries a declaration, such as a decorated function."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the tool declares."""
+
+
+def validate_registration(
+    tool: ToolSpec | Declared, manifest: Manifest, *, most: int | None = None
+) -> tuple[Misfit, ...]:
+    """Everything a tool asks for that the manifest does not give, or the first of it; empty if it fits."""
+    spec = _spec(tool)
+    if manifest.tools.get(spec.name) is not spec:  # else what was folded already is known there
+        manifest = manifest.declare([spec])
+    reach = reach_of(manifest, spec.name)
+    if reach is None:
+        if denied := call_denials(manifest, spec.name):
+            return tuple(misfit_of(spec.name, ground) for ground in denied)
+        text = f"`{spec.name}` is in no bundle or list of tools of `{manifest.agent}`"
+        closed = [ground for ground in outside(manifest, spec.name) if ground.reason == "TOOL_NOT_IN_BUNDLE"]
+        fix = "; ".join(dict.fromkeys(ground.fix for ground in closed if ground.fix))
+        ground = Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin, fix, f"tool:call:{spec.name}")
+        return (misfit_of(spec.name, ground),)
+    return tuple(misfit_of(spec.name, ground) for ground in misfit_grounds(reach, most))
+
+
+def misfit_grounds(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
+    """Everything that keeps a tool from fitting its manifest; `most` limits the needs that are listed."""
+    return (*reach.grounds, *unmet_needs(reach, most))
+
+
+def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
+    """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
+    spec = reach.spec
+    told = {ground.capability for ground in reach.grounds}
+    denied = common_of(reach.manifest, reach.seats, spec).denied()
+    unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
+    return tuple(_unmet(reach, need) for need in islice(unfit, most))
+
+
+def argument_grounds(reach: Reach) -> tuple[Ground, ...]:
+    """Rules on arguments that a tool does not take, as far as its source tells: no gate accepts such a rule."""
+    taken = reach.spec.parameters
+    if taken is None:
+        return ()
+    text = f"is not an argument of `{reach.spec.name}`: its rule would stop nothing"
+    others = ", ".join(f"`{one}`" for one in taken)
+    fix = f"write the rule for one of {others}, or take it out" if taken else "take the rule out"
+    unknown = ((seat.origin, name) for seat in reach.seats for name in seat.args if name not in taken)
+    return tuple(
+        Ground("ARGUMENT_NOT_ALLOWED", f"`{name}` {text}", origin, fix, f"args.{name}") for origin, name in unknown
+    )
+
+
+def validate_tools(
+    tools: Iterable[ToolSpec | Declared], manifest: Manifest, *, most: int | None = None
+) -> tuple[Misfit, ...]:
+    """The misfits of all tools, and of names that are taken twice; about as many as `most` at most."""
+    misfits: list[Misfit] = []
+    seen: set[str] = set()
+    specs = [_spec(tool) for tool in tools]
+    if any(manifest.tools.get(spec.name) is not spec for spec in specs):
+        manifest = manifest.declare(specs)  # all at once: a manifest folds what its tools share only once
+    for spec in specs:
+        name = spec.name
+        if most is not None and len(misfits) >= most:
+            break
+        if name in seen:
+            misfits.append(misfit_of(name, declared_twice(name)))
+        seen.add(name)
+        try:
+            misfits += validate_registration(spec, manifest, most=most)
+        except TooManyPairs:
+            misfits.append(misfit_of(name, too_many_pairs(name)))
+            break
+    return tuple(misfits)
+
+
+def declared_twice(tool: str) -> Ground:
+    """Why two tools of one name are refused: a manifest could not tell which of them it admits."""
+    return Ground("TOOL_NOT_IN_BUNDLE", f"`{tool}` is declared twice", capability=f"tool:call:{tool}")
+
+
+def too_many_pairs(tool: str) -> Ground:
+    """Why the grants of some tools are not worked out."""
+    text = f"`{tool}` and the tools before it hold more than {MOST_PAIRS} rules and denies together"
+    return Ground("DECISION_FAILED", text, None, _FEWER, f"tool:call:{tool}")
+
+
+def _spec(tool: ToolSpec | Declared) -> ToolSpec:
+    return tool if isinstance(tool, ToolSpec) else tool.spec
+
+
+def _fits(reach: Reach, need: Capability, denied: CapabilitySet) -> bool:
+    """A need fits if the allows cover it and no deny covers it whole; `*` takes what the ceiling gives."""
+    return need.defers or (_unallowed(reach, need) is None and not CapabilitySet((need,)) <= denied)
+
+
+def _unallowed(reach: Reach, need: Capability) -> Layer | None:
+    """The first layer whose allows do not cover a need. Denies are left out: what they only cut into still fits."""
+    wanted = CapabilitySet((need,))
+    narrowing = (layer for layer in reach.layers if need.domain not in layer.silent)
+    return next((layer for layer in narrowing if not wanted <= layer.without_denies), None)
+
+
+def _unmet(reach: Reach, need: Capability) -> Ground:
+    closed = [one for one in reach.layers if not CapabilitySet((need,)) <= one.without_denies]
+    return _lacking(reach, need, _unallowed(reach, need), closed)
+
+
+def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
+    """The needs of which a tool would hold nothing at all; one that defers takes what there is, even nothing."""
+    common = common_of(reach.manifest, reach.seats, reach.spec)
+    needs = [need for need in reach.spec.needs.allow if not need.defers]
+    lost = [need for need in needs if not common.holds_part_of(need)]
+    if reach.spec.by_keys:  # `fs_reach.write` is one need, although it takes two rules to say it
+        kept = {need.key for need in needs if need.domain == "fs" and need.action in _CHANGES and need not in lost}
+        lost = [need for need in lost if not (need.domain == "fs" and need.action in _CHANGES and need.key in kept)]
+    return tuple(_unheld(reach, need) for need in lost)
+
+
+def _unheld(reach: Reach, need: Capability) -> Ground:
+    wanted = CapabilitySet((need,))
+    speaking = [one for one in reach.layers if need.domain not in one.silent]
+    apart = [one for one in speaking if not wanted & one.without_denies]
+    # Layers may each hold a part of it, and no part in common: then each would have to allow the whole.
+    closed = apart or [one for one in speaking if not wanted <= one.without_denies]
+    return _lacking(reach, need, closed[0] if closed else None, closed)
+
+
+def _lacking(reach: Reach, need: Capability, layer: Layer | None, closed: Sequence[Layer]) -> Ground:
+    """Why a need is not met: the layer that does not allow it, or the denies; and an edit for each closed layer."""
+    origin = None
+    if layer:
+        why, origin = f"which {layer.title} does not allow", layer.origin
+        steps = [add_to_layer(one, (need,), reach.spec, reach.manifest.roots, None) for one in closed]
+    else:
+        denies = [(one, rule) for one in reach.layers for rule in one.denies if rule.capability.meet(need)]
+        own = [rule for one, rule in denies if one.kind == "policy files"]
+        written = [rule for one, rule in denies if one.kind != "policy files"]
+        why, steps = f"denied by {'; '.join(map(str, written))}", [remove(rule) for rule in written]
+        if CapabilitySet((need,)) <= CapabilitySet(rule.capability for rule in own):
+            # They stand in no file: they are told by what they keep.
+            why, steps = f"but {'; '.join(dict.fromkeys(rule.key for rule in own))}", [_APART]
+    text = f"`{reach.spec.name}` needs {need}, {why}"
+    return Ground(REASON_OF_DOMAIN[need.domain], text, origin, "; ".join(dict.fromkeys(steps)), str(need))
+
+
+_NOTHING = CapabilitySet()
+_EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
+
+    layers: tuple[Layer, ...]
+    effect: EffectClass | None
+    level: Level
+    asks: WriteApproval | None
+    max_calls: int | None
+    max_cost_usd: Decimal | None
+    grant: CapabilitySet
+
+
+class Undeclared:
+    """The tools that no file declares: those that are admitted alike could get the same, so it is found once."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        bundles = {name: _any_version_in(bundle) for name, bundle in manifest.bundles.items()}
+        self._freed = replace(manifest, connectors=_any_version(manifest.connectors), bundles=bundles, definitions={})
+        self._known: dict[Hashable, Most | None] = {}
+
+    def most_of(self, name: str) -> Most | None:
+        """The most that a tool could hold; None if nothing lets it be called."""
+        seats, natives = self._manifest.seats[name], self._manifest.natives
+        listing = (bundle.name for bundle in bundles_of(self._manifest, seats) if bundle.connectors is not None)
+        alike = (*map(_deciding, seats), *(name in listed.names for listed in natives), *listing)
+        if alike not in self._known:
+            self._known[alike] = self._most_of(name)
+        return self._known[alike]
+
+    def _most_of(self, name: str) -> Most | None:
+        manifest = self._manifest
+        # Which classes and levels get in does not depend on any rule: try them where folding costs nothing.
+        seats = tuple(replace(seat, layer=None) for seat in manifest.seats[name])
+        bare = replace(manifest, layers=(), seats={name: seats}, tools={})
+        fitting = [
+            (effect, level)
+            for effect in reversed(CLASSES)
+            for level in LEVELS
+            if not isinstance(decide(Request(name), bare.declare([ToolSpec(name, _NOTHING, effect, level)])), Deny)
+        ]
+        if not fitting:
+            return None
+        # A destructive tool asks every time; one that declares itself one class lower does not.
+        mildest = next(((effect, level) for effect, level in fitting if effect != "destructive"), fitting[0])
+        strongest, least_asking = (
+            fold(self._freed, ToolSpec(name, _EVERYTHING, effect, level)) for effect, level in (fitting[0], mildest)
+        )
+        return Most(
+            layers=strongest.layers,
+            effect=strongest.effect,
+            level=max((level for _, level in fitting), key=LEVELS.index),
+            asks=least_asking.approval,
+            max_calls=strongest.max_calls,
+            max_cost_usd=strongest.max_cost_usd,
+            grant=strongest.grant,
+        )
+
+
+def _deciding(seat: Seat) -> Hashable:
+    """All of a seat that what a tool holds depends on; its layer lives as long as the manifest does."""
+    effects = tuple(effect for effect, _ in seat.effects)
+    levels, own = tuple(level for level, _ in seat.levels), (seat.max_calls, seat.max_cost_usd)
+    return effects, levels, id(seat.layer), seat.approval, *own
+
+
+def _any_version(connectors: Connectors) -> Connectors:
+    """The same lists for a tool that states whichever version they ask for."""
+    app = None if connectors.app is None else _freed(connectors.app)
+    profiles = tuple(map(_freed, connectors.profiles))
+    return replace(connectors, tenant=_freed(connectors.tenant), app=app, profiles=profiles)
+
+
+def _any_version_in(bundle: Bundle) -> Bundle:
+    return bundle if bundle.connectors is None else replace(bundle, connectors=_freed(bundle.connectors))
+
+
+def _freed(rules: tuple[ConnectorRule, ...]) -> tuple[ConnectorRule, ...]:
+    return tuple(replace(rule, versions="") for rule in rules)

@@ -1,0 +1,1 @@
+"""What an agent may touch: manifests, tools, connectors, effect classes."""

@@ -1,0 +1,226 @@
+"""Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from licet.core.algebra.scope import Malformed, name
+from licet.core.origin import Origin
+from licet.values import dataclass, replace
+
+
+class Installed(NamedTuple):
+    """A distribution of this machine, and its version; an empty one is not known, and then fits nothing."""
+
+    distribution: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRef:
+    """The connector a tool speaks through, and its version if stated: `github@2.1`.
+
+    Where it runs as an installed distribution, the version of that counts, and what was stated must agree with it.
+    """
+
+    name: str
+    version: str = ""
+    running: Installed | None = None
+
+    @property
+    def counted(self) -> str:
+        """The version that allowlists are about: the one that runs, or the one that is declared."""
+        return self.version if self.running is None else self.running.version
+
+    def __str__(self) -> str:
+        if self.running is not None and self.counted:
+            return f"{self.name}@{self.counted} ({self.running.distribution} {self.counted})"
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> "ConnectorRef":
+        """Read `github` or `github@2.1`."""
+        connector, at, version = text.partition("@")
+        if at:
+            _version(version)
+        return cls(name(connector), version)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRule:
+    """One line of an allowlist: a connector, and the versions meant."""
+
+    name: str
+    versions: str  # a specifier such as `>=2.0`; empty is any
+    origin: Origin
+
+    def admits(self, ref: ConnectorRef) -> bool:
+        """Whether a connector is on this line; an unstated version fits only where any does."""
+        if ref.name != self.name:
+            return False
+        return not self.versions or in_range(ref.counted, self.versions)
+
+
+LONGEST_RANGE = 500  # characters: each clause of a range takes time wherever it is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """The allowlists that apply to one agent; None does not narrow, an empty list leaves nothing."""
+
+    tenant: tuple[ConnectorRule, ...] = ()
+    app: tuple[ConnectorRule, ...] | None = None
+    app_deny: tuple[ConnectorRule, ...] = ()
+    profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
+    profile_places: tuple[tuple[str, Origin], ...] = ()  # the key of each, and where it is written or would be
+    app_name: str = ""
+    workspace_file: str = ""
+    tenant_place: Origin | None = None
+    app_place: Origin | None = None
+
+    def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+        """What keeps a connector out: where it is written, in words, and the change that would let it in."""
+        for rule in self.app_deny:
+            if rule.name == ref.name:
+                where = _place(f"connectors.app_overrides.{self.app_name}.deny", self.workspace_file)
+                return rule.origin, "is denied for this app", f"remove `{ref.name}` from {where}"
+        if self.app is not None and not self.app_name:
+            fix = "use the personality together with a manifest that names its `app`"
+            return None, "depends on the app, and a personality alone has none", fix
+        for key, place, rules in self._lists():
+            file = place.file if place is not None else self.workspace_file if key.startswith("connectors.") else ""
+            if any(rule.admits(ref) for rule in rules):
+                continue
+            for rule in rules:
+                if rule.name == ref.name and ref.counted:
+                    return rule.origin, f"is listed as {rule.versions}", f"widen its version under {_place(key, file)}"
+                if rule.name == ref.name:
+                    fix = f"state its version on the tool, such as `{ref.name}@2.1`"
+                    return rule.origin, f"states no version, and {rule.versions} is asked for", fix
+            return place, f"is not listed under `{key}`", f"add `{ref.name}` under {_place(key, file)}"
+        return None
+
+    def names(self) -> tuple[str, ...]:
+        """The connectors that every list names, at some version."""
+        named = [{rule.name for rule in rules} for _, _, rules in self._lists()]
+        return tuple(sorted(set.intersection(*named) - {rule.name for rule in self.app_deny}))
+
+    def by_name(self) -> "dict[str, Connectors]":
+        """For each connector that every list names, the lists with only the lines about it: those decide about it."""
+        tenant, app = _by_name(self.tenant), None if self.app is None else _by_name(self.app)
+        profiles = [_by_name(profile) for profile in self.profiles]
+        return {
+            name: replace(
+                self,
+                tenant=tenant[name],
+                app=None if app is None else app[name],
+                app_deny=(),
+                profiles=tuple(profile[name] for profile in profiles),
+            )
+            for name in self.names()
+        }
+
+    def _lists(self) -> Iterator[tuple[str, Origin | None, tuple[ConnectorRule, ...]]]:
+        yield "connectors.tenant_allowlist", self.tenant_place, self.tenant
+        if self.app is not None:
+            yield f"connectors.app_overrides.{self.app_name}.allow", self.app_place, self.app
+        for number, profile in enumerate(self.profiles):
+            known = number < len(self.profile_places)
+            key, place = self.profile_places[number] if known else ("capabilities.connectors", None)
+            yield key, place, profile
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a definition says about the version of a connector: which are meant, and what tells the one that runs."""
+
+    name: str
+    origin: Origin
+    versions: str = ""  # a specifier; empty is any
+    version: str = ""  # the one version that is written there, if it is one
+    distribution: str = ""  # whose version counts, if one is named
+
+    def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+        """What keeps out the version that runs, as `Connectors.obstacle` says it."""
+        if self.versions and not in_range(ref.counted, self.versions):
+            key = _place(f"connectors.definitions.{self.name}.version", self.origin.file)
+            if not ref.counted:
+                fix = f"state its version on the tool, such as `{self.name}@{self.version or '2.1'}`"
+                return self.origin, f"states no version, and is defined as {self.versions}", fix
+            return self.origin, f"is defined as {self.versions}", f"use a version in that range, or change {key}"
+        return None
+
+
+def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
+    """What is wrong between the distribution that runs and the version that its tool states."""
+    if ref.running is None:
+        return None
+    name, version = ref.running
+    if not version:
+        return None, f"runs as {name}, of which no one version is installed", f"install one version of `{name}`"
+    if ref.version and not in_range(version, declared_range(ref.version)):
+        fix = f"install `{name}` {declared_range(ref.version)}, or declare `{ref.name}@{version}` on the tool"
+        return None, f"is what runs, and the tool declares {ref.version}", fix
+    return None
+
+
+def in_range(version: str, versions: str) -> bool:
+    """Whether a version is in a range; one that is unknown, or no version at all, is in none."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return bool(version) and SpecifierSet(versions).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def declared_range(version: str) -> str:
+    """The versions that a tool means by one: `2.1` is `==2.1.*`; one that no range can begin with is itself."""
+    try:
+        return version_range(version)
+    except Malformed:
+        return f"=={version}"
+
+
+def _by_name(rules: tuple[ConnectorRule, ...]) -> dict[str, tuple[ConnectorRule, ...]]:
+    found: dict[str, list[ConnectorRule]] = {}
+    for rule in rules:
+        found.setdefault(rule.name, []).append(rule)
+    return {name: tuple(lines) for name, lines in found.items()}
+
+
+def _place(key: str, file: str) -> str:
+    return f"`{key}` in {file}" if file else f"`{key}`"
+
+
+def version_range(text: str) -> str:
+    """A specifier in its normal spelling; a bare `1.5` means `==1.5.*`."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if len(text) > LONGEST_RANGE:
+        raise Malformed(text[:80], f"a version range of at most {LONGEST_RANGE} characters")
+    try:
+        if text[:1].isdigit():
+            _version(text)
+            text = f"=={text}.*"
+        said = str(SpecifierSet(text))
+    except InvalidSpecifier:
+        said = ""
+    if not said:  # no clause at all would mean any version
+        raise Malformed(text, "a version range such as `>=2.0`, or a version such as `1.5`")
+    return said
+
+
+def defined_versions(text: str) -> str:
+    """The version or range that a definition states, as it stands there."""
+    version_range(text)
+    return text
+
+
+def _version(text: str) -> str:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        raise Malformed(text, "a version such as `2.1`") from None

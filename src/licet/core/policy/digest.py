@@ -1,0 +1,178 @@
+"""The meaning of a manifest as plain data: equal for every spelling of the same policy, and what its digest is over."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.canonical import digest, plain
+from licet.core.decision.folding import named_tcp
+from licet.core.policy.addresses import common_ranges
+from licet.core.policy.bundle import Bundle
+from licet.core.policy.connector import ConnectorRule
+from licet.core.policy.connector_definition import Definition
+from licet.core.policy.manifest import BUDGET_KEYS, Layer, Manifest, Seat
+from licet.core.policy.tool import ToolSpec
+
+_ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """The content address of what a manifest means, with every workspace part it uses."""
+    return digest(document(manifest))
+
+
+def document(manifest: Manifest) -> dict[str, Any]:
+    """Everything that a manifest says, without file names, order, comments and spelling."""
+    connectors = manifest.connectors
+    used = manifest.seats.keys()
+    layers: dict[int, dict[str, Any]] = {}
+    said: dict[str, Any] = plain(
+        {
+            "format": 1,
+            "agent": manifest.agent,
+            "version": manifest.version,
+            "app": manifest.app,
+            "personality": manifest.personality,
+            "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "policy files"],
+            "tools": {tool: [_seat(seat, layers) for seat in seats] for tool, seats in manifest.seats.items()},
+            "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
+            "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
+            "max_side_effect_class": manifest.max_effect,
+            "private": [common_ranges([ranges]) for ranges in manifest.private],
+            "native": manifest.native,
+            "connectors": {
+                "tenant": _lines(connectors.tenant),
+                "app": None if connectors.app is None else _lines(connectors.app),
+                "app_deny": _lines(connectors.app_deny),
+                "profiles": [_lines(profile) for profile in connectors.profiles],
+                **_stated(definitions=definitions_document(manifest) or None),
+            },
+            "approvals": {
+                "write": manifest.approvals.write,
+                "expires_seconds": manifest.approvals.expires_seconds,
+                "quorum": manifest.approvals.quorum,
+                "keys": None if manifest.approvals.keys is None else sorted(set(manifest.approvals.keys)),
+            },
+            "budget": {
+                "max_calls_per_session": manifest.budget.max_calls_per_session,
+                "max_cost_usd": manifest.budget.max_cost_usd,
+                "max_cost_usd_per_day": manifest.budget.max_cost_usd_per_day,
+                **_stated(max_calls_per_day=manifest.budget.max_calls_per_day),
+            },
+            "limits": manifest.limits,
+            **_bundles(manifest),
+            "allow_degraded": manifest.allow_degraded,
+            "record": manifest.record,
+            "servers": {name: server_document(server) for name, server in manifest.servers.items()},
+            "examples": sorted({(example.tool, example.use, example.matches) for example in manifest.examples}),
+        }
+    )
+    return said
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {
+        "allow": [str(rule) for rule in layer.allowed.allow],
+        "deny": [str(rule) for rule in layer.allowed.deny],
+        # At `write_limited` a rule that names `tcp` reaches further than `*` does, so it is part of the meaning.
+        "tcp": [str(rule) for rule in named_tcp(layer).allow],
+    }
+
+
+def _seat(seat: Seat, layers: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    # The tools of a bundle share its layer: what that says is put into words once.
+    if seat.layer and id(seat.layer) not in layers:
+        layers[id(seat.layer)] = _layer(seat.layer)
+    return {
+        "bundle": seat.bundle,
+        "effects": sorted({effect for effect, _ in seat.effects}),
+        "levels": sorted({level for level, _ in seat.levels}),
+        "destinations": layers[id(seat.layer)] if seat.layer else None,
+        "args": seat.args,
+        "approval": seat.approval,
+        "max_calls": seat.max_calls,
+        **_stated(max_cost_usd=seat.max_cost_usd),
+        "limits": seat.limits,
+    }
+
+
+def _bundles(manifest: Manifest) -> dict[str, Any]:
+    """What the bundles that the agent uses say about all their tools together; their classes and hosts are on seats."""
+    used = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+    said = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
+    return _stated(bundles={name: terms for name, terms in said.items() if terms} or None)
+
+
+def _bundle(bundle: Bundle) -> dict[str, Any]:
+    stated, keys = bundle.approvals, bundle.approvals.get("keys")
+    return _stated(
+        budget=_stated(**{key: getattr(bundle.budget, key) for key in BUDGET_KEYS}) or None,
+        expires_seconds=stated.get("expires_seconds"),
+        quorum=stated["quorum"] if stated.get("quorum", 1) > 1 else None,
+        keys=None if keys is None else sorted(set(keys)),
+        connectors=None if bundle.connectors is None else _lines(bundle.connectors),
+        private=None if bundle.private is None else common_ranges([bundle.private]),
+    )
+
+
+def definitions_document(manifest: Manifest) -> dict[str, Any]:
+    """The definitions of the connectors that this agent may use, by name; a list that is left out is None."""
+    known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
+    return {name: _definition(definition) for name, definition in known.items()}
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    layer, versions = definition.layer, definition.versions
+    rules = [rule.capability for rule in layer.allows] if layer is not None else []
+
+    def listed(domain: str) -> list[str] | None:
+        if layer is None or domain in layer.silent:
+            return None
+        return list(map(str, CapabilitySet(rule for rule in rules if rule.domain == domain).allow))
+
+    return {
+        "hosts": listed("network"),
+        "secrets": listed("secret"),
+        "side_effect_class": next((effect for effect, _ in definition.effects), None),
+        "versions": versions.versions or None,
+        "version": versions.version or None,
+        "distribution": versions.distribution or None,
+    }
+
+
+def _stated(**keys: object) -> dict[str, object]:
+    """Keys that came later, where a file has them: the digest of one that has none stays what it was pinned as."""
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _spec(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "needs": [str(rule) for rule in spec.needs.allow],
+        **_stated(optional=[str(rule) for rule in spec.optional.allow] or None),
+        "effect": spec.effect,
+        "sandbox": spec.sandbox,
+        "connector": str(spec.connector) if spec.connector else None,
+        "cost_usd": spec.cost_usd,
+    }
+
+
+def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
+    """A server in one spelling: rules in normal form, names sorted, and what is left out as empty."""
+    said: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
+    said["grants"] = list(map(str, CapabilitySet(said["grants"])))
+    said["env"] = sorted(set(said["env"]))
+    for tool in said["tools"].values():
+        tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
+        tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
+    return said
+
+
+def command_text(words: Iterable[object]) -> str:
+    """A command as one text; a word that a reader could take for two, or for none, stands in quotes."""
+    return " ".join(word if _ONE_WORD.fullmatch(word) else json.dumps(word) for word in map(str, words))
+
+
+def _lines(rules: tuple[ConnectorRule, ...]) -> list[str]:
+    return sorted({f"{rule.name} {rule.versions}".strip() for rule in rules})

@@ -1,0 +1,83 @@
+"""Side-effect classes and sandbox levels: what each class permits, and which fits inside which.
+
+| class           | permits                                                                                       |
+|-----------------|-----------------------------------------------------------------------------------------------|
+| `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the tool's own storage; walled binaries |
+| `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete           |
+| `full`          | everything; each delete asks                                                                  |
+| `destructive`   | everything; the call asks, always, and so does each delete                                    |
+"""
+
+from typing import Literal, get_args
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+
+EffectClass = Literal["read_only", "write_limited", "full", "destructive"]
+Level = Literal["restricted", "isolated", "native"]
+
+CLASSES: tuple[EffectClass, ...] = get_args(EffectClass)
+LEVELS: tuple[Level, ...] = get_args(Level)
+ELEVATED: tuple[EffectClass, ...] = ("full", "destructive")  # they need a walled level and a budget
+
+_READS = (
+    "fs:read:*",
+    "network:read:*",
+    "process:exec:*",  # the child is walled read-only
+    "env:read:*",
+    "secret:read:*",
+    "storage:*:tool-private",
+    "storage:*:session",
+    "storage:read:personality",
+    "tool:call:*",
+    "connector:use:*",
+)
+_WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
+_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other", "network:tcp:*")
+
+WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))
+_EVERY_TCP = CapabilitySet(("network:tcp:*",))
+_READ_ONLY = CapabilitySet(_READS)
+_WRITE_LIMITED = CapabilitySet((*_READS, *_WRITES))
+_EVERYTHING = CapabilitySet((*_READS, *_WRITES, *_BEYOND_WRITES))
+
+
+def permits(effect: EffectClass, named_tcp: CapabilitySet = CapabilitySet()) -> CapabilitySet:  # noqa: B008
+    """Everything a class permits; `named_tcp` are the ceiling's rules that name `tcp`."""
+    if effect == "read_only":
+        return _READ_ONLY
+    if effect == "write_limited":
+        # A connection nobody mediates may carry deletes; below `full` only a rule that says `tcp` accepts that.
+        return _WRITE_LIMITED | named_tcp
+    if effect in ELEVATED:
+        return _EVERYTHING
+    raise ValueError(f"unknown side-effect class: {effect}")
+
+
+def class_fits(effect: EffectClass, ceiling: EffectClass) -> bool:
+    """Whether a class is no stronger than another."""
+    return CLASSES.index(effect) <= CLASSES.index(ceiling)
+
+
+def level_fits(level: Level, ceiling: Level) -> bool:
+    """Whether a level is no looser than another."""
+    return LEVELS.index(level) <= LEVELS.index(ceiling)
+
+
+def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
+    """The weakest class that permits a use; `tcp_named` says that a rule which names `tcp` covers it."""
+    named = _EVERY_TCP if tcp_named else CapabilitySet()
+    for effect in CLASSES:
+        if permits(effect, named).has(use):
+            return effect
+    raise AssertionError(f"no class permits {use}")
+
+
+def delete_asks(use: Use, effect: EffectClass) -> bool:
+    """Whether a use is a delete that must be approved one by one."""
+    return use.effect == "delete" and deletes_ask(effect)
+
+
+def deletes_ask(effect: EffectClass) -> bool:
+    """Whether deletes must be approved one by one at a class."""
+    return not class_fits(effect, "write_limited")

@@ -1,0 +1,403 @@
+"""What a tool declares, as plain data: its needs, effect class, level, connector and cost. No function, no source.
+
+Which rules the plain lists of a file stand for: the same keys in a manifest, a personality and `ToolCapabilities`.
+
+Hosts are not here: `destinations` and `allowed_hosts` hold whole rules, see `destination` in `capability.py`.
+
+From what a tool's author writes to what policy sees: `ToolCapabilities` to rules, and a whole declaration to a spec.
+
+Everything is checked here, once, for decorators and for files that are only read. Functions and files are not known.
+
+`ToolCapabilities`: what a tool touches, as a typed value instead of a mapping. Its meaning is in `needs`.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from decimal import Context, Decimal
+from typing import Any, Literal, TypeVar
+
+from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.domains import STORAGE_KINDS, nearest
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import name as checked_name
+from licet.core.algebra.set import CapabilitySet, Rules
+from licet.core.canonical import digest, money_text
+from licet.core.origin import Origin
+from licet.core.policy.connector import ConnectorRef, Installed
+from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
+from licet.values import dataclass, field, fields
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as policy sees it: everything that decides what a call of it may touch."""
+
+    name: str
+    needs: CapabilitySet
+    effect: EffectClass | None = None
+    sandbox: Level | None = None
+    connector: ConnectorRef | None = None
+    cost_usd: Decimal | None = None
+    description: str = ""
+    schema: Mapping[str, Any] | None = field(
+        default=None, hash=False, repr=False
+    )  # None: not known, only source was read
+    origin: Origin | None = None
+    storage_ttl_seconds: int | None = None
+    optional: CapabilitySet = field(default_factory=CapabilitySet)  # held where the ceiling allows it, never a misfit
+    parameters: tuple[str, ...] | None = field(default=None, compare=False)  # None: source does not say for sure
+    by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
+    package: Installed | None = field(default=None, compare=False)  # the distribution that its module belongs to
+    touches: CapabilitySet = field(init=False, compare=False, repr=False)  # the most that a call could hold
+    needed_connectors: frozenset[str] = field(init=False, compare=False, repr=False)
+    named_connectors: frozenset[str] = field(init=False, compare=False, repr=False)  # also among its optional needs
+
+    def __post_init__(self) -> None:
+        needed = _connectors_in(self.needs) | (
+            {self.connector.name} if isinstance(self.connector, ConnectorRef) else set()
+        )
+        object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
+        object.__setattr__(self, "needed_connectors", frozenset(needed))
+        object.__setattr__(self, "named_connectors", frozenset(needed | _connectors_in(self.optional)))
+
+    @property
+    def digest(self) -> str:
+        """The content address of the definition: it changes when anything a caller or reviewer relies on does."""
+        return digest(
+            {
+                "name": self.name,
+                "description": self.description,
+                "needs": [str(rule) for rule in self.needs.allow],
+                # Only where there are any: the digest of a tool without optional needs stays what it was.
+                **({"optional": [str(rule) for rule in self.optional.allow]} if self.optional else {}),
+                "effect": self.effect,
+                "sandbox": self.sandbox,
+                "connector": str(self.connector) if self.connector else None,
+                "cost_usd": self.cost_usd,
+                "schema": self.schema,
+                "storage_ttl_seconds": self.storage_ttl_seconds,
+            }
+        )
+
+
+def _connectors_in(needs: CapabilitySet) -> set[str]:
+    return {need.key for need in needs.allow if need.domain == "connector" and not need.defers}
+
+
+def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:
+    """The namespace of a key-value store; the framework computes it, the tool never does."""
+    match kind:
+        case "tool-private":
+            return f"tool:{tool}"
+        case "personality" if personality:
+            return f"personality:{personality}"
+        case "session" | "personality":
+            return f"session:{session}"
+    raise ValueError(f"unknown kind of storage: {kind}")
+
+
+LISTS = {
+    "fs_reach.read": ("fs:read",),
+    "fs_reach.write": ("fs:write", "fs:delete"),  # the class of a tool decides on deletes
+    "env": ("env:read",),
+    "secrets": ("secret:read",),
+    "process.allowed_binaries": ("process:exec",),
+}
+KEY_OF = {kind: key for key, kinds in LISTS.items() for kind in kinds}
+EXACT_KEY_OF = {kinds[0]: key for key, kinds in LISTS.items() if len(kinds) == 1}  # by keys that allow nothing else
+
+FROM_PERSONALITY = "from-personality"
+TOUCHES_NOTHING = "`capabilities={}` is a tool that touches nothing"
+NEITHER = f"give `capabilities=` or `needs=`; {TOUCHES_NOTHING}"
+
+_KEYS = {  # what each key holds; a key that holds nothing named is a list itself
+    "network": ("allowed_hosts",),
+    "secrets": (),
+    "storage": ("scope", "kind", "ttl_seconds_default"),
+    "fs_reach": ("read", "write"),
+    "process": ("allowed_binaries",),
+    "env": (),
+}
+_REQUIRED = {"network": "allowed_hosts", "storage": "scope", "process": "allowed_binaries"}
+_CAMEL_CASE = {
+    "allowedHosts": "allowed_hosts",
+    "allowedBinaries": "allowed_binaries",
+    "ttlSecondsDefault": "ttl_seconds_default",
+}
+_HOSTS = "network.allowed_hosts"
+
+# 10 digits before the point and 15 after it leave room, in Python's 28, for a thousand such amounts added up.
+_AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
+LARGEST_AMOUNT = 10**9
+_FINEST = Decimal("1e-15")
+_LARGEST_TTL = 2**53 - 1  # the largest whole number that JSON carries everywhere
+
+_Word = TypeVar("_Word", bound=str)
+
+
+def needs_of(capabilities: Mapping[str, Any]) -> CapabilitySet:
+    """The rules that a `ToolCapabilities` mapping stands for, or `Malformed` with the nearest spelling."""
+    return _needs(normal_form(capabilities))
+
+
+def normal_form(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """A `ToolCapabilities` mapping in its first spelling: known keys, right types, lists as tuples."""
+    declared = _known(capabilities, tuple(_KEYS), "`capabilities`")
+    for key, value in declared.items():
+        if not _KEYS[key]:
+            declared[key] = _texts(value, key)
+            continue
+        part = declared[key] = _known(value, _KEYS[key], f"`{key}`")
+        required = _REQUIRED.get(key)
+        if required and required not in part:
+            raise Malformed(_shown(value), f"`{required}` in `{key}`")
+        if key == "storage":
+            _check_storage(part)
+            continue
+        for inner in part:
+            where = f"{key}.{inner}"
+            if key == "fs_reach" and isinstance(part[inner], str):
+                _word(part[inner], (FROM_PERSONALITY,), where, f"a list of paths or `{FROM_PERSONALITY}`")
+            else:
+                part[inner] = _texts(part[inner], where)
+    return declared
+
+
+def spec_of(
+    *,
+    name: str,
+    capabilities: Mapping[str, Any] | None = None,
+    needs: Rules | None = None,
+    optional: Rules | None = None,
+    effect: str | None = None,
+    sandbox: str | None = None,
+    connector: str | ConnectorRef | None = None,
+    cost_usd: Decimal | str | float | None = None,
+    description: str = "",
+    schema: Mapping[str, Any] | None = None,
+    origin: Origin | None = None,
+) -> ToolSpec:
+    """A checked declaration: `Malformed` for a wrong value, `TypeError` if it says nothing or everything twice."""
+    if not isinstance(name, str):
+        raise Malformed(_shown(name), "text as `name`")
+    checked_name(name)
+    if capabilities is None and needs is None:
+        raise TypeError(f"`{name}` does not say what it touches: {NEITHER}")
+    if capabilities is not None and needs is not None:
+        raise TypeError(f"`{name}` says twice what it touches: keep one of `capabilities=` and `needs=`")
+    declared = {} if capabilities is None else normal_form(capabilities)
+    touched = _needs(declared) if needs is None else _rules_as_given(needs, "needs")
+    through = None if connector is None else _connector(connector)
+    if through is not None:
+        touched = touched | CapabilitySet((f"connector:use:{through.name}",))
+    if not isinstance(description, str):
+        raise Malformed(_shown(description), "text as `description`")
+    return ToolSpec(
+        name,
+        touched,
+        effect=None if effect is None else _word(effect, CLASSES, "effect"),
+        sandbox=None if sandbox is None else _word(sandbox, LEVELS, "sandbox"),
+        connector=through,
+        cost_usd=None if cost_usd is None else amount(cost_usd),
+        description=description,
+        schema=schema,
+        origin=origin,
+        storage_ttl_seconds=declared.get("storage", {}).get("ttl_seconds_default"),
+        optional=CapabilitySet() if optional is None else _rules_as_given(optional, "optional"),
+        by_keys=capabilities is not None,
+    )
+
+
+def summary(docstring: str) -> str:
+    """The first paragraph of a docstring whose indentation is gone, on one line."""
+    return " ".join(re.split(r"\n\s*\n", docstring.strip(), maxsplit=1)[0].split())
+
+
+def amount(value: Decimal | str | float) -> Decimal:
+    """An amount of money, exact: a float means the decimal it prints as, not the binary fraction it is."""
+    number = Decimal("NaN")
+    if isinstance(value, Decimal | int) and not isinstance(value, bool):
+        number = Decimal(value)
+    elif isinstance(value, float) or (isinstance(value, str) and _AMOUNT.fullmatch(value)):
+        number = Decimal(value if isinstance(value, str) else repr(value))
+    if number.is_finite() and 0 <= number <= LARGEST_AMOUNT:
+        exact = number.quantize(_FINEST, context=Context(prec=28))
+        if exact == number:
+            return Decimal(money_text(exact.copy_abs()))
+    hint = 'write it as text, such as `"0.25"`' if isinstance(value, float) else ""
+    raise Malformed(_shown(value), f"an amount from 0 to {LARGEST_AMOUNT}, to 15 decimals, as `cost_usd`", hint)
+
+
+def _needs(declared: dict[str, Any]) -> CapabilitySet:
+    hosts = declared.get("network", {}).get("allowed_hosts", ())
+    rules = [_rule("network:*", host, _HOSTS) for host in hosts]
+    for where, kinds in LISTS.items():
+        outer, _, inner = where.partition(".")
+        entries = declared.get(outer, ())
+        if inner and entries:
+            entries = entries.get(inner, ())
+        for entry in ("*",) if entries == FROM_PERSONALITY else entries:
+            rules += [_rule(kind, entry, where) for kind in kinds]
+    if "storage" in declared:
+        rules.append(Capability(f"storage:*:{declared['storage']['scope']}"))
+    return CapabilitySet(rules)
+
+
+def _rule(kind: str, entry: str, where: str) -> Capability:
+    try:
+        if where != _HOSTS:
+            return Capability(f"{kind}:{entry}")
+        return destination(entry)
+    except Malformed as error:
+        hint = error.hint
+        if entry == FROM_PERSONALITY and where.startswith("fs_reach"):
+            hint = f"write `{FROM_PERSONALITY}` alone, not in a list"
+        raise Malformed(error.found, f"{error.expected}, in `{where}`", hint) from None
+
+
+def _rules_as_given(given: Rules, key: str) -> CapabilitySet:
+    if isinstance(given, CapabilitySet):
+        if given.deny:
+            raise Malformed(str(given.deny[0]), f"{key} without denies", "a tool says what it touches; manifests deny")
+        return given
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        hint = f"write `[{given!r}]`" if isinstance(given, str) else ""
+        raise Malformed(_shown(given), f"a list of rules such as `fs:read:/srv/data` as `{key}`", hint)
+    rules = []
+    for rule in given:
+        if not isinstance(rule, str | Capability):
+            raise Malformed(_shown(rule), f"a rule such as `fs:read:/srv/data` in `{key}`")
+        rules.append(rule)
+    return CapabilitySet(rules)
+
+
+def _connector(connector: str | ConnectorRef) -> ConnectorRef:
+    if isinstance(connector, ConnectorRef):
+        return connector
+    if not isinstance(connector, str):
+        raise Malformed(_shown(connector), "a connector such as `github` or `github@2.1`")
+    return ConnectorRef.parse(connector)
+
+
+def _check_storage(storage: dict[str, Any]) -> None:
+    _word(storage["scope"], STORAGE_KINDS, "storage.scope")
+    _word(storage.get("kind", "kv"), ("kv",), "storage.kind")
+    ttl = storage.get("ttl_seconds_default", 1)
+    if isinstance(ttl, bool) or not isinstance(ttl, int) or not 1 <= ttl <= _LARGEST_TTL:
+        raise Malformed(_shown(ttl), "a whole number of seconds, at least 1, as `storage.ttl_seconds_default`")
+
+
+def _known(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:
+    """The entries of a mapping by the first spelling of their keys."""
+    listed = ", ".join(f"`{key}`" for key in keys)
+    if not isinstance(value, Mapping):
+        raise Malformed(_shown(value), f"a mapping with {listed} as {where}")
+    known: dict[str, Any] = {}
+    for key, held in value.items():
+        first = _CAMEL_CASE.get(key, key)
+        if first not in keys:
+            raise Malformed(_shown(key), f"one of {listed} in {where}", _near(key, keys))
+        if first in known:
+            raise Malformed(_shown(key), f"one spelling of `{first}` in {where}", f"keep `{first}`")
+        known[first] = held
+    return known
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple | set | frozenset):
+        hint = f"write `[{value!r}]`" if isinstance(value, str) else ""
+        raise Malformed(_shown(value), f"a list as `{where}`", hint)
+    for entry in value:
+        if not isinstance(entry, str):
+            raise Malformed(_shown(entry), f"text in `{where}`")
+    return tuple(sorted(value) if isinstance(value, set | frozenset) else value)
+
+
+def _word(value: Any, words: tuple[_Word, ...], where: str, expected: str = "") -> _Word:
+    for word in words:
+        if value == word:
+            return word
+    listed = expected or ("one of " if words[1:] else "") + ", ".join(f"`{word}`" for word in words)
+    raise Malformed(_shown(value), f"{listed} as `{where}`", _near(value, words))
+
+
+def _near(word: Any, words: tuple[str, ...]) -> str:
+    return nearest(word[:64], words) if isinstance(word, str) else ""
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # a number with too many digits to print
+        text = type(value).__name__
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+Paths = Collection[str] | Literal["from-personality"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCapabilities:
+    """What a tool touches; a part is one of the classes below or a mapping with the same keys, and absent is nothing.
+
+    ToolCapabilities(network={"allowed_hosts": ["api.weather.gov"]}, secrets=["WEATHER_API_KEY"])
+    """
+
+    @dataclass(frozen=True, slots=True)
+    class Network:
+        """Hosts the tool may reach: exact, `*.example.com`, with a port, or `*` for whatever the ceiling allows."""
+
+        allowed_hosts: Collection[str]
+
+    @dataclass(frozen=True, slots=True)
+    class Storage:
+        """A key-value store, and how long its entries live unless the tool says otherwise."""
+
+        scope: Literal["tool-private", "session", "personality"]
+        kind: Literal["kv"] = "kv"
+        ttl_seconds_default: int | None = None
+
+    @dataclass(frozen=True, slots=True)
+    class FsReach:
+        """Paths the tool may read, and paths it may write and delete; or what the ceiling allows of either."""
+
+        read: Paths = ()
+        write: Paths = ()
+
+    @dataclass(frozen=True, slots=True)
+    class Process:
+        """Binaries the tool may start: names, absolute paths, or `*` for whatever the ceiling allows."""
+
+        allowed_binaries: Collection[str]
+
+    network: Network | Mapping[str, Any] | None = None
+    secrets: Collection[str] = ()
+    storage: Storage | Mapping[str, Any] | None = None
+    fs_reach: FsReach | Mapping[str, Any] | None = None
+    process: Process | Mapping[str, Any] | None = None
+    env: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        given = self.as_mapping()
+        needs_of(given)
+        parts = {"network": self.Network, "storage": self.Storage, "fs_reach": self.FsReach, "process": self.Process}
+        for key, value in normal_form(given).items():
+            # Lists become tuples here, so that nobody changes a declaration after it was checked.
+            object.__setattr__(self, key, parts[key](**value) if key in parts else value)
+
+    @property
+    def needs(self) -> CapabilitySet:
+        """The same as rules."""
+        return needs_of(self.as_mapping())
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The same as a mapping, with only what was given."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = (self.Network, self.Storage, self.FsReach, self.Process)
+        return {
+            key: {f.name: v for f in fields(value) if (v := getattr(value, f.name)) is not None}
+            if isinstance(value, parts)
+            else value
+            for key, value in given.items()
+            if value is not None
+        }

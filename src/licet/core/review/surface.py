@@ -1,0 +1,364 @@
+"""Everything an agent can reach under a manifest, as data for tables, JSON and pictures.
+
+For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it; left out are
+addresses that no connection ever goes to. Any command, which `licet run` starts without a tool, stands beside them.
+Two surfaces are equal if they reach the same; where rules are written, file names and digests do not count.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Literal
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.grid import TooManyPairs
+from licet.core.algebra.set import CapabilitySet
+from licet.core.canonical import canonical_json, money_text
+from licet.core.decision.admission import call_denials
+from licet.core.decision.decide import decide
+from licet.core.decision.decision import Deny, Ground, Request
+from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachable
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.validate import Most, Undeclared, too_many_pairs
+from licet.core.origin import Origin
+from licet.core.policy.digest import definitions_document, server_document
+from licet.core.policy.effects import ELEVATED, EffectClass, Level
+from licet.core.policy.manifest import (
+    COMMANDS,
+    Approvals,
+    Budget,
+    Layer,
+    Manifest,
+    Rule,
+    Seat,
+    WriteApproval,
+    least_limits,
+    with_commands,
+)
+from licet.core.review.entries import Entry, Written, entries_of
+from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
+from licet.values import dataclass, field
+
+Standing = Literal["callable", "undeclared", "blocked"]
+_NOTHING = CapabilitySet()
+_BINARIES = CapabilitySet(("process:exec:*",))
+_DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSurface:
+    """One tool that the manifest admits: whether it can be called, and what it then reaches.
+
+    An `undeclared` tool is admitted, but no file that was read says what it needs: what is given here is the ceiling,
+    the most that any declaration could get. A `blocked` one is refused whatever it asks; it reaches nothing.
+    """
+
+    name: str
+    standing: Standing
+    bundles: tuple[str, ...]
+    effect: EffectClass | None
+    level: Level | None
+    connector: str
+    cost_usd: Decimal | None
+    asks: WriteApproval | None  # how often a person must agree to calls; None if nobody is asked
+    deletes_ask: bool
+    max_calls: int | None
+    max_cost_usd: Decimal | None  # in a session, as the calls
+    limits: tuple[tuple[str, int], ...]
+    args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
+    entries: tuple[Entry, ...]
+    grant: CapabilitySet = field(compare=False)
+    optional: tuple[str, ...] = field(compare=False)  # what it declares and can do without, reached or not
+    grounds: tuple[Ground, ...] = field(compare=False)  # why it cannot be called, from files alone
+    origin: Origin | None = field(compare=False)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it can reach anything at all: blocked tools cannot."""
+        return self.standing != "blocked"
+
+    @property
+    def note(self) -> str:
+        """What a reader must know before trusting the rest, in one line; empty for a tool that can be called."""
+        reasons = "; ".join(map(str, self.grounds))
+        if self.standing == "undeclared":
+            return f"{reasons}; shown is the most it could get"
+        return f"cannot be called: {reasons}" if reasons else ""
+
+    def document(self, reaches: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The tool as plain data; `reaches` are documents of reach that are known, by the identity of the entries."""
+        reaches = {} if reaches is None else reaches
+        if id(self.entries) not in reaches:
+            reaches[id(self.entries)] = _reach_document(self.entries)
+        return {
+            "name": self.name,
+            "standing": self.standing,
+            "note": self.note,
+            "grounds": [_ground(ground) for ground in self.grounds],
+            "bundles": list(self.bundles),
+            "side_effect_class": self.effect,
+            "sandbox": self.level,
+            "connector": self.connector or None,
+            "cost_usd": _money(self.cost_usd),
+            "asks": self.asks,
+            "deletes_ask": self.deletes_ask,
+            "max_calls": self.max_calls,
+            "max_cost_usd": _money(self.max_cost_usd),
+            "limits": dict(self.limits),
+            "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
+            "reach": reaches[id(self.entries)],
+            **({"optional": list(self.optional)} if self.optional else {}),
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Something that no tool of the agent reaches, whatever is allowed."""
+
+    rule: Capability
+    origin: Origin | None = field(default=None, compare=False)
+    by_licet: bool = field(default=False, compare=False)  # a policy file or the code of a tool: nobody wrote this deny
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """Everything one agent can reach, and everything agent-wide that decides about it."""
+
+    agent: str
+    version: str
+    app: str
+    personality: str | None
+    tools: tuple[ToolSurface, ...]
+    commands: ToolSurface | None  # what `licet run` gives any command; None where no binary is allowed
+    max_effect: EffectClass
+    native: tuple[str, ...]
+    private: tuple[str, ...]
+    connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> the version ranges that must all hold
+    definitions: tuple[tuple[str, str], ...]  # name -> what the workspace says it is, as canonical JSON
+    approvals: Approvals
+    budget: Budget
+    bundles: tuple[Terms, ...]  # of bundles that say more than the agent's own policy does
+    limits: tuple[tuple[str, int], ...]
+    allow_degraded: bool
+    record: str
+    denies: tuple[Denied, ...]
+    servers: tuple[tuple[str, str], ...]  # name -> what it is and holds, as canonical JSON
+    unadmitted: tuple[str, ...] = field(compare=False)  # declared, and not for this agent
+    digest: str = field(compare=False)
+    pinned: str = field(compare=False)  # what holds the digest; empty if nothing does, and then no file approves writes
+    files: tuple[str, ...] = field(compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """The surface as plain data."""
+        reaches: dict[int, dict[str, Any]] = {}
+        return {
+            "agent": self.agent,
+            "version": self.version,
+            "app": self.app or None,
+            "personality": self.personality,
+            "digest": self.digest,
+            **({"pinned": self.pinned} if self.pinned else {}),
+            "files": list(self.files),
+            "tools": [tool.document(reaches) for tool in self.tools],
+            "commands": self.commands.document(reaches) if self.commands else None,
+            "unadmitted": list(self.unadmitted),
+            "max_side_effect_class": self.max_effect,
+            "native": list(self.native),
+            "private": list(self.private),
+            "connectors": {name: list(versions) for name, versions in self.connectors},
+            **(
+                {"definitions": {name: json.loads(said) for name, said in self.definitions}} if self.definitions else {}
+            ),
+            "approvals": approvals_document(self.approvals),
+            "budget": budget_document(self.budget),
+            "bundles": {bundle.name: bundle.document() for bundle in self.bundles},
+            "limits": dict(self.limits),
+            "sandbox": {"allow_degraded": self.allow_degraded},
+            "record": self.record,
+            "denies": [
+                {"rule": str(deny.rule), "origin": deny.origin.full if deny.origin else None}
+                for deny in self.denies
+                if not deny.by_licet
+            ],
+            "servers": {name: json.loads(server) for name, server in self.servers},
+        }
+
+
+def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
+    """Everything an agent can reach under a manifest.
+
+    A tool that does not fit `judged`, the same manifest as a gate would have it, cannot be called. Without that,
+    such a tool has what overlaps, which is what a gate that narrows gives it.
+    """
+    admitted, manifest = manifest.seats, with_commands(manifest)
+    tools, terms = _Tools(manifest, judged), agent_terms(manifest)
+    return Surface(
+        agent=manifest.agent,
+        version=manifest.version,
+        app=manifest.app,
+        personality=manifest.personality,
+        tools=tuple(map(tools.surface_of, sorted(admitted))),
+        commands=tools.commands(),
+        max_effect=manifest.max_effect,
+        native=tuple(sorted(manifest.native)),
+        private=terms.private,
+        connectors=terms.connectors,
+        definitions=tuple(
+            (name, canonical_json(said).decode()) for name, said in definitions_document(manifest).items()
+        ),
+        approvals=terms.approvals,
+        budget=manifest.budget,
+        bundles=tuple(bundle_terms(manifest)),
+        limits=tuple(sorted(manifest.limits.items())),
+        allow_degraded=manifest.allow_degraded,
+        record=manifest.record,
+        denies=tuple(_denied(manifest)),
+        servers=tuple((name, _server_text(manifest.servers[name])) for name in sorted(manifest.servers)),
+        unadmitted=tuple(sorted(manifest.tools.keys() - admitted.keys() - {COMMANDS})),
+        digest=manifest.digest,
+        pinned=manifest.pinned,
+        files=manifest.files,
+    )
+
+
+class _Tools:
+    """The tools of a manifest. What many of them have in common (grants, layers) is put into words once."""
+
+    def __init__(self, manifest: Manifest, judged: Manifest | None) -> None:
+        self._manifest, self._judged = manifest, judged
+        self._undeclared = Undeclared(manifest)
+        self._written: dict[int, Written] = {}
+        self._entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
+        self._deletes: dict[int, bool] = {}
+
+    def surface_of(self, name: str) -> ToolSurface:
+        manifest = self._manifest
+        seats = manifest.seats[name]
+        answer = decide(Request(name), manifest)
+        # Spending only grows: a call that a fresh session refuses is refused always.
+        grounds = answer.rules if isinstance(answer, Deny) else ()
+        grounds = (*grounds, *self._unfit(name))
+        reach: Reach | Most | None = reach_of(manifest, name)
+        level, asks = (reach.level, reach.approval) if isinstance(reach, Reach) else (None, None)
+        standing: Standing = "blocked" if grounds else "callable"
+        denied = call_denials(manifest, name)
+        if reach is None and not denied and (most := self._undeclared.most_of(name)) is not None:
+            reach, level, asks, standing = most, most.level, most.asks, "undeclared"
+        grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
+        spec = manifest.tools.get(name)
+        return ToolSurface(
+            name=name,
+            standing=standing,
+            bundles=tuple(sorted({seat.bundle for seat in seats if seat.bundle})),
+            effect=reach.effect if reach else None,
+            level=level,
+            connector=str(spec.connector or "") if spec else "",
+            cost_usd=spec.cost_usd if spec else None,
+            asks=asks,
+            deletes_ask=reach is not None and reach.effect in ELEVATED and self._holds_deletes(grant),
+            max_calls=reach.max_calls if reach else None,
+            max_cost_usd=reach.max_cost_usd if reach else None,
+            limits=_limits(manifest, seats),
+            args=_args(seats),
+            entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
+            grant=grant,
+            optional=tuple(map(str, spec.optional.allow)) if spec else (),
+            grounds=grounds,
+            origin=spec.origin if spec and spec.origin else seats[0].origin,
+        )
+
+    def _unfit(self, name: str) -> tuple[Ground, ...]:
+        """Why a gate would deny every call of a tool, although `decide` may not."""
+        try:
+            reach = reach_of(self._judged, name) if self._judged is not None else None
+        except TooManyPairs:
+            return (too_many_pairs(name),)
+        return unfit_grounds(reach) if reach is not None else ()
+
+    def _reached(self, name: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The entries without hosts whose addresses the lists of `private` close."""
+        reach = reach_of(self._judged, name) if self._judged is not None and entries else None
+        if reach is None or not any(entry.kind == "hosts" for entry in entries):
+            return entries
+        kept = tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
+        return entries if len(kept) == len(entries) else kept  # documents know equal entries by identity
+
+    def commands(self) -> ToolSurface | None:
+        """What any command gets, through which every binary that the ceiling allows can be started."""
+        reach = reach_of(self._manifest, COMMANDS)
+        return self.surface_of(COMMANDS) if reach is not None and reach.grant & _BINARIES else None
+
+    # By identity: the manifest and `_undeclared` keep every grant and layer, and make equal ones once.
+
+    def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[Entry, ...]:
+        if id(layers) not in self._written:
+            self._written[id(layers)] = Written(layers)
+        key = id(grant), id(layers)
+        if key not in self._entries:
+            found = entries_of(grant, self._written[id(layers)])
+            # A rule may name an address that no call connects to: it is held, and never reached.
+            self._entries[key] = tuple(entry for entry in found if not never_dialled(entry.pieces[0].rule))
+        return self._entries[key]
+
+    def _holds_deletes(self, grant: CapabilitySet) -> bool:
+        if id(grant) not in self._deletes:
+            self._deletes[id(grant)] = bool(grant & _DELETES)
+        return self._deletes[id(grant)]
+
+
+def _limits(manifest: Manifest, seats: Iterable[Seat]) -> tuple[tuple[str, int], ...]:
+    limits: Mapping[str, int] = manifest.limits
+    for seat in seats:
+        limits = least_limits(limits, seat.limits)
+    return tuple(sorted(limits.items()))
+
+
+def _args(seats: Iterable[Seat]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    rules: dict[str, set[str]] = {}
+    for seat in seats:
+        for name, rule in seat.args.items():
+            rules.setdefault(name, set()).add(canonical_json(rule).decode())
+    return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
+
+
+def _denied(manifest: Manifest) -> Iterator[Denied]:
+    """The denies of every layer, in normal form, each with a place where it is written."""
+    written: dict[tuple[str, str, int | None], list[Rule]] = {}
+    by_hand: set[tuple[str, str, int | None]] = set()
+    for layer in manifest.layers:
+        for deny in layer.denies:
+            written.setdefault(_box(deny.capability), []).append(deny)
+            if layer.kind != "policy files":
+                by_hand.add(_box(deny.capability))
+    for rule in manifest.ceiling.deny:
+        here = written.get(_box(rule), [])
+        # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
+        exact = [deny for deny in here if deny.capability == rule]
+        joined = [deny for deny in here if deny.capability.atoms & rule.atoms]
+        origin = next((deny.origin for deny in exact or joined), None)
+        yield Denied(rule, origin, bool(here) and _box(rule) not in by_hand)
+
+
+def _box(rule: Capability) -> tuple[str, str, int | None]:
+    return rule.domain, rule.key, rule.port
+
+
+def _reach_document(entries: tuple[Entry, ...]) -> dict[str, Any]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:  # they are in the order of their kinds
+        kinds.setdefault(entry.kind, []).append(entry.document())
+    return kinds
+
+
+def _server_text(server: Mapping[str, Any]) -> str:
+    return canonical_json(server_document(server)).decode()
+
+
+def _ground(ground: Ground) -> dict[str, Any]:
+    origin = ground.origin.full if ground.origin else None
+    return {"reason": ground.reason, "text": ground.text, "origin": origin, "fix": ground.fix or None}
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else money_text(amount)

@@ -1,0 +1,110 @@
+"""What the bundles of an agent hold their tools to, as a reader of its surface sees it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from licet.core.canonical import money_text
+from licet.core.decision.bundle_rules import approvals_of, connectors_of, private_of
+from licet.core.origin import Origin
+from licet.core.policy.addresses import common_ranges
+from licet.core.policy.connector import Connectors
+from licet.core.policy.manifest import Approvals, Budget, Manifest
+from licet.values import dataclass, field, replace
+
+Versions = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> the version ranges that must all hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What some tools are held to together with the rest of the policy; for the agent itself, without any bundle."""
+
+    name: str = ""  # of the bundle
+    budgets: tuple[tuple[str, Budget], ...] = ()  # of bundles, by name
+    approvals: Approvals
+    connectors: Versions
+    private: tuple[str, ...]
+    origin: Origin | None = field(default=None, compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """The terms as plain data."""
+        return {
+            "budget": budget_document(dict(self.budgets).get(self.name, Budget())),
+            "approvals": approvals_document(self.approvals),
+            "connectors": {name: list(versions) for name, versions in self.connectors},
+            "private": list(self.private),
+            "origin": self.origin.full if self.origin else None,
+        }
+
+
+def agent_terms(manifest: Manifest) -> Terms:
+    """What the agent is held to whatever the tool."""
+    return terms_of(manifest, ())
+
+
+def bundle_terms(manifest: Manifest) -> Iterator[Terms]:
+    """What each bundle holds its tools to, where that is more than the policy of its agent does."""
+    whole = agent_terms(manifest)
+    for name in used_bundles(manifest):
+        terms = terms_of(manifest, (name,))
+        if replace(terms, name="") != whole:
+            yield terms
+
+
+def used_bundles(manifest: Manifest) -> tuple[str, ...]:
+    """The bundles through which tools are admitted."""
+    used = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+    return tuple(sorted(used & manifest.bundles.keys()))
+
+
+def terms_of(manifest: Manifest, names: tuple[str, ...]) -> Terms:
+    """What a tool in these bundles is held to."""
+    bundles = [manifest.bundles[name] for name in names if name in manifest.bundles]
+    return Terms(
+        name=names[0] if len(names) == 1 else "",
+        budgets=tuple((bundle.name, bundle.budget) for bundle in bundles if bundle.budget),
+        approvals=_sorted_keys(approvals_of(manifest, bundles)),
+        connectors=versions_of(connectors_of(manifest, bundles)),
+        private=common_ranges(private_of(manifest, bundles)) if manifest.private else (),
+        origin=bundles[0].origin if bundles else None,
+    )
+
+
+def versions_of(connectors: Connectors) -> Versions:
+    """Each connector that every list names, with one range for each list that does not take any version."""
+    return tuple((name, _versions(about)) for name, about in connectors.by_name().items())
+
+
+def _versions(about: Connectors) -> tuple[str, ...]:
+    clauses = set()
+    for rules in (about.tenant, about.app, *about.profiles):
+        versions = {rule.versions for rule in rules or ()}
+        if versions and "" not in versions:
+            clauses.add(" or ".join(sorted(versions)))
+    return tuple(sorted(clauses))
+
+
+def _sorted_keys(approvals: Approvals) -> Approvals:
+    keys = None if approvals.keys is None else tuple(sorted(set(approvals.keys)))
+    return Approvals(approvals.write, approvals.expires_seconds, approvals.quorum, keys)
+
+
+def approvals_document(approvals: Approvals) -> dict[str, Any]:
+    """How calls are approved, as plain data."""
+    return {
+        "write": approvals.write,
+        "expires_seconds": approvals.expires_seconds,
+        "quorum": approvals.quorum,
+        "keys": None if approvals.keys is None else list(approvals.keys),
+    }
+
+
+def budget_document(budget: Budget) -> dict[str, Any]:
+    """What a budget limits, as plain data."""
+    money = (budget.max_cost_usd, budget.max_cost_usd_per_day)
+    in_session, on_day = (None if amount is None else money_text(amount) for amount in money)
+    return {
+        "max_calls_per_session": budget.max_calls_per_session,
+        "max_calls_per_day": budget.max_calls_per_day,
+        "max_cost_usd": in_session,
+        "max_cost_usd_per_day": on_day,
+    }

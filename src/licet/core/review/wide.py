@@ -1,0 +1,112 @@
+"""Warnings about policies that allow nearly everything: ceilings of `*` and `/`, and trusted tools without bounds.
+
+Nothing here is wrong: a gate takes such a policy, and a call decides as the rules say. A reviewer should see it.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+from licet.core.algebra import domains
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import TOP
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.fixes import add_to_layer, elevate, raise_class
+from licet.core.decision.folding import CEILINGS, named_tcp
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.origin import Problem
+from licet.core.policy.addresses import common_ranges
+from licet.core.policy.effects import CLASSES, class_fits, permits
+from licet.core.policy.manifest import Manifest, Rule
+
+# What a rule without bounds opens, and what to write instead. Storage, tools and connectors are named one by one.
+_EVERYTHING = {
+    "network": ("every host", "the hosts that its tools need, such as `api.example.com`"),
+    "fs": ("every path", "the directories that its tools need, such as `${workdir}`"),
+    "process": ("every program", "the programs that its tools start, such as `git`"),
+    "env": ("every variable", "the variables that its tools read, such as `PATH`"),
+    "secret": ("every secret", "the secrets that its tools read, such as `github/*`"),
+}
+
+_EVERY_TCP = CapabilitySet(("network:tcp:*",))
+
+
+def is_wide(rule: Capability) -> bool:
+    """Whether a rule names no host or port, path, program, variable or secret, and so means all of them."""
+    return rule.domain in _EVERYTHING and rule.key == TOP and rule.port is None
+
+
+def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
+    seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
+    layers = {id(layer): layer for layer in (*manifest.layers, *seats, *defined)}.values()
+    wide = (
+        rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
+    )
+    # A line may stand for two rules, such as write and delete: it is told once.
+    yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
+    whole = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
+    for ranges in manifest.private:
+        for each in common_ranges([ranges]):
+            if ipaddress.ip_network(each) in whole:
+                origin = manifest.places.get("private", manifest.origin)
+                found, expected = f"`{each}` under `private`, which is every address", "the ranges of your own network"
+                hint = "an allowed name may then lead to this machine and all machines near it"
+                yield Problem(origin, found, expected, hint, "warning")
+
+
+def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each need of which the class of its tool never permits anything."""
+    for name in sorted(manifest.seats):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.effect is None:
+            continue
+        lost = [need for need in reach.spec.needs.allow if not CapabilitySet((need,)) & reach.permitted]
+        if reach.spec.by_keys:  # `fs_reach.write` is one need in two rules, and means delete only where that is allowed
+            lost = [need for need in lost if not (need.domain == "fs" and need.action == "delete")]
+        for need in lost:
+            found = f"`{name}`, which needs {need} and is {reach.effect}"
+            origin = reach.spec.origin or manifest.seats[name][0].origin
+            hint = f"every such use is refused: {_permitting(reach, need)}"
+            yield Problem(origin, found, "a need of which its class permits something", hint, "warning")
+
+
+def _permitting(reach: Reach, need: Capability) -> str:
+    """The changes that make a class permit a need."""
+    steps, manifest = [], reach.manifest
+    if need.atoms == domains.TCP:  # below `full`, every ceiling must name it
+        ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
+        unnamed = [layer for layer in ceilings if not CapabilitySet((need,)) & named_tcp(layer)]
+        steps += [add_to_layer(layer, (need,), reach.spec, manifest.roots, None) for layer in unnamed]
+    wanted = next(one for one in CLASSES if CapabilitySet((need,)) & permits(one, _EVERY_TCP))
+    if reach.effect and not class_fits(wanted, reach.effect):
+        steps.append(raise_class(reach.spec, reach.seats, manifest.max_effects, wanted))
+        steps += elevate(manifest, reach.seats, reach.level, wanted)
+    return "; ".join(steps)
+
+
+def native_problems(manifest: Manifest) -> Iterator[Problem]:
+    """A warning for each tool that runs in this process, without walls, and needs everything of a kind."""
+    for name in sorted(manifest.native):
+        reach = reach_of(manifest, name)
+        if reach is None or reach.level != "native" or _ready_made(manifest, name):
+            continue
+        wide = [str(need) for need in reach.spec.touches.allow if is_wide(need)]
+        if wide:
+            found = f"`{name}` at level native with {', '.join(f'`{need}`' for need in wide)}"
+            hint = "nothing but its own code bounds it; name what it needs, or run it at `isolated`"
+            origin = reach.spec.origin or reach.seats[0].origin
+            yield Problem(origin, found, "needs with bounds, for a tool without walls", hint, "warning")
+
+
+def _ready_made(manifest: Manifest, name: str) -> bool:
+    """Whether a tool comes with licet: it needs whatever the ceiling gives, and is code that is trusted anyway."""
+    module = manifest.sources[name][0].partition(":")[0] if name in manifest.sources else ""
+    return module == "licet.tools" or module.startswith("licet.tools.")
+
+
+def _wide(rule: Rule) -> Problem:
+    opened, better = _EVERYTHING[rule.capability.domain]
+    shown = str(rule.capability)
+    found = f"`{shown}` under `{rule.key}`, which is {opened}"
+    return Problem(rule.origin, found, better, "a tool that asks for everything gets everything here", "warning")

@@ -1,0 +1,160 @@
+"""The arguments of a tool: which parameter is the context, and the JSON Schema of all others from their type hints.
+
+pydantic is loaded when a schema or a validator is first asked for, not when a tool is declared.
+"""
+
+import inspect
+import itertools
+import json
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from licet.core.canonical import canonical_json
+
+_DEFINITIONS = "#/$defs/"
+_HOLD_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")
+_HOLD_VALUES = ("const", "default", "enum", "examples")
+
+
+class ArgumentSchema(Mapping[str, Any]):
+    """The JSON Schema of a function's arguments, worked out when first looked at."""
+
+    __slots__ = ("_context", "_fn", "_text")
+
+    def __init__(self, fn: Callable[..., Any], context: str | None) -> None:
+        self._fn = fn
+        self._context = context
+        self._text = ""
+
+    def _read(self) -> dict[str, Any]:
+        # Kept as text and read anew each time: what someone does to a copy does not reach the digest.
+        self._text = self._text or _schema_text(self._fn, self._context)
+        schema: dict[str, Any] = json.loads(self._text)
+        return schema
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (self._read(),)
+
+
+def type_hints(fn: Callable[..., Any], annotations: dict[str, Any]) -> dict[str, Any]:
+    def holder() -> None: ...
+
+    holder.__annotations__ = annotations
+    return typing.get_type_hints(holder, globalns=inspect.unwrap(fn).__globals__, include_extras=True)
+
+
+def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
+    """The schema as JSON, without anything that depends on where the function is defined."""
+    try:
+        schema = _Tidy(_generate(stand_in(fn, context))).schema
+        canonical_json(schema)  # what has no canonical form (infinities, huge numbers) would have no digest
+        return json.dumps(schema)
+    except NameError as error:
+        fix = "import it in the module itself, not in a function and not behind `if TYPE_CHECKING:`"
+        raise TypeError(f"the type hints of `{fn.__name__}` cannot be resolved: {error}; {fix}") from error
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        fix = "use types that JSON can carry, or pydantic models of them"
+        raise TypeError(f"the arguments of `{fn.__name__}` have no JSON Schema: {said}; {fix}") from error
+
+
+def stand_in(fn: Callable[..., Any], context: str | None) -> Callable[..., Any]:
+    """A function with the same parameters by name, but the context, and with their types instead of text."""
+    signature = inspect.signature(fn)
+    taken = [parameter for name, parameter in signature.parameters.items() if name != context]
+    written = {
+        parameter.name: parameter.annotation for parameter in taken if parameter.annotation is not parameter.empty
+    }
+    hints = type_hints(fn, written)
+
+    def arguments(**given: Any) -> dict[str, Any]:
+        return given
+
+    arguments.__annotations__ = {parameter.name: hints.get(parameter.name, Any) for parameter in taken}
+    by_name = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=arguments.__annotations__[parameter.name])
+        for parameter in taken
+    ]
+    vars(arguments)["__signature__"] = signature.replace(parameters=by_name, return_annotation=dict[str, Any])
+    return arguments
+
+
+def _generate(stand_in: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class InOrder(GenerateJsonSchema):
+        """Defaults that are sets come out sorted: their own order differs from process to process."""
+
+        ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
+
+        def encode_default(self, dft: Any) -> Any:
+            return super().encode_default(_ordered(dft))
+
+    return TypeAdapter(stand_in).json_schema(schema_generator=InOrder)
+
+
+def _ordered(value: Any) -> Any:
+    match value:
+        case set() | frozenset():
+            return sorted(map(_ordered, value), key=lambda item: (type(item).__name__, repr(item)))
+        case dict():
+            return {key: _ordered(item) for key, item in value.items()}
+        case list() | tuple():
+            return list(map(_ordered, value))
+        case _:
+            return value
+
+
+class _Tidy:
+    """A schema without what was made up from places and names: titles, and definitions named after their module."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._definitions = schema.pop("$defs", {})
+        self._names: dict[str, str] = {}
+        self._kept: dict[str, Any] = {}
+        self.schema = self._tidy(schema)
+        if self._kept:
+            self.schema["$defs"] = self._kept
+
+    def _tidy(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self._tidy(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        return {key: self._value(key, value) for key, value in node.items() if key != "title"}
+
+    def _value(self, key: str, value: Any) -> Any:
+        if key in _HOLD_VALUES:
+            return value
+        if key in _HOLD_SCHEMAS:  # the keys of these are names of the author's choosing, `title` among them
+            return {name: self._tidy(held) for name, held in value.items()}
+        if key == "required":  # a set; parameters in another order are the same tool
+            return sorted(value)
+        if key == "$ref":
+            return self._reference(value)
+        if key == "discriminator":
+            mapping = {word: self._reference(target) for word, target in value.get("mapping", {}).items()}
+            return {**value, "mapping": mapping}
+        return self._tidy(value)
+
+    def _reference(self, target: str) -> str:
+        key = target.removeprefix(_DEFINITIONS)
+        if key not in self._names:
+            # Of two that share a name pydantic writes `package__module__Name`.
+            plain = key.rpartition("__")[2] or key
+            taken = self._names.values()
+            name = next(name for n in itertools.count(1) if (name := plain if n == 1 else f"{plain}{n}") not in taken)
+            self._names[key] = name
+            self._kept[name] = self._tidy(self._definitions[key])
+        return _DEFINITIONS + self._names[key]

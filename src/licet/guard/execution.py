@@ -1,0 +1,276 @@
+"""Which walls stood around something: what a receipt says of them.
+
+Programs while they run: what whoever started one has of it, and who stays outside of its walls.
+
+The ports: what the straight path of a call asks of the world.
+
+Each has a memory twin and, sooner or later, a real backend; one contract suite holds both. Nothing is decided behind a
+port: whoever stands there acts on what was checked, and reports what it really touched.
+
+How a tool can end without a value, as the engine that ran it tells it.
+
+A tool's error is an object with code of its own, and that code may lie, raise or never end. `raised` reads what can be
+read without running more of it than `__str__`.
+"""
+
+import os
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from licet.core.decision.decision import Reason
+from licet.core.origin import Origin
+from licet.core.policy.effects import Level
+from licet.declare import Tool
+from licet.values import dataclass
+
+
+class Layers(NamedTuple):
+    """Walls by name: those in force, and those that this machine lacks and the manifest does without."""
+
+    in_force: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Streams(NamedTuple):
+    """Which streams of a program are handed over as pipes. The others lead nowhere: no input, and no output is kept."""
+
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    joined: bool = False  # what it says on stderr goes where stdout goes
+
+
+class Ending(NamedTuple):
+    """How a program ended: its code, and the reason of the limit that has ended it, if one has."""
+
+    returncode: int
+    limit: Reason | Literal[""]
+
+
+class Running(Protocol):
+    """A program that has started, for as long as whoever started it stays."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, once it was left; None until then, and of one that was left before it had ended."""
+
+    def handed(self) -> tuple[int, ...]:
+        """The near ends of the pipes that were asked for, in the order of their numbers; the caller closes them."""
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; one that has ended does not mind."""
+
+    async def ended(self) -> int:
+        """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
+
+
+class Used(NamedTuple):
+    """How a program ended, and what it and all it started had used by then: in sum, and the largest at its largest."""
+
+    returncode: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+class Watch(Protocol):
+    """Whoever stays outside while a program runs behind walls."""
+
+    @property
+    def launcher(self) -> str:
+        """The folder of `launcher`, the module that builds the walls and starts the program in them."""
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """What that is handed to begin with; closed by whoever starts it, once that is done."""
+
+    async def started(self) -> Exception | None:
+        """Wait until the program itself runs; why it could not be put behind walls, or could not be started there."""
+
+    async def ended(self) -> Exception | None:
+        """Clear up when the program and all it started is gone, or never was; the same answer."""
+
+    def limit(self, used: Used) -> Reason | Literal[""]:
+        """After that: the reason of the limit that has ended the program, as far as anybody can tell, or nothing."""
+
+
+# Processes and walls -------------------------------------------------------------------------------------------------
+
+
+class SandboxUnavailable(Exception):
+    """A level that cannot be kept here: what is missing, and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program to run: the real file, what it is called, its whole environment, and its limits."""
+
+    binary: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str
+    stdin: bytes
+    seconds: float
+    output_bytes: int
+    watch: Watch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended; output beyond the cap is cut, and `truncated` says so."""
+
+    exit_code: int  # negative: the signal that ended it
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    truncated: bool = False
+    timed_out: bool = False
+    reason: Reason | Literal[""] = ""  # the limit that ended it or cut its output: `LIMIT_CPU`, `LIMIT_OUTPUT` …
+
+    @property
+    def stdout(self) -> str:
+        """The output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
+        return self.stdout_bytes.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """The error output as text; bytes that are not UTF-8 are replaced by U+FFFD."""
+        return self.stderr_bytes.decode(errors="replace")
+
+
+class Walls(Protocol):
+    """What a child is put behind."""
+
+    @property
+    def layers(self) -> Layers:
+        """What will be in force around the child, for the receipt; missing is only what the manifest does without."""
+
+    def around(self, command: Command) -> Command:
+        """The command that starts the same program inside."""
+
+
+class Processes(Protocol):
+    """Programs: started with nothing inherited, and ended with everything they started."""
+
+    def find(self, name: str) -> str | None:
+        """The real path of a program by name, on the host's PATH, or None."""
+
+    async def run(self, command: Command, walls: Walls) -> Finished:
+        """Run a program behind walls until it ends or its time is up."""
+
+    def start(self, command: Command, walls: Walls, streams: Streams) -> AbstractAsyncContextManager[Running]:
+        """Start a program behind walls, to talk to it while it runs; whoever leaves ends it and all it started."""
+
+
+class ToolCall(NamedTuple):
+    """A tool and the arguments it is called with, validated; the limits are those of the manifest, where it has any."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    seconds: float
+    limits: Mapping[str, int] = MappingProxyType({})
+
+
+class Sandbox(Protocol):
+    """Where tools run."""
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
+
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Run a tool at a level; what it raises comes out, as `Raised` from behind a wall.
+
+        `Stopped` if it was ended; `SandboxUnavailable` only if nothing of it ran.
+        """
+
+    def walls(self, held: Any) -> Walls:
+        """The walls of a child process with this grant; `SandboxUnavailable` if there are none here."""
+
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LONGEST = 100_000  # characters of what an error says
+_MOST_FRAMES = 10_000
+# Of the classes themselves, so that no property of a tool's class stands in their place.
+_class_name: Any = type.__dict__["__name__"]
+_traceback: Any = BaseException.__dict__["__traceback__"]
+
+# The keys of a manifest that say how much is too much.
+LIMIT_KEYS: Mapping[Reason, str] = {
+    "LIMIT_TIME": "wall_seconds",
+    "LIMIT_CPU": "cpu_seconds",
+    "LIMIT_MEMORY": "memory_mb",
+    "LIMIT_FILES": "open_files",
+    "LIMIT_PROCESSES": "processes",
+    "LIMIT_FILE_SIZE": "file_mb",
+    "LIMIT_DISK": "scratch_mb",
+    "LIMIT_OUTPUT": "output_kb",
+    "LIMIT_HOST_MEMORY": "host_memory_mb",
+    "LIMIT_HOST_FILES": "host_files",
+    "LIMIT_WAITING": "waiting_kb",
+    "LIMIT_HEADERS": "request_headers",
+}
+
+
+def limit_name(reason: Reason) -> str:
+    """The key of a limit, as a manifest spells it."""
+    return f"`limits.{LIMIT_KEYS[reason]}`"
+
+
+class JsonText(bytes):
+    """What a tool returned, as JSON that another process wrote and nobody has parsed yet."""
+
+    __slots__ = ()
+
+
+class Stopped(Exception):
+    """A tool that was ended from outside, or ended itself without an answer: by what, and in words for the model."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        self.reason: Reason = reason
+        super().__init__(text)
+
+
+class Raised(Exception):
+    """What a tool raised: the name of the exception's type, its text, and where it was raised.
+
+    All of it is the tool's word. Behind a wall only the line of the tool's file is told, in this process the `origin`.
+    `forbidden` is an error of permission, which a wall may have caused.
+    """
+
+    def __init__(
+        self, kind: str, text: str, line: int = 0, forbidden: bool = False, origin: Origin | None = None
+    ) -> None:
+        self.kind = kind
+        self.line = line
+        self.forbidden = forbidden
+        self.origin = origin
+        super().__init__(text)
+
+
+def raised(error: BaseException) -> Raised:
+    """What an error says, as plain text. This runs its `__str__`: do it where the tool runs, if that may hang."""
+    try:
+        text = str.__str__(str(error))[:_LONGEST]
+    except BaseException:  # it is the tool's own class: what it does here is as good as silence
+        text = ""
+    return Raised(class_name(type(error)), text, origin=_origin(error))
+
+
+def class_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass says."""
+    name: str = _class_name.__get__(kind)
+    return name
+
+
+def _origin(error: BaseException) -> Origin | None:
+    """The line of the tool, or of what it called, that an error came from; our own lines help nobody.
+
+    No source is read: the name of a file is whatever the tool compiled its code with.
+    """
+    trace, last, frames = _traceback.__get__(error), None, 0
+    while trace is not None and frames < _MOST_FRAMES:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(_OURS):
+            last = name, trace.tb_lineno or 1
+        trace, frames = trace.tb_next, frames + 1
+    return Origin(*last, 1) if last is not None else None

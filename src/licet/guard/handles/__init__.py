@@ -1,0 +1,1 @@
+"""The handles of a call: each checks every use against the grant."""

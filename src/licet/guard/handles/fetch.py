@@ -1,0 +1,416 @@
+"""Where a host really is: every address of a name, asked for once and all of them checked.
+
+Whoever connects uses one of exactly these: the name is not asked about a second time, when the answer may be another.
+
+`ctx.fetch`: requests that are checked hop by hop, and go to the addresses that were checked.
+
+For each hop: the use must be held, the name is resolved once, every address must be one that may be reached, and the
+connection goes to one of exactly these. What a redirect names starts again from the beginning.
+"""
+
+import asyncio
+import json as json_text
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any, NoReturn, Protocol
+
+from licet.core.algebra.use import Destination, InvalidUse, Use, destination, redirected
+from licet.core.decision.decision import Deny
+from licet.core.decision.obstacles import address_grounds
+from licet.core.policy.seconds import seconds
+from licet.errors import Refused
+from licet.guard.deadline import Deadline
+from licet.guard.grant import Holding
+from licet.guard.handles.messages import (
+    BadRequest,
+    Corrupt,
+    Decoder,
+    Headers,
+    Outgoing,
+    Response,
+    TooLarge,
+    checked_value,
+    outgoing,
+)
+from licet.guard.handles.secrets import redacted_refusal
+from licet.guard.meter import Exceeded
+from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
+from licet.guard.redaction.redact import Redactor, in_turn
+from licet.values import dataclass
+
+_MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
+
+
+async def checked_addresses(holding: Holding, http: Http, use: Use) -> tuple[str, ...]:
+    """The addresses that a connection for a use may go to, or `Refused`."""
+    before = LOOKED_UP_FOR.set(f"{holding.request.session}@{holding.reach.manifest.agent}")
+    try:
+        addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
+    except Unresolved as unknown:
+        holding.refuse("RESOLVE_FAILED", str(unknown), use)
+    except Exception as error:
+        holding.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
+    finally:
+        LOOKED_UP_FOR.reset(before)
+    if not addresses:
+        holding.refuse("RESOLVE_FAILED", "the name has no address", use)
+    grounds = address_grounds(use, addresses, holding.reach)
+    if grounds:
+        holding.deny(Deny(holding.request, grounds, use))
+    return addresses[:_MOST_ADDRESSES]
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_BLOCK = 1 << 20  # bytes of a body that are kept together
+_DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
+_GROWN = 64 * 1024  # bytes that a body may grow by where names take the place of secrets
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one request may cost at most; a caller may ask for another time or size, never for more than the last."""
+
+    seconds: float = 30.0  # for everything together, redirects and body included
+    body_bytes: int = 10 * 1024 * 1024  # after decoding
+    header_bytes: int = 64 * 1024
+    header_lines: int = 256
+    redirects: int = 5
+    most_body_bytes: int = 256 * 1024 * 1024
+
+
+class Placeholders(Protocol):
+    """Puts secrets in the place of the texts that stand for them."""
+
+    @property
+    def placed(self) -> Redactor:
+        """Knows the secrets that were placed so far."""
+
+    async def resolve(self, text: str) -> str:
+        """The text with its placeholders replaced."""
+
+    async def resolve_bytes(self, data: bytes, escape: Any = ...) -> bytes:
+        """The bytes with their placeholders replaced, each value escaped for where it stands."""
+
+
+class Streamed:
+    """An answer whose body is still coming: iterate over it, or `read` all of it."""
+
+    __slots__ = ("_holding", "_pieces", "_use", "closed", "headers", "status", "url")
+
+    def __init__(
+        self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes], holding: Holding, use: Use
+    ) -> None:
+        self._holding, self._use = holding, use
+        self.status = status
+        self.url = url
+        self.headers = headers
+        self.closed = False
+        self._pieces = pieces
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded, as far as the status says."""
+        return 200 <= self.status < 300
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        if self.closed:  # an empty body would be a wrong answer
+            raise RuntimeError("the answer is closed: read it inside `async with`")
+        return self._pieces
+
+    async def read(self) -> bytes:
+        """The rest of the body; what is read of all bodies at once counts as memory of the call."""
+        return await _gathered(self, self._holding, self._use)
+
+
+async def _gathered(pieces: AsyncIterable[bytes], holding: Holding, use: Use) -> bytes:
+    """All pieces as one; what is gathered at the same time counts together."""
+    blocks: list[bytes] = []
+    last = bytearray()  # small pieces go together: each for itself would take much more than its bytes
+    with holding.meter.share() as share:
+        try:
+            async for piece in pieces:
+                share.take(len(piece))
+                if len(piece) >= _BLOCK and not last:
+                    blocks.append(piece)
+                    continue
+                last += piece
+                if len(last) >= _BLOCK:
+                    blocks.append(bytes(last))
+                    last.clear()
+            if not blocks or (len(blocks) == 1 and not last):
+                return blocks[0] if blocks else bytes(last)
+            share.take(sum(map(len, blocks)))  # for a moment, all of it is there twice
+        except Exceeded as over:
+            holding.exceeded(over, use)
+        return b"".join((*blocks, last))
+
+
+class ScopedFetch:
+    """HTTP requests that a call holds. Cookies are not kept, and nothing is read from the environment."""
+
+    __slots__ = ("_holding", "_http", "_limits", "_placeholders")
+
+    def __init__(
+        self,
+        holding: Holding,
+        http: Http | None,
+        placeholders: Placeholders | None = None,
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._holding = holding
+        self._http = http
+        self._placeholders = placeholders
+        self._limits = limits
+
+    async def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> Response:
+        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+        message = (headers, json, body)
+        async with self._answered(url, method, message, timeout, max_bytes, whole=True) as answer:
+            content = await answer.read()
+        return Response(answer.status, answer.url, answer.headers, content)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Any = None,
+        json: Any = None,
+        body: bytes | str | None = None,
+        timeout: float | None = None,
+        max_bytes: int | None = None,
+    ) -> AsyncGenerator[Streamed]:
+        """Send a request, follow its redirects, and read the answer as it comes, under the same limits."""
+        message = (headers, json, body)
+        async with self._answered(url, method, message, timeout, max_bytes, whole=False) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _answered(
+        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any, *, whole: bool
+    ) -> AsyncGenerator[Streamed]:
+        """The answer without the secrets that this call has placed: servers send back what they are sent."""
+        placed = Redactor() if self._placeholders is None else self._placeholders.placed
+        try:
+            async with self._received(url, method, parts, timeout, max_bytes) as (reply, where, known, use, most):
+                shown = _clean_headers(placed, known) if placed else known
+                async with (
+                    aclosing(self._pieces(reply, known, use, most)) as pieces,
+                    aclosing(self._redacted(pieces, placed, known, use, most, whole=whole)) as clean,
+                ):
+                    answer = Streamed(reply.status, placed.text(where), shown, clean, self._holding, use)
+                    yield answer
+                    answer.closed = True
+        except Refused as refusal:  # it may name where a redirect leads to
+            if not placed or (told := redacted_refusal(placed, refusal)) is refusal:
+                raise
+            raise told from None
+
+    @asynccontextmanager
+    async def _received(
+        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any
+    ) -> AsyncGenerator[tuple[Reply, str, Headers, Use, int]]:
+        """The answer as it was sent: its URL, its headers, the use it belongs to, and how many bytes it may have."""
+        try:
+            there = destination(method, url)
+        except InvalidUse as wrong:
+            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+        use = there.use
+        self._holding.require(use)
+        http = self._holding.backend(self._http, use)
+        try:
+            message = outgoing(*parts, self._holding.meter)
+            waited, most = self._bounds(timeout, max_bytes)
+        except BadRequest as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
+        clock = Deadline(waited)
+        try:
+            with clock:
+                for hop in range(self._limits.redirects + 1):
+                    use = there.use
+                    await self._permit(use, clock)
+                    if not hop and self._placeholders is not None:
+                        message = await self._revealed(message, use)
+                    async with AsyncExitStack() as stack:
+                        reply = await self._open(stack, http, there, message, waited)
+                        known = Headers(reply.headers)
+                        if reply.status not in _REDIRECTS or "location" not in known:
+                            yield reply, there.url, known, use, most
+                            return
+                        await self._drain(reply)
+                    there, message = self._follow(there, message, reply.status, known.all("location")[0])
+                self._holding.refuse("LIMIT_REDIRECTS", f"more than {self._limits.redirects} redirects", use)
+        except TimeoutError:
+            if not clock.expired:
+                raise
+            self._holding.refuse("LIMIT_TIME", f"no whole answer within {waited:g} seconds", use)
+
+    def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
+        limits = self._limits
+        try:
+            waited = limits.seconds if timeout is None else seconds(timeout, "timeout")
+        except ValueError as wrong:
+            raise BadRequest(str(wrong)) from None
+        most = limits.body_bytes if max_bytes is None else max_bytes
+        if not isinstance(most, int) or most < 0:
+            raise BadRequest("expected `max_bytes` to be a number of bytes, 0 or more")
+        return waited, min(int(most), limits.most_body_bytes)
+
+    async def _permit(self, use: Use, clock: Deadline) -> None:
+        if use.effect != "delete":
+            self._holding.check(use)
+            return
+        clock.pause()  # a person may be asked
+        await self._holding.permit(use)
+        clock.resume()
+
+    async def _revealed(self, message: Outgoing, use: Use) -> Outgoing:
+        """The message with secrets in the place of placeholders: only now that it is known where they go."""
+        if self._placeholders is None or message == Outgoing():
+            return message
+        resolve = self._placeholders.resolve
+        headers = [(name, await resolve(value)) for name, value in message.headers]
+        escape = _inside_json if message.is_json else str
+        body = await self._placeholders.resolve_bytes(message.body, escape) if message.body else b""
+        try:
+            lines = tuple((name, checked_value(name, value)) for name, value in headers)
+        except BadRequest as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+        return Outgoing(lines, body, message.is_json)
+
+    async def _open(
+        self, stack: AsyncExitStack, http: Http, there: Destination, message: Outgoing, seconds: float
+    ) -> Reply:
+        """The head of the answer, from the first address that a connection can be made to."""
+        use, text = there.use, ""
+        try:
+            await stack.enter_async_context(self._holding.meter.files(1))
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
+        for address in await checked_addresses(self._holding, http, use):
+            exchange = Exchange(
+                there.method,
+                there.url,
+                use.target,
+                use.port or 0,
+                address,
+                message.lines,
+                message.body,
+                seconds + 1,  # the clock above comes first
+            )
+            try:
+                reply = await stack.enter_async_context(http.send(exchange))
+            except Unreached as failed:
+                text = str(failed)
+            except Unconnected as broken:
+                self._holding.refuse("CONNECT_FAILED", str(broken), use)
+            except Exception as error:  # of a backend: its text may hold anything
+                self._holding.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
+            else:
+                self._measure(reply, use)
+                return reply
+        self._holding.refuse("CONNECT_FAILED", text, use)
+
+    def _measure(self, reply: Reply, use: Use) -> None:
+        """Refuse a head that is too large."""
+        limits = self._limits
+        if len(reply.headers) > limits.header_lines:
+            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
+        if sum(len(name) + len(value) for name, value in reply.headers) > limits.header_bytes:
+            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_bytes} bytes of headers", use)
+
+    def _follow(
+        self, there: Destination, message: Outgoing, status: int, location: str
+    ) -> tuple[Destination, Outgoing]:
+        """Where a redirect leads, and what of the message goes there."""
+        method = there.method
+        if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
+            method, message = "GET", message.without_body()
+        try:
+            # Header bytes are Latin-1 to the protocol; those who write other letters mean UTF-8.
+            following = redirected(method, there.url, location.encode("latin-1", "replace").decode("utf-8", "replace"))
+        except InvalidUse as wrong:
+            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+        if following.origin == there.origin:
+            return following, message
+        if message.body:
+            text = f"a redirect from {there.use.target} would send the body to another origin"
+            self._holding.refuse("LIMIT_REDIRECTS", text, following.use)
+        # Any header may be a credential: the caller meant them for the first origin.
+        return following, Outgoing()
+
+    async def _drain(self, reply: Reply) -> None:
+        read = 0
+        try:
+            async for piece in reply.body:
+                read += len(piece)
+                if read > _DRAINED:
+                    return
+        except Unconnected:
+            return  # the redirect itself has arrived
+
+    async def _redacted(
+        self, pieces: AsyncIterator[bytes], placed: Redactor, headers: Headers, use: Use, most: int, *, whole: bool
+    ) -> AsyncGenerator[bytes]:
+        """The content without secrets that were placed; a whole answer that is JSON stays JSON."""
+        if whole:
+            content = await _gathered(pieces, self._holding, use)
+            yield await in_turn(placed.work(content, as_json=_may_be_json(headers, content)))
+            return
+        stream, size = placed.stream(), 0
+        async for piece in pieces:
+            clean = await in_turn(stream.work(piece))
+            size += len(clean)
+            if size > 2 * most + _GROWN:  # a name may be longer than the secret that it stands for
+                self._too_large(use, most)
+            if clean:
+                yield clean
+        if clean := stream.finish():
+            yield clean
+
+    def _too_large(self, use: Use, most: int) -> NoReturn:
+        self._holding.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
+
+    async def _pieces(self, reply: Reply, headers: Headers, use: Use, most: int) -> AsyncGenerator[bytes]:
+        holding, decoder = self._holding, Decoder(headers.get("content-encoding", ""), most)
+        try:
+            async for raw in reply.body:
+                if holding.over:
+                    holding.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+                for number, piece in enumerate(decoder.feed(raw)):
+                    if number:  # a little may unpack to a lot: others have their turn
+                        await asyncio.sleep(0)
+                    yield piece
+            decoder.finish()
+        except TooLarge:
+            self._too_large(use, most)
+        except (Corrupt, Unconnected) as broken:
+            holding.refuse("CONNECT_FAILED", str(broken), use)
+
+
+def _clean_headers(placed: Redactor, headers: Headers) -> Headers:
+    whole = "\n".join(f"{name}: {value}" for name, value in headers.pairs)
+    if placed.text(whole) == whole:
+        return headers
+    return Headers((placed.text(name), placed.text(value)) for name, value in headers.pairs)
+
+
+def _may_be_json(headers: Headers, content: bytes) -> bool:
+    return "json" in headers.get("content-type", "").lower() or content[:64].lstrip()[:1] in (b"{", b"[")
+
+
+def _inside_json(value: str) -> str:
+    return json_text.dumps(value, ensure_ascii=False)[1:-1]

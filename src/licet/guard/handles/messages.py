@@ -1,0 +1,313 @@
+"""What a caller may put into a request: header lines that are lines, and a body that is bytes.
+
+Nothing here names a value in a message: it may be a secret.
+
+What a request brought back, as plain data: it can be pickled, compared and kept, and holds nothing open.
+
+Bodies as they arrive, decoded piece by piece and counted: what unpacks to too much stops while it unpacks.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+from typing import Any, NamedTuple
+
+from licet.core.algebra.domains import TOKEN
+from licet.guard.execution import JsonText
+from licet.guard.meter import Meter
+from licet.values import dataclass
+
+Pairs = tuple[tuple[str, str], ...]
+
+# How a message is framed and where it goes is decided by what was checked, never by a caller.
+_OURS = {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer"}
+_OURS |= {"transfer-encoding", "upgrade"}
+# By these many servers take a request for one of another method than the one that was checked.
+METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_MOST_BYTES = 256 << 10  # of the headers of a request together; servers take far less
+_DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
+
+
+class BadRequest(ValueError):
+    """A request that cannot be sent as it was written: what is wrong with it."""
+
+
+class Outgoing(NamedTuple):
+    """The headers and the body that a caller gave."""
+
+    headers: Pairs = ()
+    body: bytes = b""
+    is_json: bool = False
+
+    @property
+    def lines(self) -> Pairs:
+        """The headers as they are sent, with what the caller left out."""
+        if not self.headers:
+            return _DEFAULTS
+        given = {name.lower() for name, _ in self.headers}
+        return (*self.headers, *(pair for pair in _DEFAULTS if pair[0] not in given))
+
+    def without_body(self) -> "Outgoing":
+        """The same without its body and what describes it."""
+        return Outgoing(tuple(pair for pair in self.headers if not pair[0].lower().startswith("content-")))
+
+
+def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = None) -> Outgoing:
+    """The parts of a request, checked, or `BadRequest`; `Exceeded` if there are more headers than the meter allows."""
+    if headers is None and json_value is None and body is None:
+        return _NOTHING
+    pairs = _pairs(headers, meter or Meter())
+    if json_value is None:
+        return Outgoing(pairs, _bytes(body))
+    if body is not None:
+        raise BadRequest("found both `json` and `body`, expected one of them")
+    # JSON from a worker is sent as it came: a body may say anything.
+    data = bytes(json_value) if type(json_value) is JsonText else _dumped(json_value)
+    if not any(name.lower() == "content-type" for name, _ in pairs):
+        pairs = (*pairs, ("content-type", "application/json"))
+    return Outgoing(pairs, data, True)
+
+
+def _dumped(json_value: Any) -> bytes:
+    try:
+        return json.dumps(json_value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise BadRequest("found a value under `json` that JSON cannot carry") from wrong
+
+
+_NOTHING = Outgoing()
+
+
+def checked_value(name: str, value: str) -> str:
+    """The value of a header without the spaces around it, or `BadRequest` if it is more than one line of ASCII."""
+    bare = value.strip(" \t")
+    if not _VALUE.fullmatch(bare):
+        raise BadRequest(f"the header `{name}` has a value that is not one line of visible ASCII")
+    return bare
+
+
+def _pairs(headers: Any, meter: Meter) -> Pairs:
+    if headers is None:
+        return ()
+    given: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = []
+    try:
+        for name, value in given:
+            pairs.append((_text(name), _text(value)))
+            meter.check_headers(len(pairs))
+    except (TypeError, ValueError) as wrong:
+        raise BadRequest("expected `headers` to be texts by name, or pairs of texts") from wrong
+    if sum(len(name) + len(value) for name, value in pairs) > _MOST_BYTES:
+        raise BadRequest(f"found more than {_MOST_BYTES} bytes of headers")
+    return tuple((_checked_name(name), checked_value(name, value)) for name, value in pairs)
+
+
+def _checked_name(name: str) -> str:
+    if not TOKEN.fullmatch(name):
+        raise BadRequest("a header has a name with characters that no name has")
+    lower = name.lower()
+    if lower in _OURS or lower.startswith("proxy-"):
+        raise BadRequest(f"the header `{name}` is not a caller's to set")
+    if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers take the one for the other
+        raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")
+    return name
+
+
+def _text(text: Any) -> str:
+    # A subclass may answer differently each time; its characters cannot.
+    if not issubclass(type(text), str):
+        raise TypeError
+    return str.__str__(text)
+
+
+def _bytes(body: Any) -> bytes:
+    if body is None:
+        return b""
+    if issubclass(type(body), str):
+        try:
+            return str.encode(body, "utf-8")
+        except UnicodeEncodeError as wrong:
+            raise BadRequest("found a body that is not Unicode text") from wrong
+    if issubclass(type(body), bytes | bytearray | memoryview):
+        return bytes(memoryview(body))
+    raise BadRequest("expected `body` to be bytes or text")
+
+
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+
+# Those that pages are written in, as Python names them. It has further codecs, and some of them take very long over
+# hostile bytes.
+_CHARSETS = frozenset(
+    {
+        *("ascii", "utf_8", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "latin_1", "koi8_r", "koi8_u", "cp866"),
+        *(f"iso8859_{part}" for part in (*range(2, 11), *range(13, 17))),
+        *(f"cp{page}" for page in range(1250, 1259)),
+        *("shift_jis", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949", "gb2312", "gbk", "gb18030", "big5"),
+    }
+)
+
+
+class Headers(Mapping[str, str]):
+    """Header lines in the order they came; names are looked up in any case, and repeated lines are joined."""
+
+    __slots__ = ("_values", "pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.pairs = tuple(pairs)
+        self._values: dict[str, list[str]] = {}
+        for name, value in self.pairs:
+            self._values.setdefault(name.lower(), []).append(value)
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Every line of a name; some, such as `Set-Cookie`, cannot be joined."""
+        return tuple(self._values.get(name.lower(), ()))
+
+    def __getitem__(self, name: str) -> str:
+        found = self.all(name)
+        if not found:
+            raise KeyError(name)
+        return ", ".join(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return self.pairs == other.pairs if isinstance(other, Headers) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self.pairs)!r})"
+
+
+class BadStatus(Exception):
+    """A response whose status says that the request failed."""
+
+    def __init__(self, status: int, url: str) -> None:
+        self.status, self.url = status, url
+        super().__init__(f"{url} answered {status}")
+
+    def __reduce__(self) -> tuple[type["BadStatus"], tuple[int, str]]:
+        return BadStatus, (self.status, self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, read to its end: the URL is the one that answered, after redirects."""
+
+    status: int
+    url: str
+    headers: Headers
+    content: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded, as far as the status says."""
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The content as text, in the encoding that the headers name, or UTF-8; what does not fit is replaced."""
+        named = _CHARSET.search(self.headers.get("content-type", ""))
+        plain = normalize_encoding(named[1]).lower() if named else "utf_8"
+        codec = aliases.get(plain, plain)
+        return self.content.decode(codec if codec in _CHARSETS else "utf-8", "replace")
+
+    def json(self) -> Any:
+        """The content as JSON, or `ValueError`."""
+        return json.loads(self.content)
+
+    def raise_for_status(self) -> "Response":
+        """The response itself, or `BadStatus` if its status says that the request failed."""
+        if self.status >= 400:
+            raise BadStatus(self.status, self.url)
+        return self
+
+
+_SLICE = 64 * 1024  # compressed bytes taken at once
+_STEP = 256 * 1024  # decoded bytes made at once
+_GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_CODINGS = {"": "", "identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+
+
+class TooLarge(Exception):
+    """A body that is larger than it may be."""
+
+
+class Corrupt(Exception):
+    """A body that is not what its headers say."""
+
+
+class Decoder:
+    """Turns the pieces of one body into content. A coding that it does not know passes through as it is."""
+
+    __slots__ = ("_coding", "_decoded", "_ended", "_head", "_most", "_raw", "_unpack")
+
+    def __init__(self, coding: str, most: int) -> None:
+        self._coding = _CODINGS.get(coding.strip().lower(), "")
+        self._most = most
+        self._raw = self._decoded = 0
+        self._head = b""  # a first byte that waits for the second
+        self._ended = False  # a whole stream has been read
+        self._unpack: Any = None  # the stream that is being read
+
+    def feed(self, raw: bytes) -> Iterator[bytes]:
+        """The content that these bytes give; `TooLarge` or `Corrupt` if it goes wrong."""
+        # What arrives counts as well: members that unpack to nothing could go on for ever.
+        self._raw += len(raw)
+        if self._raw > self._most:
+            raise TooLarge
+        if not self._coding:
+            yield raw
+            return
+        for start in range(0, len(raw), _SLICE):
+            yield from self._decode(raw[start : start + _SLICE])
+
+    def finish(self) -> None:
+        """Say that nothing more comes; `Corrupt` if something is missing."""
+        if self._head or self._unpack is not None:
+            raise Corrupt(f"the body ends in the middle of its {self._coding} data")
+
+    def _decode(self, raw: bytes) -> Iterator[bytes]:
+        while raw:
+            if self._unpack is None:
+                raw = self._begin(raw)
+                continue
+            try:
+                piece = self._unpack.decompress(raw, min(_STEP, self._most - self._decoded + 1))
+            except zlib.error as wrong:
+                raise Corrupt(f"the body is not {self._coding} data") from wrong
+            self._decoded += len(piece)
+            if self._decoded > self._most:
+                raise TooLarge
+            if piece:
+                yield piece
+            raw = self._unpack.unconsumed_tail
+            if self._unpack.eof:
+                raw, self._unpack, self._ended = self._unpack.unused_data, None, True
+
+    def _begin(self, raw: bytes) -> bytes:
+        """Start the next stream, if what comes is one; what is left to read of it."""
+        if self._ended:
+            # Another member of gzip, or padding, which nobody reads.
+            if self._coding != "gzip" or raw[:1] != b"\x1f":
+                return b""
+            self._unpack = zlib.decompressobj(_GZIP)
+            return raw
+        raw, self._head = self._head + raw, b""
+        if len(raw) < 2:
+            self._head = raw
+            return b""
+        form = _GZIP
+        if self._coding == "deflate":  # the standard means zlib, and some send the bare stream
+            form = _ZLIB if raw[0] & 0x0F == 8 and int.from_bytes(raw[:2]) % 31 == 0 else _RAW
+        self._unpack = zlib.decompressobj(form)
+        return raw

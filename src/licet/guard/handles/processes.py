@@ -1,0 +1,319 @@
+"""`ctx.process`: programs that a call may start, each behind walls with the grant of the call.
+
+Which program may start is decided here; what it can do once it runs is up to the walls alone. A list of programs is no
+boundary: half of them can be talked into running any other.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NoReturn, Protocol
+
+from licet.core.algebra.scope import TOP
+from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
+from licet.core.decision.decision import Reason
+from licet.core.policy.seconds import seconds
+from licet.errors import Refused
+from licet.guard.execution import (
+    Command,
+    Ending,
+    Finished,
+    Processes,
+    Running,
+    Sandbox,
+    SandboxUnavailable,
+    Streams,
+    Walls,
+    limit_name,
+)
+from licet.guard.grant import Holding
+from licet.guard.handles.files import held_paths
+from licet.guard.meter import Exceeded
+from licet.guard.ports import Unavailable
+from licet.guard.redaction.redact import Redactor, in_turn
+from licet.values import replace
+
+_MOST_CODES = 100  # that a receipt tells
+# Open files of this process while a program runs: pipes to it, and sockets to whoever looks after it.
+_FILES_OF_A_RUN, _FILES_OF_A_START = 8, 4
+OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
+
+
+# What a program has run into, in words.
+_LIMITS: Mapping[Reason, str] = {
+    "LIMIT_TIME": "ran for longer than it may",
+    "LIMIT_CPU": "used more time of the processor than it may",
+    "LIMIT_MEMORY": "failed with nearly all the memory in use that it may have",
+    "LIMIT_PROCESSES": "failed with as many processes as it may have",
+    "LIMIT_FILE_SIZE": "wrote a larger file than it may",
+    "LIMIT_DISK": "failed with as much in scratch as it may have",
+    "LIMIT_OUTPUT": "wrote more than is kept of it",
+}
+
+
+class Placeholders(Protocol):
+    """Puts secrets in the place of the texts that stand for them."""
+
+    @property
+    def placed(self) -> Redactor:
+        """Knows the secrets that were placed so far."""
+
+    async def resolve(self, text: str) -> str:
+        """The text with values instead of placeholders."""
+
+
+class ScopedProcesses:
+    """The programs that a call holds. Names mean what they meant on the host's PATH when the gate was built."""
+
+    __slots__ = (
+        *("_binaries", "_environ", "_holding", "_output_bytes", "_placeholders", "_processes", "_sandbox"),
+        *("_seconds", "_workdir"),
+    )
+
+    def __init__(
+        self,
+        holding: Holding,
+        processes: Processes | None,
+        sandbox: Sandbox | None,
+        *,
+        binaries: Mapping[str, str],
+        environ: Mapping[str, str] | None = None,
+        placeholders: Placeholders | None = None,
+        workdir: str = "/",
+        seconds: float = 30.0,
+        output_bytes: int = OUTPUT_BYTES,
+    ) -> None:
+        self._holding = holding
+        self._processes = processes
+        self._sandbox = sandbox
+        self._binaries = binaries
+        self._environ = {} if environ is None else environ
+        self._placeholders = placeholders
+        self._workdir = workdir
+        self._seconds = seconds
+        self._output_bytes = output_bytes
+
+    async def spawn(
+        self,
+        name: str,
+        args: Iterable[str] = (),
+        stdin: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> Finished:
+        """Run a program until it ends: what it wrote, and its code. Its environment is empty but for declared names."""
+        use, command, walls = await self._prepared(name, args, env, cwd, timeout)
+        command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
+        try:
+            async with self._holding.meter.files(_FILES_OF_A_RUN):
+                finished = await self._backend(use).run(command, walls)
+        except Exceeded as over:
+            self._holding.exceeded(over, use)
+        except (SandboxUnavailable, Unavailable, OSError) as wrong:
+            self._not_run(use, wrong)
+        self._record(use, Ending(finished.exit_code, finished.reason))
+        placed = self._placeholders.placed if self._placeholders is not None else None
+        return await _redacted(finished, placed, self._output_bytes) if placed else finished
+
+    def _within(self, timeout: object, use: Use) -> float:
+        """How long a program may run: what the caller wants, and no longer than the call may take."""
+        if timeout is None:
+            return self._seconds
+        try:
+            return min(seconds(timeout, "timeout"), self._seconds)
+        except ValueError as wrong:
+            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+
+    @asynccontextmanager
+    async def _started(
+        self, name: str, args: Iterable[str], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
+    ) -> AsyncIterator[Running]:
+        """The same program by the same checks, to be talked to while it runs; for libraries, which know no handle."""
+        use, command, walls = await self._prepared(name, args, env, cwd)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._holding.meter.files(_FILES_OF_A_START))
+                running = await stack.enter_async_context(self._backend(use).start(command, walls, streams))
+            except Exceeded as over:
+                self._holding.exceeded(over, use)
+            except (SandboxUnavailable, Unavailable, OSError) as wrong:
+                self._not_run(use, wrong)
+            yield running
+        if running.ending is not None:
+            self._record(use, running.ending)
+
+    def _record(self, use: Use, ending: Ending) -> None:
+        """Have the receipt tell how a program ended."""
+        if len(self._holding.ended) < _MOST_CODES:
+            self._holding.ended += (ending.returncode,)
+        if ending.limit:
+            what, fix = _LIMITS[ending.limit], f"the limit is {limit_name(ending.limit)}"
+            self._holding.limited(ending.limit, f"{use.target} {what}", use, fix)
+
+    async def _prepared(
+        self,
+        name: str,
+        args: Iterable[str],
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        timeout: object = None,
+    ) -> tuple[Use, Command, Walls]:
+        """Check everything about a program; nothing has been started yet."""
+        use, binary, called = self._program(name)
+        argv = (called, *_texts(args))
+        within = self._within(timeout, use)
+        given = self._given(env)
+        directory = self._directory(cwd)
+        walls = self._walls(use)
+        environment = self._declared()
+        for variable, value in given.items():
+            # Only now: nothing is fetched for a child that will not run.
+            environment[variable] = await self._placeholders.resolve(value) if self._placeholders else value
+        return use, Command(binary, argv, environment, directory, b"", within, self._output_bytes), walls
+
+    def _not_run(self, use: Use, wrong: Exception) -> NoReturn:
+        if isinstance(wrong, SandboxUnavailable):
+            self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use)
+        if isinstance(wrong, OSError):
+            self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
+        self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
+
+    def _program(self, name: str) -> tuple[Use, str, str]:
+        """The use that was granted, the file to run, and the name it is called by."""
+        try:
+            asked = Use(f"process:exec:{name}")
+        except InvalidUse as wrong:
+            self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
+        called, grant = asked.target, self._holding.reach.grant
+        if not (grant.has(asked) or self._held_by_path()):
+            self._holding.check(asked)  # wherever it is: no backend is asked to find it
+        real, failed = self._found(called)
+        uses = [asked]
+        if real is not None and real != called:
+            uses.append(Use(f"process:exec:{real}"))
+        for use in (*uses, *self._by_their_names(uses)):
+            if grant.verdict(use) is False:
+                self._holding.check(use)
+        granted = next((use for use in uses if grant.has(use)), asked)
+        self._holding.check(granted)
+        self._backend(granted)
+        if real is None:  # told only to those who may run it
+            self._holding.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)
+        return granted, real, called
+
+    def _held_by_path(self) -> bool:
+        """Whether the grant names programs by path: then a name has to be found before it can be decided on."""
+        rules = self._holding.reach.grant.allow
+        return any(rule.domain == "process" and str(rule.key).startswith("/") for rule in rules)
+
+    def _found(self, name: str) -> tuple[str | None, str]:
+        """The file of a program, or None and why it could not be looked for."""
+        if name in self._binaries:
+            return self._binaries[name], ""
+        if self._processes is None:
+            return None, ""
+        try:
+            return self._processes.find(name), ""
+        except Exception as error:  # of a backend: its text may hold anything
+            return None, f"the backend failed to find {name}: {type(error).__name__}"
+
+    def _backend(self, use: Use) -> Processes:
+        return self._holding.backend(self._processes, use)
+
+    def _by_their_names(self, uses: list[Use]) -> list[Use]:
+        # A program that is denied by name is denied by path too, and under the other names it has.
+        names = {os.path.basename(use.target) for use in uses if "/" in use.target}
+        return [Use(f"process:exec:{name}") for name in sorted(names)]
+
+    def _given(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        """What the caller wants in the child's environment: names that rules name, as LD_PRELOAD could be any name."""
+        given = {}
+        named = self._named()
+        for name, value in dict(env or {}).items():
+            try:
+                use = Use(f"env:read:{name}")
+            except InvalidUse as wrong:
+                self._holding.invalid("ENV_NOT_ALLOWED", wrong)
+            self._holding.check(use)
+            if use.target not in named:
+                self._holding.refuse(
+                    "ENV_NOT_ALLOWED", f"{use.target} is not named: `*` sets no variable of a child", use,
+                    f"name `{use.target}` in the tool's `env` and under `capabilities.env`",
+                )  # fmt: skip
+            (given[use.target],) = _texts((value,))
+        return given
+
+    def _declared(self) -> dict[str, str]:
+        declared = {}
+        for name in sorted(self._named()):
+            if name in self._environ:
+                self._holding.check(Use(f"env:read:{name}"))
+                declared[name] = self._environ[name]
+        return declared
+
+    def _named(self) -> set[str]:
+        return {rule.key for rule in self._holding.reach.grant.allow if rule.domain == "env" and rule.key != TOP}
+
+    def _directory(self, cwd: Any) -> str:
+        """Where the child starts: inside what the call may read, and what it really is."""
+        if cwd is None:
+            home = use_of_path("read", os.path.realpath(self._workdir))
+            held = self._holding.reach.grant.has(home) or self._holds_below(home.target)
+            return home.target if held else "/"
+        sent = ""
+        try:
+            sent = path_text(cwd)
+            use = use_of_path("read", sent, self._workdir)
+            self._holding.check(use)
+            real = use_of_path("read", os.path.realpath(use.target))
+            if real != use:
+                self._holding.check(real)
+        except InvalidUse as wrong:
+            self._holding.invalid("PATH_NOT_REACHABLE", wrong)
+        except Refused as refusal:  # no directory of the host is repeated, nor where a link leads
+            raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
+        return real.target
+
+    def _holds_below(self, directory: str) -> bool:
+        """Whether something in a directory is held, which then is behind the walls too, and shows nothing else."""
+        held = held_paths(self._holding.reach.grant)
+        below = f"{directory.rstrip('/')}/"
+        paths = (*held.allowed("read"), *held.allowed("write"))
+        return any(os.path.realpath(path).startswith(below) and os.path.lexists(path) for path in paths)
+
+    def _walls(self, use: Use) -> Walls:
+        text = "no sandbox is configured"
+        if self._sandbox is not None:
+            try:
+                walls = self._sandbox.walls(self._holding)
+            except SandboxUnavailable as missing:
+                text = str(missing)
+            else:
+                self._holding.programs = walls.layers
+                return walls
+        self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+
+
+async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished:
+    """What a program wrote, without the secrets that this call has placed; names in their place may be longer."""
+    said = [
+        await in_turn(placed.work(written, cut=finished.truncated and len(written) >= most))
+        for written in (finished.stdout_bytes, finished.stderr_bytes)
+    ]
+    longer = any(len(clean) > most for clean in said)
+    cut = finished.truncated or longer
+    return replace(finished, stdout_bytes=said[0][:most], stderr_bytes=said[1][:most], truncated=cut)
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    """True texts, without what a system call would cut them at; placeholders in them stay what they are."""
+    found = []
+    for value in values:
+        if not issubclass(type(value), str):
+            raise TypeError(f"expected text, found {type(value).__name__}")
+        text = str.__str__(value)
+        if "\0" in text:
+            raise ValueError("expected text without NUL")
+        found.append(text)
+    return found

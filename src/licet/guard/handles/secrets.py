@@ -1,0 +1,144 @@
+"""`ctx.secrets`: values by reference, and placeholders that become values only where they are sent.
+
+Every value that is handed out or placed is remembered by the call, and redacted from whatever leaves it. Values that
+were placed are also redacted from what servers and programs send back: the tool that placed them was not to see them.
+
+`ctx.env`: variables of the host's environment, those that were declared and no others.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from licet.core.algebra.use import InvalidUse, Use
+from licet.core.decision.decision import Deny, Ground
+from licet.errors import Refused
+from licet.guard.grant import Holding
+from licet.guard.ports import Secrets, SecretsFunction, Unavailable
+from licet.guard.redaction.redact import Redactor
+from licet.values import replace
+
+_PLACEHOLDER = re.compile(r"licet-ref-[0-9a-f]{32}")
+_MARK = "licet-ref-"
+
+
+class ScopedSecrets:
+    """The secrets that a call holds. A placeholder means nothing to another call, and nothing outside of requests."""
+
+    __slots__ = ("_backend", "_holding", "_placed", "_redactor", "placed")
+
+    def __init__(self, holding: Holding, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
+        self._holding = holding
+        self._backend = backend
+        self._redactor = redactor
+        self._placed: dict[str, Use] = {}
+        self.placed = Redactor()  # knows the values that took the place of a placeholder
+
+    async def get(self, reference: str) -> str:
+        """The value of a secret; the tool that asks for it can see it, so prefer `ref` where that will do."""
+        return await self._value(self._use(reference))
+
+    def ref(self, reference: str) -> str:
+        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+        use = self._use(reference)
+        self._holding.check(use)
+        for placeholder, placed in self._placed.items():
+            if placed == use:
+                return placeholder
+        # Nobody can guess it: text that was not written by this call is never taken for one.
+        placeholder = _MARK + secrets.token_hex(16)
+        self._placed[placeholder] = use
+        return placeholder
+
+    async def resolve(self, text: str, escape: Callable[[str], str] = str) -> str:
+        """The text with this call's placeholders replaced; for headers, bodies and environments alone.
+
+        `escape` makes a value fit where it goes, such as inside a JSON text. What is sent must be checked afterwards.
+        """
+        if not self._placed or _MARK not in text:
+            return text
+        values = {found: escape(await self._place(self._placed[found])) for found in self._used(text)}
+        # Replaced in one pass, so that a value which looks like a placeholder is left alone.
+        return _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), text)
+
+    async def resolve_bytes(self, data: bytes, escape: Callable[[str], str] = str) -> bytes:
+        """As `resolve`, for a body."""
+        if not self._placed or _MARK.encode() not in data:
+            return data
+        # Latin-1 carries any bytes; the values go in as UTF-8.
+        text = await self.resolve(
+            data.decode("latin-1"), lambda value: escape(value).encode("utf-8", "surrogateescape").decode("latin-1")
+        )
+        return text.encode("latin-1")
+
+    def _used(self, text: str) -> list[str]:
+        return [found for found in dict.fromkeys(_PLACEHOLDER.findall(text)) if found in self._placed]
+
+    def _use(self, reference: str) -> Use:
+        try:
+            return Use(f"secret:read:{reference}")
+        except InvalidUse as wrong:
+            self._holding.invalid("SECRET_NOT_DECLARED", wrong)
+
+    async def _place(self, use: Use) -> str:
+        value = await self._value(use)
+        self.placed.add(use.target, value)
+        return value
+
+    async def _value(self, use: Use) -> str:
+        holding = self._holding
+        holding.check(use)
+        backend: Any = holding.backend(self._backend, use)
+        text, fix, value = f"no backend knows {use.target}", "", None
+        try:
+            value = await getter(backend)(use.target)
+        except Unavailable as wrong:
+            text, fix = f"the backend for {use.target} cannot be used", str(wrong)
+        except Exception as error:  # its text may hold anything
+            text = f"the backend for {use.target} failed: {type(error).__name__}"
+        if type(value) is not str:
+            holding.refuse("BACKEND_MISSING", text, use, fix)
+        self._redactor.add(use.target, value)
+        return value
+
+
+def redacted_refusal(redactor: Redactor, refusal: Refused) -> Refused:
+    """The same refusal without secrets: a path or a host may have been made of one. Itself if there is none."""
+    decision = refusal.decision
+    use, rules = decision.use, decision.rules
+    told = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
+    line = redactor.text(str(refusal))
+    if told == rules and line == str(refusal) and (use is None or redactor.text(str(use)) == str(use)):
+        return refusal
+    if use is not None:  # the line was made of it, and it cannot be kept
+        told = (Ground(refusal.code, line.removeprefix(f"{refusal.code}: ")), *told)
+    return Refused(Deny(decision.request, told, None))
+
+
+def getter(backend: Secrets | SecretsFunction) -> SecretsFunction:
+    """The function that looks a secret up: a backend's own, or a plain one."""
+    return backend if not hasattr(backend, "get") else backend.get
+
+
+_use = lru_cache(1024)(lambda name: Use(f"env:read:{name}"))
+
+
+class ScopedEnv:
+    """The variables that a call holds. It cannot list them, and it cannot change any."""
+
+    __slots__ = ("_environ", "_holding")
+
+    def __init__(self, holding: Holding, environ: Mapping[str, str] | None) -> None:
+        self._holding = holding
+        self._environ = environ
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The value of a variable, or the default if it is not set."""
+        try:
+            use = _use(name) if type(name) is str else Use(f"env:read:{name}")
+        except InvalidUse as wrong:
+            self._holding.invalid("ENV_NOT_ALLOWED", wrong)
+        self._holding.check(use)
+        return self._holding.backend(self._environ, use).get(use.target, default)

@@ -1,0 +1,1 @@
+"""Takes a call's secrets out of whatever leaves it."""

@@ -1,0 +1,249 @@
+"""Readings of a text in which secrets are looked for, each of which knows where in the text its bytes come from.
+
+A reading costs a few passes in C. Where its bytes come from is worked out only if something was found in it.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from licet.guard.redaction.forms import WHITE
+
+DEPTH = 3  # escapes are read so many times: JSON in JSON in a result
+_MOST_KEPT = 4096  # meanings of escapes that are remembered
+_LONGEST_LINE = 256  # bytes of one line of a dump
+_BASE64 = bytes.maketrans(b"-_", b"+/")
+_SEPARATORS = WHITE + b":;,._-|<>()[]{}\"'"
+
+
+class View:
+    """What a text says in one reading."""
+
+    __slots__ = ("_marks", "_parent", "_parts", "_sources", "raw")
+
+    def __init__(self, raw: bytes, parent: "View | None" = None, parts: "Callable[[], _Parts] | None" = None) -> None:
+        self.raw = raw
+        self._parent = parent
+        self._parts = parts  # pieces as they are here and as they are in the parent; None: byte for byte the same
+        self._marks: list[int] = []
+        self._sources: list[int] = []
+
+    def begin(self, place: int) -> int:
+        """Where in the source the byte at this place begins."""
+        if self._parent is None:
+            return place
+        return self._parent.begin(self._in_parent(place))
+
+    def end(self, place: int) -> int:
+        """Where in the source the byte at this place ends."""
+        if self._parent is None:
+            return place + 1
+        if self._parts is not None and (at := self._piece(place)) % 2:
+            return self._parent.end(self._sources[at + 1] - 1)
+        return self._parent.end(self._in_parent(place))
+
+    def _in_parent(self, place: int) -> int:
+        if self._parts is None:
+            return place
+        at = self._piece(place)
+        return self._sources[at] + (0 if at % 2 else place - self._marks[at])  # an escape is one thing
+
+    def _piece(self, place: int) -> int:
+        if not self._marks:
+            assert self._parts is not None  # noqa: S101
+            here, there = self._parts()
+            self._marks = list(accumulate(map(len, here), initial=0))
+            self._sources = list(accumulate(map(len, there), initial=0))
+        # Pieces at even places are the same here and there; those at odd ones were replaced.
+        return bisect_right(self._marks, place, 0, len(self._marks) - 1) - 1
+
+
+_Parts = tuple[list[bytes], list[bytes]]
+
+
+class _Dump(View):
+    """A dump without its offsets and gutters. Whatever is found in it goes with its whole lines."""
+
+    __slots__ = ()
+
+    def begin(self, place: int) -> int:
+        """Where the line of this byte begins."""
+        low = super()._in_parent(place)
+        assert self._parent is not None  # noqa: S101 - it is read from a text
+        return self._parent.begin(max(self._parent.raw.rfind(b"\n", 0, low) + 1, low - _LONGEST_LINE, 0))
+
+    def end(self, place: int) -> int:
+        """Where the line of this byte ends."""
+        high = super()._in_parent(place)
+        assert self._parent is not None  # noqa: S101
+        close = self._parent.raw.find(b"\n", high, high + _LONGEST_LINE)
+        return self._parent.end((close if close >= 0 else min(len(self._parent.raw), high + _LONGEST_LINE)) - 1)
+
+
+def lower(view: View) -> View:
+    """In lower case, as far as ASCII goes."""
+    return View(view.raw.lower(), view)
+
+
+def packed(view: View) -> View:
+    """Without white space, in the standard alphabet of base64."""
+    return View(view.raw.translate(_BASE64, WHITE), view, lambda: _without(_SPACE, view.raw))
+
+
+def squeezed(view: View) -> View:
+    """In lower case, without white space."""
+    return View(view.raw.lower().translate(None, WHITE), view, lambda: _without(_SPACE, view.raw))
+
+
+def hexed(view: View) -> View:
+    """In lower case, without white space and separators."""
+    return View(view.raw.lower().translate(None, _SEPARATORS), view, lambda: _without(_SEPARATOR, view.raw))
+
+
+def hexed_numbers(view: View) -> View | None:
+    """The same without `0x`, or None if there is none; it may also be the end of one number and the next letter."""
+    raw = view.raw.lower()
+    if b"0x" not in raw:
+        return None
+    return View(raw.replace(b"0x", b"").translate(None, _SEPARATORS), view, lambda: _without(_BETWEEN, raw))
+
+
+def _without(pattern: re.Pattern[bytes], raw: bytes) -> _Parts:
+    there = pattern.split(raw)
+    here = there.copy()
+    here[1::2] = [b""] * (len(here) // 2)
+    return here, there
+
+
+_SPACE = re.compile(rb"([ \t\r\n\f\v]+)")
+_SEPARATOR = re.compile(rb"([ \t\r\n\f\v:;,._|<>()\[\]{}\"'-]+)")
+_BETWEEN = re.compile(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
+
+
+def readings(raw: bytes) -> Iterator[View]:
+    """The text, and what it says once its escapes are read, as often as there are any."""
+    view = View(raw)
+    yield view
+    for _ in range(DEPTH):
+        following = _decoded(view, _ESCAPE, _MEANINGS) if _may_escape(view.raw) else None
+        if following is None:
+            return
+        view = following
+        yield view
+
+
+def quoted_printable(view: View) -> View | None:
+    """What the text says as quoted-printable, or None if it has no such escape."""
+    return _decoded(view, _QUOTED, _QUOTED_MEANINGS) if b"=" in view.raw else None
+
+
+def undumped(view: View) -> View | None:
+    """The text with the offsets and gutters of dumps removed (`xxd`, `od`, `hexdump`), or None if it has no dump."""
+    raw = view.raw
+    there: list[bytes] = []
+    done = 0
+    for found in _OFFSET.finditer(b"\n" + raw):
+        start, data = found.start(), found.end() - 1  # `start` is that of the line, or of the newline before it
+        start = max(start - 1, 0)
+        if start < done:
+            continue
+        close = raw.find(b"\n", data, data + _LONGEST_LINE)
+        close = close if close >= 0 else min(len(raw), data + _LONGEST_LINE)
+        line = raw[data:close]
+        gutter = line.find(b"  ") if found[1] else max(line.find(b"  |"), line.find(b"  >"))
+        stop = data + gutter if gutter >= 0 else close
+        there += [raw[done:start], raw[start:data], raw[data:stop], raw[stop:close]]
+        done = close
+    if not there:
+        return None
+    there.append(raw[done:])
+    here = there.copy()
+    here[1::2] = [b""] * (len(here) // 2)
+    return _Dump(b"".join(here), view, lambda: (here, there))
+
+
+_OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")
+
+
+class _Meanings(dict[bytes, bytes]):
+    """What escapes stand for, worked out once each."""
+
+    def __init__(self, meaning: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._meaning = meaning
+
+    def __missing__(self, escape: bytes) -> bytes:
+        said = self._meaning(escape)
+        if len(self) < _MOST_KEPT:
+            self[escape] = said
+        return said
+
+
+def _decoded(view: View, pattern: re.Pattern[bytes], meanings: _Meanings) -> View | None:
+    there = pattern.split(view.raw)
+    if len(there) == 1:
+        return None
+    here = there.copy()
+    here[1::2] = [meanings[escape] for escape in there[1::2]]
+    return View(b"".join(here), view, lambda: (here, there))
+
+
+def _may_escape(raw: bytes) -> bool:
+    return b"\\" in raw or b"%" in raw or b"&" in raw
+
+
+# Zeros in front of a number mean nothing, but there is an end to how many are read.
+_ESCAPE = re.compile(
+    rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
+    rb"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
+    rb"|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\[abefnrtv]|\\\r?\n|\\[^0-9A-Za-z]"
+    rb"|&(?:#(?=[0-9])0{0,16}+(?:[1-9][0-9]{0,6})?;?|#[xX](?=[0-9A-Fa-f])0{0,16}+(?:[1-9A-Fa-f][0-9A-Fa-f]{0,5})?;?"
+    rb"|(?:amp|lt|gt|quot|apos);))"
+)
+_QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
+# What may be the beginning of an escape, at the end of a piece of text.
+UNFINISHED = re.compile(
+    rb"(?:%|%u[0-9A-Fa-f]{0,3}|%[0-9A-Fa-f]"
+    rb"|(?:\\u[Dd][89ABab][0-9A-Fa-f]{2})?(?:\\(?:u[0-9A-Fa-f]{0,3}|u\{[0-9A-Fa-f]{0,6}|U[0-9A-Fa-f]{0,7}|x[0-9A-Fa-f]?"
+    rb"|[0-7]{1,2})?)?"
+    rb"|&(?:#[xX]?[0-9A-Fa-f]{0,22}|[a-z]{0,4}))\Z"
+)
+_SIMPLE = {b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
+
+
+def _meaning(escape: bytes) -> bytes:
+    first, kind = escape[:1], escape[1:2]
+    if first == b"&":
+        return _html(escape[1:].rstrip(b";"))
+    if first == b"%":
+        return _character(escape[2:]) if kind == b"u" else bytes.fromhex(escape[1:].decode())
+    if len(escape) == 12:  # a pair of surrogates
+        high, low = int(escape[2:6], 16), int(escape[8:12], 16)
+        return chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00).encode()
+    if kind == b"x":  # a byte, as in C and in the `repr` of bytes
+        return bytes.fromhex(escape[2:].decode())
+    if kind in (b"u", b"U"):
+        return _character(escape[2:].strip(b"{}"))
+    if kind.isdigit():
+        return bytes((int(escape[1:], 8) & 0xFF,))
+    return b"" if escape[-1:] == b"\n" else _SIMPLE.get(kind, kind)
+
+
+def _character(digits: bytes) -> bytes:
+    return chr(min(int(digits, 16), 0x10FFFF)).encode("utf-8", "surrogatepass")
+
+
+def _html(said: bytes) -> bytes:
+    if said[:1] != b"#":
+        return _NAMED[said]
+    number = int(b"0" + said[1:], 16) if said[1:2] in b"xX" else int(said[1:])
+    return chr(min(number, 0x10FFFF)).encode("utf-8", "surrogatepass")  # also what browsers would not show
+
+
+def _unquoted(escape: bytes) -> bytes:
+    return b"" if escape[-1:] == b"\n" else bytes.fromhex(escape[1:].decode())
+
+
+_MEANINGS, _QUOTED_MEANINGS = _Meanings(_meaning), _Meanings(_unquoted)

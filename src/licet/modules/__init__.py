@@ -1,0 +1,1 @@
+"""Finds Python modules as files and reads the imports in their text. Nothing is imported or run."""

@@ -1,0 +1,179 @@
+"""Rules on arguments in a manifest: JSON Schema keywords and `scope`. A keyword nobody knows would never match."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from licet.core.algebra.domains import DOMAINS
+from licet.core.decision.decide import DESCENDS
+from licet.core.origin import Origin, Problem
+from licet.policy_files.shapes import Located, nearest
+
+# Where a keyword holds further schemas: itself one, a list of them, or a mapping to them.
+_ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
+_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED = ("properties",)
+_WORDS = (
+    *("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minContains"),
+    *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
+)
+MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
+LONGEST_PATTERNS = (
+    1 << 16
+)  # characters of all different rules with patterns: to compile them takes a hundred times that
+LARGEST_PATTERN = 1 << 19  # bytes, compiled: more than any that a person can read, and `\PL{200}` takes ten times that
+LONGEST_SHOWN = 200  # of what is wrong with a rule
+_PATTERN = '"pattern": '  # as JSON writes the key; in a text its quotes would be escaped
+_KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
+_SCOPES = (
+    "network",
+    *(f"fs:{action}" for action in DOMAINS["fs"].actions if action != "*"),
+    "process",
+    "secret",
+    "env",
+)
+
+
+def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:
+    """Everything in the argument rules of tools that would silently not be enforced, beside what is known already."""
+    seen: set[str] = set()
+    patterns = length = 0
+    for name, held in (rule for args in tools if args is not None for rule in args.value.items()):
+        if not isinstance(held.value, dict):
+            yield Problem(held.origin, f"no mapping for `{name}`", "JSON Schema keywords, such as `{enum: [a, b]}`")
+            continue
+        problems = list(_unknown(held.value, held.origin, known))
+        yield from problems
+        try:
+            text = _text(held.value)
+        except TypeError:  # a value that could not be read at all, which has been said
+            continue
+        if problems or text in seen:
+            continue
+        seen.add(text)
+        if _PATTERN in text:
+            patterns, length = patterns + text.count(_PATTERN), length + len(text)
+        if patterns > MOST_PATTERNS or length > LONGEST_PATTERNS:
+            found = f"more than {MOST_PATTERNS} different patterns"
+            if patterns <= MOST_PATTERNS:
+                found = f"more than {LONGEST_PATTERNS} characters in different rules with patterns"
+            yield Problem(held.origin, found, "fewer", "what follows was not compiled")
+            return
+        yield from _uncompilable(text, held.origin)
+
+
+def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
+    """`certain`: the value must fit this schema, so a `scope` in it is a rule; below `not` or `anyOf` it may not."""
+    if not isinstance(schema, Mapping):
+        return
+    for key, value in schema.items():
+        if key not in _KNOWN:
+            hint = nearest(key, _KNOWN, known)
+            yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)
+        elif key == "scope" and value not in _SCOPES:
+            hint = nearest(str(value), _SCOPES, known)
+            yield Problem(origin, f"the scope `{value}`", f"one of {', '.join(_SCOPES)}", hint)
+        elif key == "scope" and not certain:
+            found, expected = (
+                "`scope` inside another keyword",
+                f"it at the argument itself, or below {', '.join(DESCENDS)}",
+            )
+            yield Problem(origin, found, expected)
+        else:
+            inner = certain and key in DESCENDS
+            several = value.values() if key in _NAMED and isinstance(value, Mapping) else value
+            for one in [value] if key in _ONE else several if key in (*_SEVERAL, *_NAMED) else ():
+                yield from _unknown(one, origin, known, certain=inner)
+
+
+def _uncompilable(text: str, origin: Origin) -> Iterator[Problem]:
+    try:
+        _validator(text)
+    except ValueError as error:
+        found = str(error).partition("\n")[0]
+        found = found if len(found) <= LONGEST_SHOWN else f"{found[: LONGEST_SHOWN - 1]}…"
+        hint = "`maxLength` says how long a text may be"
+        yield Problem(origin, found, "a sound JSON Schema; patterns without look-around and long repetitions", hint)
+
+
+def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
+    """A function that says what is wrong with arguments by a tool's rules, or nothing; never their values."""
+    validators = {name: _validator(_text(schema)) for name, schema in rules.items()}
+
+    def check(arguments: Mapping[str, Any]) -> str:
+        wrong = [name for name, held in validators.items() if name in arguments and not held.is_valid(arguments[name])]
+        return "; ".join(f"`{name}` is outside what the manifest allows" for name in wrong)
+
+    return check
+
+
+def _text(schema: Any) -> str:
+    return json.dumps(schema, default=dict)  # rules come frozen
+
+
+def _validator(text: str) -> Any:
+    # Patterns are what takes long to compile. Other schemas do not: kept, they would only push patterns out.
+    return compiled(text) if _PATTERN in text else _compile(text)
+
+
+def _compile(text: str) -> Any:
+    import jsonschema_rs
+
+    # Patterns run in linear time, whatever the value; a format that nobody checks would be a rule that never matches.
+    return jsonschema_rs.Draft202012Validator(
+        _with_types(_without_scope(json.loads(text))),
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN),
+        validate_formats=True,
+        ignore_unknown_formats=False,
+    )
+
+
+compiled = lru_cache(maxsize=MOST_PATTERNS)(_compile)
+
+
+def _without_scope(schema: Any) -> Any:
+    """The schema as JSON Schema knows it; `scope` is ours, and is a keyword only where a schema stands."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {}
+    for key, value in schema.items():
+        if key in _ONE:
+            plain[key] = _without_scope(value)
+        elif key in _SEVERAL and isinstance(value, list):
+            plain[key] = [_without_scope(one) for one in value]
+        elif key in _NAMED and isinstance(value, Mapping):
+            plain[key] = {name: _without_scope(one) for name, one in value.items()}
+        elif key != "scope":
+            plain[key] = value
+    return plain
+
+
+# JSON Schema lets a keyword pass whatever it does not speak of: `maximum` a text, `pattern` a number. A rule that was
+# written for numbers would then let through the same number as a text, which some type hints take just as well.
+_SPEAKS_OF = {
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "array": ("items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+    "object": ("properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"),
+}
+
+
+def _with_types(schema: Any) -> Any:
+    """The schema, where each says what its keywords speak of; null, which stands for nothing given, may pass."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {key: _inner_types(key, value) for key, value in schema.items()}
+    spoken = [kind for kind, words in _SPEAKS_OF.items() if any(word in schema for word in words)]
+    return plain if "type" in schema or not spoken else {**plain, "type": [*spoken, "null"]}
+
+
+def _inner_types(key: str, value: Any) -> Any:
+    if key in _ONE:
+        return _with_types(value) if key != "not" else value  # a type inside a negation would let more through
+    if key in _SEVERAL and isinstance(value, list):
+        return [_with_types(one) for one in value]
+    if key in _NAMED and isinstance(value, Mapping):
+        return {name: _with_types(one) for name, one in value.items()}
+    return value

@@ -1,0 +1,274 @@
+"""A vocabulary for what a policy file may hold. Each shape checks a node and writes its own JSON Schema, side by side,
+so that what an editor accepts and what a loader accepts cannot drift apart. What keys mean is not known here.
+
+Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Money`, and the size of `Free`.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping as ReadOnly
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any
+
+from licet.core.origin import Origin, Problem
+from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
+from licet.policy_files.shapes import (
+    Flag,
+    Free,
+    Located,
+    Money,
+    OneOf,
+    Problems,
+    Shape,
+    Text,
+    Value,
+    Whole,
+    alternatives,
+    described,
+    meant_by,
+    misfit,
+)
+from licet.policy_files.syntax import shown
+from licet.values import dataclass
+
+__all__ = [
+    "Either",
+    "Field",
+    "Flag",
+    "Free",
+    "Keyed",
+    "Listed",
+    "Located",
+    "Money",
+    "OneOf",
+    "Record",
+    "Shape",
+    "Text",
+    "Value",
+    "Whole",
+    "check",
+    "json_schema",
+]
+
+
+def check(shape: Shape, node: Node, problems: Problems) -> Value | None:
+    """Check a node: add every problem to the list and return what is sound, to be trusted whole if none was added.
+
+    The values inside: `Text` str or what its `parse` returned, `OneOf` str, `Whole` int, `Money` Decimal, `Flag` bool,
+    `Listed` a tuple of values, `Keyed` and `Record` a read-only mapping from key to value, `Free` plain data.
+    """
+    return shape.read(node, problems)
+
+
+def json_schema(shape: Shape, title: str, description: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a file, for editors."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
+    return head | {key: value for key, value in shape.schema().items() if key != "description"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of one shape; its value is a tuple of values. Saying something twice is no mistake."""
+
+    shape: Shape
+    least: int = 0
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a list ({self.shape.expected} in each entry)"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Sequence)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Sequence):
+            return misfit(self, node, problems)
+        if len(node.items) < self.least:
+            problems.append(Problem(node.origin, f"{len(node.items)} entries", f"at least {self.least}"))
+        read = self.shape.read
+        values = [value for item in node.items if (value := read(item, problems)) is not None]
+        return Located(tuple(values), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        demands: dict[str, Any] = {"type": "array", "items": self.shape.schema()}
+        if self.least:
+            demands["minItems"] = self.least
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A mapping whose keys are names of the author's choosing; its value maps parsed keys to values."""
+
+    key: Text
+    shape: Shape
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a mapping ({self.key.expected} as each key)"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Mapping)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Mapping):
+            return misfit(self, node, problems)
+        values: dict[Any, Value] = {}
+        for text, (origin, child) in node.entries.items():
+            key = self.key.read(Scalar(text, text, True, origin), problems)
+            value = self.shape.read(child, problems)
+            if key is None or value is None:
+                continue
+            if key.value in values:
+                first = values[key.value]
+                problems.append(_again(Located(text, origin), first.key_origin or first.origin))
+            else:
+                values[key.value] = value._replace(key_origin=origin)
+        return Located(MappingProxyType(values), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        demands = {
+            "type": "object",
+            "propertyNames": self.key.schema(),
+            "additionalProperties": self.shape.schema(),
+        }
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a record holds under one key; `aliases` are other spellings of the key, and only one may be given."""
+
+    shape: Shape
+    required: bool = False
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        return self.shape.schema() | ({"description": self.description} if self.description else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Given(ReadOnly[str, Value]):
+    """The values of a record by key. A key whose value was refused counts as given, but there is nothing to get."""
+
+    values_by_key: ReadOnly[str, Value]
+    refused: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: str) -> Value:
+        return self.values_by_key[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.values_by_key or key in self.refused
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_key)
+
+    def __len__(self) -> int:
+        return len(self.values_by_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A mapping with known keys; its value maps those that were given, by their first spelling, to values."""
+
+    fields: ReadOnly[str, Field]
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"a mapping with {alternatives(map(shown, self.fields))}"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Mapping)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if not isinstance(node, Mapping):
+            return misfit(self, node, problems)
+        spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
+        given: dict[str, str] = {}
+        values: dict[str, Value] = {}
+        refused: set[str] = set()
+        misspelt: set[str] = set()
+        for text, (origin, child) in node.entries.items():
+            name = spellings.get(text)
+            if name is None:
+                # The first spelling last: where two fold to the same, it is the one to suggest.
+                meant = meant_by(text, (*spellings, *self.fields), problems)
+                hint = f"did you mean {shown(meant)}?" if meant else ""
+                problems.append(Problem(origin, f"the key {shown(text)}", alternatives(map(shown, self.fields)), hint))
+                if meant:  # it was meant, so nobody is told that it is missing
+                    misspelt.add(spellings[meant])
+            elif name in given:
+                found = f"the key {shown(text)} beside {shown(given[name])}"
+                problems.append(Problem(origin, found, "one spelling of it", f"keep {shown(name)}"))
+            else:
+                given[name] = text
+                value = self.fields[name].shape.read(child, problems)
+                if value is not None:
+                    values[name] = value._replace(key_origin=origin)
+                else:
+                    refused.add(name)
+        for name, known_field in self.fields.items():
+            if known_field.required and name not in given and name not in misspelt:
+                expected = f"the key {shown(name)} ({known_field.shape.expected})"
+                problems.append(Problem(node.origin, "a mapping without it", expected))
+        return Located(Given(values, frozenset(refused | misspelt - given.keys())), node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        choices: list[dict[str, Any]] = []
+        for name, known in self.fields.items():
+            properties[name] = known.schema()
+            also = {"deprecated": True, "description": f"another spelling of `{name}`"}
+            properties |= {alias: known.schema() | also for alias in known.aliases}
+            spellings = (name, *known.aliases)
+            if known.required and known.aliases:
+                choices.append({"oneOf": [{"required": [spelling]} for spelling in spellings]})
+            elif known.required:
+                required.append(name)
+            else:
+                choices += [{"not": {"required": list(pair)}} for pair in combinations(spellings, 2)]
+        demands: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        if required:
+            demands["required"] = required
+        if choices:
+            demands["allOf"] = choices
+        return described(demands, self.description)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Either:
+    """One of several shapes of different kinds (a list or a mapping, a list or a word), chosen by the kind of node."""
+
+    shapes: tuple[Shape, ...]
+    description: str
+
+    def __init__(self, *shapes: Shape, description: str = "") -> None:
+        object.__setattr__(self, "shapes", shapes)
+        object.__setattr__(self, "description", description)
+
+    @property
+    def expected(self) -> str:
+        return alternatives(shape.expected for shape in self.shapes)
+
+    def fits(self, node: Node) -> bool:
+        return any(shape.fits(node) for shape in self.shapes)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        for shape in self.shapes:
+            if shape.fits(node):
+                return shape.read(node, problems)
+        return misfit(self, node, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return described({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)
+
+
+def _again(value: Located[str], first: Origin) -> Problem:
+    return Problem(
+        value.origin, f"{shown(value.value)} a second time", "each entry once", f"it first stands at {first.full}"
+    )

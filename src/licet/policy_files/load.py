@@ -1,0 +1,152 @@
+"""Loading policy files: a workspace, a manifest, a personality, in YAML or JSON, checked whole before anything is used.
+
+Every problem of a run is reported at once. What the keys mean is in `manifest_reader`, what they may hold in
+`manifest_shapes`.
+"""
+
+import os
+from pathlib import Path
+
+from licet.core.algebra.scope import Malformed, path_key, visible
+from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
+from licet.core.origin import Origin, Problem
+from licet.core.policy.manifest import POLICY, Manifest
+from licet.core.review.wide import ceiling_problems
+from licet.errors import ManifestError
+from licet.policy_files.documents import (
+    Document,
+    NewerFormat,
+    Policy,
+    checked_document,
+    combined,
+    never_written,
+    refuse_newer,
+    two_workspaces,
+)
+from licet.policy_files.foreign import foreign
+from licet.policy_files.nodes import read_nodes
+from licet.policy_files.pins import with_pin
+from licet.policy_files.policy_paths import WORKSPACE_FILE, policy_paths, policy_root
+from licet.policy_files.public_suffix import suffix_problems
+from licet.policy_files.schema import SHAPES
+from licet.policy_files.syntax import MOST_BYTES
+from licet.policy_files.tool_files import tool_files
+from licet.policy_files.trust_list import trusted_paths
+from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
+from licet.regular_files import open_regular, read_most
+from licet.values import replace
+
+__all__ = ["Policy", "load_manifest", "read_policy"]
+
+
+def load_manifest(
+    path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
+) -> Manifest:
+    """Load an agent's manifest with the `licet.yaml` beside it, or raise `ManifestError` with every problem."""
+    policy = read_policy(path, workspace, personality)
+    if not policy.sound or policy.manifest is None:
+        raise ManifestError(problem for problem in policy.problems if problem.severity == "error")
+    return policy.manifest
+
+
+def read_policy(path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None) -> Policy:
+    """Read a policy file of any kind and everything it refers to; problems are returned, not raised."""
+    try:
+        return _read_policy(path, workspace, personality)
+    except NewerFormat as newer:
+        return Policy("manifest", None, (newer.problem,))
+
+
+def _read_policy(path: str | Path, workspace: str | Path | None, personality: str | Path | None) -> Policy:
+    problems: list[Problem] = []
+    file = _read(Path(path), problems)
+    if file.kind == "workspace":
+        if workspace is not None or personality is not None:
+            problems.append(file.wrong_kind("a manifest or a personality"))
+        problems += suffix_problems(file.content)
+        partial = _shared_only(file, problems)
+        return Policy("workspace", None, tuple(problems), partial)
+    shared = _workspace(file, workspace, problems)
+    second = None if personality is None else _read(Path(personality), problems)
+    manifest = combined(file, shared, second, problems)
+    if manifest is not None:
+        used = (file, shared, second if second is not None and second.kind == "personality" else None)
+        names = tuple(dict.fromkeys(one.name for one in used if one is not None and one.content is not None))
+        manifest = _protected(replace(manifest, files=names), problems)
+        assigned = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+        bundles = shared_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
+        problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
+        problems += (*quorum_problems(manifest), *pair_problems(manifest))
+    sound = all(problem.severity == "warning" for problem in problems)
+    if manifest is not None and sound:
+        manifest = with_pin(manifest, path)
+        problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
+    return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
+
+
+def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:
+    """A workspace alone: where tools are declared, and the hosts that it and its bundles list."""
+    if file.content is None:
+        return None
+    shared = file.content.value
+    _, sources = declarations(shared, problems)
+    layers = (*workspace_layer(shared, []), *shared_layers(shared))
+    return Manifest(agent="", origin=file.content.origin, layers=layers, sources=sources, files=(file.name,))
+
+
+def _workspace(file: Document, given: str | Path | None, problems: list[Problem]) -> Document | None:
+    """The workspace that was named, the file itself, or the one beside it; never one from a parent directory."""
+    if given is None:
+        path = Path(file.name)
+        beside = path.parent / WORKSPACE_FILE
+        if path.name == WORKSPACE_FILE or not os.path.lexists(beside):
+            return file if file.kind == "manifest" else None
+        if file.workspace_keys and file.kind == "manifest" and _is_whole(beside):
+            return file  # two policies of one file each, such as two versions of one: neither is about the other
+        given = beside
+    shared = _read(Path(given), problems)
+    if shared.kind == "personality":
+        problems.append(shared.wrong_kind("a workspace"))
+    problems += two_workspaces(file, shared)
+    return shared
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is the policy of an agent, and not only what agents share."""
+    file = _read(path, [])
+    return file.content is not None and file.kind == "manifest" and "agent" in file.content.value
+
+
+def _read(path: Path, problems: list[Problem]) -> Document:
+    origin = Origin(str(path), 1, 1)
+    try:
+        with open_regular(path) as fd:
+            data = read_most(fd, MOST_BYTES + 1)  # `read_nodes` says what is too long
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        why = (getattr(error, "strerror", None) or "an unreadable path").lower()
+        missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
+        problems.append(Problem(origin, missing, "a policy file"))
+        return Document(origin, "manifest", None)
+    node, found = read_nodes(data, str(path))
+    refuse_newer(node)
+    if other := foreign(node, data, found):
+        problems.append(Problem(origin, other, f"a policy file, {SHAPES['manifest'].expected}"))
+        return Document(origin, "manifest", None)
+    problems += found
+    return checked_document(origin, node, problems)
+
+
+def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
+    """The manifest with a layer that keeps policy files and the code of its tools from being written by any grant."""
+    spelled = [(path, file) for file in manifest.files for path in (os.path.abspath(file), os.path.realpath(file))]
+    for path, file in spelled:
+        try:
+            path_key(path)
+        except Malformed as wrong:
+            found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
+            problems.append(Problem(Origin(file, 1, 1), found, expected))
+    closed = dict.fromkeys(policy_paths(manifest.files, trusted_paths()), POLICY)
+    # Whoever writes the code of a tool does what no manifest says.
+    sources = [reference for reference, _ in manifest.sources.values()]
+    roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
+    return never_written(manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed})

@@ -1,0 +1,56 @@
+"""Wildcards over public suffixes: `*.com` is refused, `*.github.io` earns a warning. The list is offline data."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from licet.core.algebra.capability import Capability
+from licet.core.origin import Origin, Problem
+from licet.policy_files.shapes import Located
+
+
+def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
+    """A problem for every wildcard that would reach the sites of strangers."""
+    waiting = [] if content is None else [content]
+    while waiting:
+        value = waiting.pop()
+        held = value.value
+        if type(held) is Capability:
+            if held.key[:1] == "." and held.domain == "network" and _is_suffix(held.key[1:], _rules()[1]):
+                yield _over_suffix(held.key[1:], value.origin)
+        elif isinstance(held, tuple):
+            waiting += held
+        elif isinstance(held, Mapping):
+            waiting += [child for child in held.values() if isinstance(child, Located)]
+
+
+def _over_suffix(suffix: str, origin: Origin) -> Problem:
+    if _is_suffix(suffix, _rules()[0]):
+        found, expected = f"`*.{suffix}`", "a wildcard below a name that somebody owns"
+        return Problem(origin, found, expected, f"`{suffix}` is a public suffix: anybody can have a name there")
+    found, expected = f"`*.{suffix}`", "a name below a shared suffix"
+    return Problem(origin, found, expected, "its sites belong to different people", "warning")
+
+
+def _is_suffix(name: str, rules: frozenset[str]) -> bool:
+    """Whether the names right below a name belong to different people: a rule says so, or a wildcard above or below."""
+    if "xn--" in name:  # the list spells names as people do
+        try:
+            name = name.encode().decode("idna")
+        except UnicodeError:
+            return False
+    if f"*.{name.partition('.')[2]}" in rules:
+        return f"!{name}" not in rules
+    return name in rules or f"*.{name}" in rules
+
+
+@lru_cache(1)
+def _rules() -> tuple[frozenset[str], frozenset[str]]:
+    """The rules of registries, and those of registries and of companies that give names away."""
+    from publicsuffixlist import PSLFILE
+
+    text = Path(PSLFILE).read_text("utf-8")
+    registries, companies = text.split("===END ICANN DOMAINS===")
+    official, every = frozenset(registries.split("\n")), frozenset(companies.split("\n"))
+    return official, official | every

@@ -1,0 +1,290 @@
+"""What a workspace, a manifest and a personality may hold, key by key; checking and `licet schema` come from it."""
+
+import ipaddress
+from collections.abc import Callable
+
+from licet.core.algebra.capability import Capability, destination
+from licet.core.algebra.domains import STORAGE_KINDS
+from licet.core.algebra.scope import NAME_PATTERN, Malformed, binary, path_key, secret_key, secret_reference, variable
+from licet.core.algebra.use import Use
+from licet.core.canonical import checked_key
+from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
+from licet.core.policy.effects import CLASSES, LEVELS
+from licet.core.policy.manifest import WRITE_APPROVALS
+from licet.policy_files.containers import Either, Field, Keyed, Listed, Record
+from licet.policy_files.shapes import Flag, Free, Money, OneOf, Shape, Text, Whole
+
+
+def cidr(text: str) -> str:
+    """An address range in its normal spelling."""
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise Malformed(text, "an address range such as `10.0.0.0/8`, without host bits") from None
+
+
+def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: "*" if text == "*" else parse(text)
+
+
+def _example(text: str) -> str:
+    """A concrete use; the directory that its path starts from may be one that is known only later, as in a rule."""
+    domain, _, rest = text.partition(":")
+    action, _, path = rest.partition(":")
+    root = path.partition("/")[0]
+    if domain != "fs" or root not in ("${workdir}", "~"):
+        return str(Use(text))
+    if action == "*" or "*" in path:
+        raise Malformed(text, "one concrete use, without a wildcard")
+    return str(Capability(text))
+
+
+NAME = Text(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
+HOST = Text(
+    expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
+    parse=destination,
+    examples=("api.example.com", "*.example.com"),
+)
+PATH = Text(
+    expected="an absolute path, or one that starts with `~` or `${workdir}`; it covers everything below it",
+    parse=path_key,
+    examples=("/srv/data", "${workdir}", "~/.config/app"),
+)
+RULE = Text(
+    expected="a rule `domain:action:scope`",
+    parse=Capability,
+    examples=("fs:read:/srv/data", "network:https:get@*.github.com", "network:tcp:db.internal:5432"),
+)
+USE = Text(expected="a concrete use, such as `network:https:get@api.example.com`", parse=_example)
+VARIABLE = Text(expected="the name of an environment variable", parse=_or_star(variable), examples=("PATH",))
+SECRET = Text(expected="a secret reference, or `prefix/*`", parse=secret_key, examples=("WEATHER_API_KEY", "github/*"))
+BINARY = Text(expected="a binary name or an absolute path", parse=_or_star(binary), examples=("git", "/usr/bin/grep"))
+CIDR = Text(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
+VERSIONS = Text(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
+EFFECT = OneOf(*CLASSES, description="read_only < write_limited < full < destructive")
+LEVEL = OneOf(
+    *LEVELS, description="restricted: only the handles; isolated: direct I/O inside the grant; native: trusted"
+)
+
+
+def _several(shape: Shape, description: str = "") -> Field:
+    return Field(Listed(shape), description=description)
+
+
+CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
+CONNECTOR_LIST = Listed(Either(NAME, CONNECTOR_LINE))
+CONNECTOR = Text(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
+DISTRIBUTION = Text(
+    expected="the name of an installed distribution, such as `PyGithub`",
+    pattern=r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+    examples=("PyGithub",),
+)
+DEFINITION = Record(
+    {
+        "hosts": _several(HOST, "where its tools may connect; leave it out to not narrow"),
+        "secrets": _several(SECRET, "the secrets its tools may read; leave it out to not narrow"),
+        "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
+        "version": Field(
+            Text(expected="a version such as `2.1`, or a range such as `>=2.0`", parse=defined_versions),
+            description="what runs must be in this range; `2.1` is `==2.1.*`",
+        ),
+        "distribution": Field(DISTRIBUTION, description="the installed distribution whose version counts"),
+    }
+)
+LIMITS = Record(
+    {
+        "wall_seconds": Field(Whole(1)),
+        "cpu_seconds": Field(Whole(1)),
+        "memory_mb": Field(Whole(1)),
+        "output_kb": Field(Whole(1)),
+        "open_files": Field(Whole(16)),
+        "processes": Field(Whole(1)),
+        "file_mb": Field(Whole(1)),
+        "scratch_mb": Field(Whole(1)),
+        "host_memory_mb": Field(Whole(1)),
+        "host_files": Field(Whole(16)),
+        "waiting_kb": Field(Whole(1)),
+        "request_headers": Field(Whole(1)),
+    },
+    description="the most a call may use before it is ended",
+)
+DECLARATION = Record(
+    {
+        "from": Field(
+            Text(
+                expected="`package.module:function`",
+                pattern=r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*",
+                examples=("weather.tools:fetch_weather",),
+            ),
+            description="where the tool is declared; its source is read, never imported",
+        ),
+        "needs": _several(RULE, "what the tool touches"),
+        "optional": _several(RULE, "what it uses where it is allowed, and can do without"),
+        "effect": Field(EFFECT, description="what its calls do to the world"),
+        "sandbox": Field(LEVEL, description="the level it runs at"),
+        "connector": Field(
+            CONNECTOR,
+            description="the connector it speaks through",
+        ),
+        "cost_usd": Field(Money(), description="the most that one call costs"),
+    }
+)
+SERVER = Record(
+    {
+        "command": Field(Listed(Text(expected="a command word"), least=1), required=True),
+        "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
+        "grants": _several(RULE, "what the server process may touch"),
+        "env": _several(VARIABLE, "variables passed on to it"),
+        "secrets": Field(
+            Keyed(
+                Text(expected="the name of an environment variable", parse=variable),
+                Text(expected="a secret reference", parse=secret_reference),
+            ),
+            description="variables set to secrets",
+        ),
+        "tools": Field(
+            Keyed(NAME, Record({"needs": _several(RULE), "optional": _several(RULE), "effect": Field(EFFECT)})),
+            description="its tools, declared here",
+        ),
+    }
+)
+APPROVALS = Record(
+    {
+        "write": Field(
+            OneOf(*WRITE_APPROVALS),
+            description="who is asked before a write: each call, once a session, or nobody if it is pinned",
+        ),
+        "expires_seconds": Field(Whole(1)),
+        "quorum": Field(Whole(1)),
+        "keys": _several(
+            Text(
+                expected="a public key `ed25519:…`",
+                pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
+                parse=checked_key,
+            )
+        ),
+    }
+)
+BUDGET = Record(
+    {
+        "max_calls_per_session": Field(Whole(0), description="calls of all tools in a session"),
+        "max_calls_per_day": Field(Whole(0), description="calls of this agent on a day, in all its sessions"),
+        "max_cost_usd": Field(Money(), description="money in a session"),
+        "max_cost_usd_per_day": Field(Money(), description="money of this agent on a day, in all its sessions"),
+    }
+)
+BUNDLE = Record(
+    {
+        "tools": Field(Listed(NAME), required=True, description="closed: what is not listed is not in it"),
+        "sandbox": Field(LEVEL, description="the loosest level its tools may have"),
+        "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
+        "destinations": _several(HOST, "narrows where its tools may connect; leave it out to not narrow"),
+        "limits": Field(LIMITS),
+        "budget": Field(BUDGET, description="counted over all its tools together, besides the manifest's own"),
+        "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
+        "connectors": Field(
+            CONNECTOR_LIST, description="narrows the connectors of its tools; leave it out to not narrow"
+        ),
+        "private": _several(CIDR, "narrows `private` for its tools; leave it out to not narrow"),
+    }
+)
+DESTINATIONS = Record(
+    {
+        "allow": _several(HOST, "an empty list reaches nothing"),
+        "deny": _several(HOST, "wins over every allow"),
+        "default": Field(OneOf("deny"), description="what is not allowed is denied; there is no other default"),
+    }
+)
+WORKSPACE_FIELDS = {
+    "tools": Field(Keyed(NAME, DECLARATION), description="what each tool declares"),
+    "servers": Field(Keyed(NAME, SERVER), description="MCP servers behind the gateway"),
+    "bundles": Field(Keyed(NAME, BUNDLE), description="tools that are governed together"),
+    "connectors": Field(
+        Record(
+            {
+                "tenant_allowlist": Field(CONNECTOR_LIST),
+                "definitions": Field(Keyed(NAME, DEFINITION), description="what a connector is; its tools must fit"),
+                "app_overrides": Field(Keyed(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))),
+            }
+        ),
+        description="connectors nobody lists are denied",
+    ),
+    "destinations": Field(DESTINATIONS, description="narrows where every agent of this workspace may connect"),
+}
+TOOL_ENTRY = Record(
+    {
+        "sandbox": Field(LEVEL),
+        "side_effect_class": Field(EFFECT),
+        "args": Field(
+            Keyed(Text(expected="the name of an argument"), Free()),
+            description="JSON Schema per argument; `scope` ties a value to the grant",
+        ),
+        "approval": Field(OneOf(*WRITE_APPROVALS)),
+        "max_calls": Field(Whole(0), description="calls of this tool in a session"),
+        "max_cost_usd": Field(Money(), description="money of this tool in a session"),
+        "limits": Field(LIMITS),
+    }
+)
+CAPABILITY_FIELDS = {
+    "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
+    "tools": Field(
+        Either(Listed(NAME), Keyed(NAME, TOOL_ENTRY)),
+        description="tools without a bundle, or more about single tools",
+    ),
+    "max_side_effect_class": Field(EFFECT, description="read_only if left out"),
+    "destinations": Field(DESTINATIONS, description="where tools may connect"),
+    "private": _several(CIDR, "private addresses that allowed names may resolve to"),
+    "fs_reach": Field(
+        Record(
+            {"read": _several(PATH), "write": _several(PATH, "to write and to delete; the class decides on deletes")}
+        )
+    ),
+    "env": _several(VARIABLE, "environment variables that tools may read"),
+    "secrets": _several(SECRET, "secrets that tools may read"),
+    "process": Field(Record({"allowed_binaries": Field(Listed(BINARY), aliases=("allowedBinaries",))})),
+    "storage": _several(OneOf(*STORAGE_KINDS), "`tool-private` and `session` are always there"),
+    "connectors": Field(CONNECTOR_LIST),
+    "grants": _several(RULE, "further rules, for what the keys above cannot say"),
+    "deny": _several(RULE, "wins over every allow"),
+    "native": _several(NAME, "trusted tools that may run in this process"),
+    "approvals": Field(APPROVALS),
+    "budget": Field(BUDGET),
+    "limits": Field(LIMITS),
+    "sandbox": Field(Record({"allow_degraded": Field(Flag())})),
+    "record": Field(OneOf("digests", "full"), description="what receipts keep of arguments and results"),
+}
+EXAMPLE = Record({"tool": Field(NAME, required=True), "use": Field(USE, required=True)})
+MANIFEST_FIELDS = {
+    "agent": Field(NAME, required=True, description="the agent this manifest is for"),
+    "version": Field(Text(expected='a version in quotes, such as `"1.0"`')),
+    "app": Field(NAME, description="the app whose connector overrides apply"),
+    "capabilities": Field(Record(CAPABILITY_FIELDS), description="what the agent may touch; what is absent is denied"),
+    "examples": Field(
+        Record({"match": _several(EXAMPLE), "no_match": _several(EXAMPLE)}),
+        description="what must and must not match; not run yet",
+    ),
+}
+
+FORMAT = 1  # of policy files: what keys there are, and what they mean
+FORMAT_FIELDS = {"licet": Field(Whole(1, FORMAT), description="the format of this file; 1 if left out")}
+
+WORKSPACE = Record(WORKSPACE_FIELDS | FORMAT_FIELDS)
+MANIFEST = Record(MANIFEST_FIELDS | WORKSPACE_FIELDS | FORMAT_FIELDS)
+PERSONALITY = Record(
+    {
+        "id": Field(NAME, required=True, description="the personality"),
+        **CAPABILITY_FIELDS,
+        "tools": Field(CAPABILITY_FIELDS["tools"].shape, aliases=("toolset",), description="tools it may use"),
+        "safety": Field(
+            Record({"network": Field(Record({"allow": _several(HOST), "deny": _several(HOST)}))}),
+            description="another spelling of `destinations`",
+        ),
+        **FORMAT_FIELDS,
+    }
+)
+SHAPES = {"workspace": WORKSPACE, "manifest": MANIFEST, "personality": PERSONALITY}
+DESCRIPTIONS = {
+    "workspace": "A licet workspace: tools, bundles, connectors, destinations and servers that agents share.",
+    "manifest": "A licet manifest: what one agent may touch. What is absent is denied.",
+    "personality": "A licet personality: a second ceiling that a manifest is narrowed by.",
+}

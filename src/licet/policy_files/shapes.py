@@ -1,0 +1,337 @@
+"""What all shapes share: located values, phrases for what was found instead, near spellings.
+
+The shapes that hold no other shapes: text, words, numbers, flags, and free JSON.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.origin import Origin, Problem
+from licet.core.policy.tool import LARGEST_AMOUNT, amount
+from licet.policy_files.nodes import LARGEST_INT, REFUSED, Mapping, Node, Scalar, Sequence, UnsafeNumber, plain_value
+from licet.policy_files.syntax import shown
+from licet.values import dataclass, field
+
+T = TypeVar("T")
+
+
+class Located(NamedTuple, Generic[T]):
+    """A checked value and where it stands; inside a mapping also where its key stands."""
+
+    value: T
+    origin: Origin
+    key_origin: Origin | None = None
+
+
+Value: TypeAlias = Located[Any]
+Problems: TypeAlias = list[Problem]
+
+
+class Shape(Protocol):
+    """What a node must look like, said once for checking and for JSON Schema."""
+
+    @property
+    def expected(self) -> str:
+        """The phrase that follows "expected"."""
+
+    def fits(self, node: Node) -> bool:
+        """Whether the node is of the right kind (text, number, list …), whatever it holds."""
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        """The value of the node, or `None` and at least one problem more."""
+
+    def schema(self) -> dict[str, Any]:
+        """The same demands in JSON Schema."""
+
+
+# A hostile file must not buy time in difflib: after so many problems nobody needs a near spelling, and where there are
+# many words to compare with, the first few problems get one.
+_ENOUGH = 100
+_MOST_COMPARED = 20_000
+
+
+def text_of(node: Node) -> str | None:
+    """The text of a node that is text."""
+    return node.text if isinstance(node, Scalar) and isinstance(node.value, str) else None
+
+
+def number_of(node: Node) -> int | Decimal | None:
+    """The number of a node that is one; booleans are none."""
+    value = node.value if isinstance(node, Scalar) else None
+    return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+
+
+def misfit(shape: Shape, node: Node, problems: Problems) -> Value | None:
+    """Report a node that cannot have this shape, with the smallest change that would give it; the value is none."""
+    if not (isinstance(node, Scalar) and node.value is REFUSED):
+        problems.append(Problem(node.origin, _found(node), shape.expected, _way_out(shape, node)))
+    return None
+
+
+def _found(node: Node) -> str:
+    match node:
+        case Sequence():
+            return "a list"
+        case Mapping():
+            return "a mapping"
+        case Scalar(text="", quoted=False):
+            return "nothing"
+        case Scalar(value=None):
+            return f"a null {shown(node.text)}"
+        case Scalar(value=bool()):
+            return f"a boolean {shown(node.text)}"
+        case Scalar(value=str()):
+            return f"the text {shown(node.text)}"
+        case _:
+            return f"a number {shown(node.text)}"
+
+
+def _way_out(shape: Shape, node: Node) -> str:
+    if not isinstance(node, Scalar) or shape.fits(node):
+        return ""
+    if not node.text:
+        return "write `{}` if that is meant" if shape.fits(Mapping({}, node.origin)) else ""
+    if shape.fits(Scalar(node.text, node.text, True, node.origin)):
+        return "quote it if you mean the text"
+    if node.value is not None and shape.fits(Sequence((node,), node.origin)):
+        return "a list of one is written in `[` and `]`"
+    try:
+        bare = plain_value(node.text)
+    except UnsafeNumber:
+        return ""
+    return "remove the quotes" if shape.fits(Scalar(node.text, bare, False, node.origin)) else ""
+
+
+def nearest(word: str, words: Collection[str], problems: Problems) -> str:
+    """The hint that names the word that was probably meant, if one is close."""
+    meant = meant_by(word, words, problems)
+    return f"did you mean {shown(meant)}?" if meant else ""
+
+
+def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
+    """The word that was probably meant, if one is close."""
+    if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
+        return ""
+    import difflib
+
+    plain = {_folded(known): known for known in words}
+    close = difflib.get_close_matches(_folded(word[:64]), plain, n=1)
+    return plain[close[0]] if close else ""
+
+
+def _folded(word: str) -> str:
+    return word.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def alternatives(phrases: Iterable[str]) -> str:
+    """`a`, `b` or `c`."""
+    *most, last = (*phrases,) or ("nothing",)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def described(demands: dict[str, Any], description: str) -> dict[str, Any]:
+    """A schema with its description, if there is one."""
+    return {"description": description, **demands} if description else demands
+
+
+_new = tuple.__new__  # half the cost of calling the class, and large files are mostly texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Text that matches `pattern` whole and that `parse` accepts; never empty. Its value is what `parse` returns.
+
+    `parse` refuses with a `ValueError`: `found …, expected …`, or with attributes `expected`, `found` and `hint`.
+    """
+
+    expected: str
+    pattern: str = ""
+    parse: Callable[[str], Any] | None = None
+    examples: tuple[str, ...] = ()
+    description: str = ""
+    _regex: re.Pattern[str] | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.pattern:
+            # ASCII, because that is what `\d` and `\w` mean in the dialect of JSON Schema.
+            object.__setattr__(self, "_regex", re.compile(self.pattern, re.ASCII))
+
+    def fits(self, node: Node) -> bool:
+        return text_of(node) is not None
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        # The test of `text_of`, without its call: large files are mostly texts.
+        text = node.text if type(node) is Scalar and type(node.value) is str else None
+        if text is None:
+            return misfit(self, node, problems)
+        if not text or (self._regex is not None and self._regex.fullmatch(text) is None):
+            problems.append(Problem(node.origin, shown(text) if text else "an empty text", self.expected))
+            return None
+        if self.parse is None:
+            return Located(text, node.origin)
+        try:
+            return _new(Located, (self.parse(text), node.origin, None))
+        except ValueError as error:
+            problems.append(self._refusal(text, node.origin, error))
+            return None
+
+    def _refusal(self, text: str, origin: Origin, error: ValueError) -> Problem:
+        if isinstance(expected := getattr(error, "expected", None), str):
+            found, hint = getattr(error, "found", text), getattr(error, "hint", "")
+            return Problem(origin, shown(str(found)), visible(expected), visible(str(hint)))
+        said = visible(str(error))
+        if parts := re.fullmatch(r"found (.+?), expected (.+?)(?:; (.+))?", said):
+            return Problem(origin, parts[1], parts[2], parts[3] or "")
+        return Problem(origin, shown(text), self.expected, said)
+
+    def schema(self) -> dict[str, Any]:
+        demands: dict[str, Any] = {"type": "string", "minLength": 1}
+        if self.pattern:
+            demands["pattern"] = f"^(?:{self.pattern})$"
+        if self.examples:
+            demands["examples"] = list(self.examples)
+        return described(demands, self.description or self.expected)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OneOf:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    description: str
+
+    def __init__(self, *words: str, description: str = "") -> None:
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "description", description)
+
+    @property
+    def expected(self) -> str:
+        return alternatives(map(shown, self.words))
+
+    def fits(self, node: Node) -> bool:
+        return text_of(node) is not None
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        word = text_of(node)
+        if word is None:
+            return misfit(self, node, problems)
+        if word in self.words:
+            return Located(word, node.origin)
+        problems.append(Problem(node.origin, shown(word), self.expected, nearest(word, self.words, problems)))
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        return described({"type": "string", "enum": list(self.words)}, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number between two bounds, both included; `3.0` is whole, as it is in JSON Schema."""
+
+    minimum: int = 0
+    maximum: int = LARGEST_INT
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        if self.minimum == self.maximum:
+            return f"the number {self.minimum}"
+        bounds = (
+            f"of at least {self.minimum}" if self.maximum == LARGEST_INT else f"from {self.minimum} to {self.maximum}"
+        )
+        return f"a whole number {bounds}"
+
+    def fits(self, node: Node) -> bool:
+        return number_of(node) is not None
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        number = number_of(node)
+        if number is not None and self.minimum <= number <= self.maximum and number == int(number):
+            return Located(int(number), node.origin)
+        return misfit(self, node, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return described({"type": "integer", "minimum": self.minimum, "maximum": self.maximum}, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """An amount from zero to a billion, without trailing zeros; small and coarse enough that sums stay exact."""
+
+    description: str = ""
+
+    expected = f"an amount from 0 to {LARGEST_AMOUNT} with at most 15 decimals"
+
+    def fits(self, node: Node) -> bool:
+        return number_of(node) is not None
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        number = number_of(node)
+        try:
+            return misfit(self, node, problems) if number is None else Located(amount(number), node.origin)
+        except Malformed:
+            return misfit(self, node, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return described({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    description: str = ""
+
+    expected = "`true` or `false`"
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Scalar) and isinstance(node.value, bool)
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        if isinstance(node, Scalar) and isinstance(node.value, bool):
+            return Located(node.value, node.origin)
+        return misfit(self, node, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return described({"type": "boolean"}, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Any JSON, as plain data (dict, list, str, int, float, bool, None), of at most `most` values."""
+
+    most: int = 1000
+    description: str = ""
+
+    @property
+    def expected(self) -> str:
+        return f"at most {self.most} values"
+
+    def fits(self, node: Node) -> bool:
+        return True
+
+    def read(self, node: Node, problems: Problems) -> Value | None:
+        left = [self.most]
+        data = _plain(node, left)
+        if left[0] < 0:
+            problems.append(Problem(node.origin, f"more than {self.most} values", self.expected))
+            return None
+        return Located(data, node.origin)
+
+    def schema(self) -> dict[str, Any]:
+        return described({}, self.description)
+
+
+def _plain(node: Node, left: list[int]) -> Any:
+    # The depth is bounded by whoever read the file; the number of values is bounded here.
+    left[0] -= 1
+    if left[0] < 0:
+        return None
+    if isinstance(node, Sequence):
+        return [_plain(item, left) for item in node.items]
+    if isinstance(node, Mapping):
+        return {key: _plain(entry.node, left) for key, entry in node.entries.items()}
+    return float(node.value) if isinstance(node.value, Decimal) else node.value

@@ -1,0 +1,1 @@
+"""Reads tool declarations from Python source without importing it."""

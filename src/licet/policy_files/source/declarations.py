@@ -1,0 +1,280 @@
+"""The tools that one Python file declares with `@tool(…)`, read from its text. Nothing in the file is run."""
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from licet.core.algebra.domains import nearest
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.origin import Origin, Problem
+from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
+from licet.declare import tool
+from licet.policy_files.source.names import MOST_IN_FILE, TOOL, Binding, Function, Imported, Names, NotLiteral, Spent
+from licet.policy_files.source.text import Lines, Text, parse
+from licet.values import dataclass, field, replace
+
+MOST_ARGUMENTS = 50  # of one decorator
+LONGEST_SHOWN = 300  # of what is wrong with a value
+MOST_PROBLEMS = 1000  # after which nobody reads on, and a hostile file must not buy time
+UNREAD = "what follows was not read"
+WAY_OUT = "write it as a literal, or declare `needs:` in licet.yaml"
+ARGUMENTS = tuple(
+    parameter.name
+    for parameter in inspect.signature(tool).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+_CODE = frozenset({"available"})  # runs beside the tool, and says nothing about its reach: not evaluated
+
+_PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A decorated function: its spec, or None and at least one problem that is an error."""
+
+    function: str
+    spec: ToolSpec | None
+    problems: tuple[Problem, ...]
+
+
+class Meaning(NamedTuple):
+    """What a name means in a module, without a reference to its syntax tree."""
+
+    times: int  # it is bound; the rest is of the last binding
+    line: int
+    offset: int
+    imported: Imported | None
+    is_function: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What one file declares, and what each of its names means."""
+
+    lines: Lines
+    names: Mapping[str, Meaning]
+    declared: tuple[Declared, ...]
+    problems: tuple[Problem, ...]  # of the whole file, not of one tool
+    unread: Problem | None = None  # why the rest of the file was not read, where it was not
+    by_function: Mapping[str, Declared] = field(default_factory=dict, compare=False, repr=False)  # the first of a name
+
+
+@lru_cache(maxsize=8)  # a command may review a policy and then load its tools
+def module_of(data: bytes, file: str) -> Module | Problem:
+    """Everything that a file declares, or why it cannot be read at all."""
+    text = parse(data, file)
+    if isinstance(text, Problem):
+        return text
+    names = Names(text)
+    top = {id(node) for node in names.top if isinstance(node, Function)}
+    in_class = {id(one) for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
+    declared: list[Declared] = []
+    problems: list[Problem] = []
+    decorators: set[int] = set()
+    unread: Problem | None = None
+    count = 0
+    for node, marks in _marked(text, names):
+        decorators |= {id(_called(mark)) for mark in marks}
+        if isinstance(node, ast.ClassDef):
+            problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
+        elif id(node) in top:
+            try:
+                declared.append(_declared(text, names, node, marks))
+            except Spent as spent:
+                found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
+                unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
+                break
+            count += len(declared[-1].problems)
+        elif id(node) in in_class:
+            problems.append(_misplaced(text, marks[0], f"the method `{node.name}` as a tool", "error"))
+        else:
+            problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
+        if count + len(problems) > MOST_PROBLEMS:
+            unread = Problem(text.place(node), f"more than {MOST_PROBLEMS} problems", "fewer", UNREAD)
+            break
+    else:
+        problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
+    problems += [unread] if unread else []
+    lines = Lines(text.file, text.lines)
+    once = tuple(_each_once(declared))
+    by_function = {one.function: one for one in reversed(once)}
+    meanings = {name: _meaning(bindings) for name, bindings in names.by_name().items()}
+    return Module(lines, meanings, once, tuple(problems), unread, by_function)
+
+
+def _meaning(bindings: list[Binding]) -> Meaning:
+    node, meaning = bindings[-1].node, bindings[-1].meaning
+    imported = meaning if isinstance(meaning, Imported) else None
+    line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    return Meaning(len(bindings), line, offset, imported, isinstance(node, Function))
+
+
+def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
+    """What is decorated with `tool`, in the order of the text, and the decorators that are it."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in sorted((node for node in text.nodes if isinstance(node, kinds)), key=lambda node: node.lineno):
+        if marks := [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]:
+            yield node, marks
+
+
+def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Declared:
+    mark = marks[0]
+    origin = text.place_of_decorator(mark)
+    problems = list(_doubts(text, names, node, marks))
+    written: dict[str, ast.expr] = {}
+    given: dict[str, Any] = {}
+    if isinstance(mark, ast.Call):
+        if len(mark.args) + len(mark.keywords) > MOST_ARGUMENTS:
+            found = f"more than {MOST_ARGUMENTS} arguments in `@tool` of `{node.name}`"
+            problems.append(Problem(origin, found, f"those that it has: {', '.join(ARGUMENTS)}"))
+        for item in mark.args[:MOST_ARGUMENTS]:
+            found = f"{names.excerpt(item)} without a name in `@tool` of `{node.name}`"
+            problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
+        for keyword in mark.keywords[:MOST_ARGUMENTS]:
+            problem = _take(text, names, node, keyword, written, given)
+            problems += [problem] if problem else []
+    sound = not any(problem.severity == "error" for problem in problems)
+    if sound and not given.keys() & {"capabilities", "needs"}:
+        found = f"`{node.name}`, which does not say what it touches"
+        problems.append(Problem(origin, found, "`capabilities=` or `needs=`", TOUCHES_NOTHING))
+    elif given.keys() >= {"capabilities", "needs"}:
+        found = f"both `capabilities=` and `needs=` on `{node.name}`"
+        problems.append(Problem(text.place(written["needs"]), found, "one of the two"))
+    spec = None
+    if not any(problem.severity == "error" for problem in problems):
+        described = {"name": node.name, "description": summary(ast.get_docstring(node) or "")}
+        try:
+            spec = replace(spec_of(**{**described, **given}, origin=origin), parameters=_parameters(node))
+        except Malformed as error:
+            problems.append(_malformed(origin, error))
+    return Declared(node.name, spec, tuple(problems))
+
+
+def _parameters(node: Function) -> tuple[str, ...] | None:
+    """The arguments that a function takes; None where one may go by another name, as `Field(alias=…)` gives it."""
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    if given.kwarg or any(isinstance(default, ast.Call) for default in (*given.defaults, *given.kw_defaults)):
+        return None
+    if not all(one.annotation and _plain(one.annotation) for one in every):
+        return None
+    return tuple(
+        one.arg for one in every if not (isinstance(one.annotation, ast.Name) and one.annotation.id == "Context")
+    )
+
+
+def _plain(annotation: ast.expr) -> bool:
+    kinds = (ast.Name, ast.Subscript, ast.Tuple, ast.Constant, ast.BinOp, ast.BitOr, ast.Load)
+    return all(
+        isinstance(part, kinds) and not (isinstance(part, ast.Name) and part.id not in _PLAIN_TYPES)
+        for part in ast.walk(annotation)
+    )
+
+
+def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
+    """What makes the text an unsure witness of the tool that a program would get."""
+    origin = text.place_of_decorator(marks[0])
+    if len(marks) > 1:
+        yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
+    called = _called(marks[0])
+    if len(names.dotted(called)) > 1:
+        found = f"{names.excerpt(called)} on `{node.name}`, a name that this file binds more than once"
+        yield Problem(origin, found, "a name bound once, by its import from licet")
+    if (count := len(names.bindings(node.name))) > 1:
+        found = f"`{node.name}` bound {count} times in this file"
+        yield Problem(origin, found, "one function of that name", "rename one, or declare `needs:` in licet.yaml")
+    if marks[0] is not node.decorator_list[0]:
+        found = f"{names.excerpt(node.decorator_list[0])} above `@tool` of `{node.name}`"
+        expected = "`@tool` as the first decorator"
+        yield Problem(origin, found, expected, "what the other makes of the tool is not read", "warning")
+
+
+def _take(
+    text: Text,
+    names: Names,
+    node: Function,
+    keyword: ast.keyword,
+    written: dict[str, ast.expr],
+    given: dict[str, Any],
+) -> Problem | None:
+    """Read one argument of a decorator into `given`, or say what is wrong with it."""
+    key, origin = keyword.arg, text.place(keyword.value)
+    if key is None:
+        found = f"`**` of {names.excerpt(keyword.value)} in `@tool` of `{node.name}`"
+        return Problem(origin, found, "arguments one by one", WAY_OUT)
+    if key not in ARGUMENTS:
+        listed = ", ".join(f"`{name}`" for name in ARGUMENTS)
+        return Problem(
+            text.place(keyword), f"`{key}=` in `@tool` of `{node.name}`", listed, nearest(key[:64], ARGUMENTS)
+        )
+    if key in written:
+        return Problem(text.place(keyword), f"`{key}=` twice in `@tool` of `{node.name}`", "it once")
+    written[key] = keyword.value
+    if key in _CODE:
+        return None
+    try:
+        value = names.value(keyword.value)
+        if key == "reuse":  # how the tool is run, which is no part of what it touches
+            return None if isinstance(value, bool) else Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
+        if isinstance(value, ToolCapabilities):
+            value = value.as_mapping()
+        if value is not None:
+            # Each argument alone, so that all that is wrong with a declaration is said at once.
+            spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
+            given[key] = value
+    except NotLiteral as error:
+        found = f"`{key}=` of `{node.name}` given by {error.found}"
+        return Problem(text.place(error.node), found, "a literal", WAY_OUT)
+    except Malformed as error:
+        return _malformed(origin, error)
+    return None
+
+
+def _malformed(origin: Origin, error: Malformed) -> Problem:
+    return Problem(origin, f"`{_short(visible(error.found))}`", error.expected, _short(error.hint))
+
+
+def _short(text: str) -> str:
+    """A constant may be as long as the file, and thousands of tools may be given by it."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+
+
+def _each_once(declared: list[Declared]) -> Iterator[Declared]:
+    first: dict[str, ToolSpec] = {}
+    for one in declared:
+        spec = one.spec
+        if spec is not None and spec.name in first and spec.origin:
+            again = Problem(
+                spec.origin,
+                f"a second tool called `{spec.name}`",
+                "each name once",
+                f"the first is at {first[spec.name].origin}",
+            )
+            yield Declared(one.function, None, (*one.problems, again))
+            continue
+        if spec is not None:
+            first[spec.name] = spec
+        yield one
+
+
+def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error", "warning"]) -> Problem:
+    hint = "it is not read; declare it in licet.yaml" if severity == "warning" else ""
+    return Problem(text.place_of_decorator(mark), found, "a function of the module", hint, severity)
+
+
+def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Problem]:
+    """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
+    for node in text.nodes:
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        if id(node) not in decorators and TOOL in names.dotted(node):
+            found, expected = f"{names.excerpt(node)} used by hand", "`@tool(…)` above a function"
+            hint = "what it declares is not read; declare `needs:` in licet.yaml"
+            yield Problem(text.place(node), found, expected, hint, "warning")
+
+
+def _called(mark: ast.expr) -> ast.expr:
+    return mark.func if isinstance(mark, ast.Call) else mark

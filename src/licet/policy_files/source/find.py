@@ -1,0 +1,219 @@
+"""Declarations read from source: the tools of a file, and the tool that `pkg.mod:func` names. Nothing is imported.
+
+A declaration read this way has no `schema`: type hints are code, and code under review is not run. So its digest is
+not that of the running tool; its needs, class, level, connector and cost are.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from licet.core.algebra.domains import nearest
+from licet.core.algebra.scope import visible
+from licet.core.origin import Origin, Problem
+from licet.core.policy.tool import ToolSpec
+from licet.modules.imports import MOST_TOKENS, token_count
+from licet.policy_files.source.declarations import Module, module_of
+from licet.policy_files.source.names import Imported
+from licet.policy_files.source.text import read_bytes
+from licet.policy_files.tool_files import code_directories
+from licet.regular_files import size_text
+from licet.values import dataclass
+
+__all__ = ["Modules", "Source", "find_tool", "read_tools", "shown_file"]
+
+MOST_HOPS = 8
+_MOST_COMPARED = 100  # functions of a file that a name may have been meant as
+LONGEST_REFERENCE = 512
+MOST_BYTES_IN_REVIEW = 4 << 20  # of all source files that the references of one review lead to
+MOST_TOKENS_IN_REVIEW = 300_000  # each takes about 15 microseconds
+
+_READY_MADE = ("licet", "tools")
+_INSTALLED = Path(__file__).parents[3]  # the directory in which this very package lies
+
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The tools that a file declares, in order; the functions they are, by tool name; and everything that is wrong."""
+
+    specs: tuple[ToolSpec, ...]
+    problems: tuple[Problem, ...]
+    functions: Mapping[str, str]
+
+
+def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Source:
+    """Read the tools of a Python file without importing it; whatever is wrong comes back as problems."""
+    file = os.fspath(path) if display is None else display
+    module = Modules().read(path, file)
+    if isinstance(module, Problem):
+        return Source((), (module,), MappingProxyType({}))
+    specs = tuple(one.spec for one in module.declared if one.spec)
+    problems = [problem for one in module.declared for problem in one.problems] + list(module.problems)
+    functions = {one.spec.name: one.function for one in module.declared if one.spec}
+    ordered = sorted(problems, key=lambda problem: (problem.origin.line, problem.origin.column))
+    return Source(specs, tuple(ordered), MappingProxyType(functions))
+
+
+class Modules:
+    """The source files of one review: each is read once, and all of them together are bounded."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Module | Problem] = {}
+        self._bytes = self._tokens = 0
+        self._full = ""  # what was too much
+
+    def read(self, path: str | os.PathLike[str], file: str) -> Module | Problem:
+        """What a file declares, or why it is not read. Each link to a file counts, as it is parsed for each."""
+        name = os.fspath(path)
+        if name not in self._read:
+            self._read[name] = self._module(name, file)
+        return self._read[name]
+
+    def _module(self, path: str, file: str) -> Module | Problem:
+        if self._full:
+            return self._refused(file)
+        data = read_bytes(path, file)
+        if isinstance(data, Problem):
+            return data
+        tokens = token_count(data.decode(errors="replace"))
+        self._bytes += len(data)
+        self._tokens += tokens if tokens <= MOST_TOKENS else 0  # a file with more is refused, and not parsed
+        if self._bytes > MOST_BYTES_IN_REVIEW:
+            self._full = f"{self._bytes} bytes"
+        elif self._tokens > MOST_TOKENS_IN_REVIEW:
+            self._full = f"{self._tokens} tokens"
+        return self._refused(file) if self._full else module_of(data, file)
+
+    def _refused(self, file: str) -> Problem:
+        found = f"more source than one review reads ({self._full} up to here)"
+        most = f"at most {size_text(MOST_BYTES_IN_REVIEW)} and {MOST_TOKENS_IN_REVIEW} tokens in all files together"
+        return Problem(Origin(file, 1, 1), found, most, "name tools of fewer or smaller files with `from:`")
+
+
+def find_tool(
+    reference: str,
+    roots: Sequence[Path],
+    *,
+    name: str | None = None,
+    origin: Origin | None = None,
+    modules: Modules | None = None,
+) -> ToolSpec | Problem:
+    """Find the declaration that `pkg.mod:func` names below some directories, or say where it was looked for.
+
+    `name` is what the tool must call itself, `origin` the place where the reference is written. `modules` is the same
+    for every reference of one review.
+    """
+    origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
+    parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
+    if parts is None:
+        return Problem(origin, f"`{visible(reference[:80])}`", "`package.module:function`")
+    found = _follow(parts[1], parts[2], roots, origin, modules or Modules())
+    if isinstance(found, ToolSpec) and name is not None and found.name != name:
+        hint = f"call it `{found.name}` here, or give it `name={name!r}` there"
+        return Problem(origin, f"a tool that calls itself `{found.name}` ({found.origin})", f"`{name}`", hint)
+    return found
+
+
+def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, modules: Modules) -> ToolSpec | Problem:
+    """Go from import to import until the function itself is found."""
+    seen: list[str] = []
+    while True:
+        step = f"{dotted}:{function}"
+        if step in seen or len(seen) > MOST_HOPS:
+            found = f"`{seen[0]}`, imported {'in a circle' if step in seen else f'over more than {MOST_HOPS} files'}"
+            return Problem(origin, found, "an import that leads to a function", " → ".join([*seen, step]))
+        seen.append(step)
+        path = _locate(dotted, roots, origin)
+        if isinstance(path, Problem):
+            return path
+        file = shown_file(path)
+        module = modules.read(path, file)
+        if isinstance(module, Problem):
+            return module
+        further = _resolve(module, function, file, origin)
+        if not isinstance(further, tuple):
+            return further
+        imported, origin = further
+        target = _absolute(imported, dotted, path.name == "__init__.py")
+        if target is None:
+            return Problem(origin, f"`{imported.dotted}`", "an import that stays inside the package")
+        dotted, function = target, imported.name
+
+
+def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSpec | Problem | tuple[Imported, Origin]:
+    """What a name means in a file: a tool, a problem, or something imported from elsewhere."""
+    if (one := module.by_function.get(function)) is not None:
+        return one.spec or next(problem for problem in one.problems if problem.severity == "error")
+    meaning = module.names.get(function)
+    way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+    if meaning is None:
+        few = module.declared[:_MOST_COMPARED]  # comparing takes time, and a file may name thousands
+        if meant := nearest(function, tuple(one.function for one in few)):
+            return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
+        stars = "; names behind `import *` are not followed" if "*" in module.names else ""
+        where = origin.file if origin.file.endswith((".yaml", ".yml", ".json")) else "licet.yaml"
+        hint = way_out.replace("licet.yaml", where) + stars
+        return Problem(origin, f"no `{function}` in {file}", "a function of that name", hint)
+    place = module.lines.place_at(meaning.line, meaning.offset)
+    if meaning.times > 1:
+        return Problem(place, f"`{function}` bound {meaning.times} times in this file", "one meaning", way_out)
+    if module.unread and meaning.is_function:
+        return module.unread
+    if meaning.imported and meaning.imported.name:
+        return meaning.imported, place
+    return Problem(place, f"`{function}`, which is not declared as a tool", "a function with `@tool(…)`", way_out)
+
+
+def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Problem:
+    """The file of a module below the first root that has one; it never lies outside that root."""
+    looked: list[str] = []
+    if (*dotted.split("."), "", "")[:2] == _READY_MADE:
+        roots = (_INSTALLED,)  # alone: a directory of that name beside a manifest is not what an import would find
+    for root in roots:
+        found: dict[str, Path] = {}
+        for candidate in _candidates(root, dotted):
+            looked.append(str(candidate))
+            try:
+                real = os.path.realpath(candidate, strict=True)
+                inside = Path(real).is_relative_to(os.path.realpath(root, strict=True))
+            except (OSError, ValueError):
+                continue
+            if not inside:
+                return Problem(origin, f"{candidate}, which leads outside {root}", "a file below that directory")
+            if os.path.isfile(real):
+                found.setdefault(real, candidate)
+        if len(found) > 1:
+            places = " and ".join(str(candidate) for candidate in found.values())
+            return Problem(origin, f"`{dotted}` in two places: {places}", "one of them")
+        if found:
+            return next(iter(found.values()))
+    hint = f"looked for {', '.join(looked)}" if looked else "there is no directory to look in"
+    return Problem(origin, f"no module `{dotted}`", "a Python file below the directory of the manifest", hint)
+
+
+def shown_file(path: Path) -> str:
+    """How a file is named: a ready-made tool the same on every machine."""
+    return path.relative_to(_INSTALLED).as_posix() if path.is_relative_to(_INSTALLED / "licet") else str(path)
+
+
+def _candidates(root: Path, dotted: str) -> Iterator[Path]:
+    # The dotted name is made of identifiers, so no part of it can be `..` or hold a slash.
+    for base in code_directories(str(root)):
+        below = Path(base, *dotted.split("."))
+        yield below / "__init__.py"
+        yield below.with_name(f"{below.name}.py")
+
+
+def _absolute(imported: Imported, dotted: str, is_package: bool) -> str | None:
+    if not imported.level:
+        return imported.module
+    package = dotted.split(".") if is_package else dotted.split(".")[:-1]
+    kept = len(package) - (imported.level - 1)
+    if kept < 1:
+        return None
+    return ".".join([*package[:kept], *([imported.module] if imported.module else [])])

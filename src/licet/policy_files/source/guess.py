@@ -1,0 +1,312 @@
+"""What plain functions of a Python file visibly touch: guesses for the declaration of tools that have none yet.
+
+The text is read, nothing is imported or run. Calls of the standard library and of a few HTTP clients are seen, with the
+hosts, paths, programs and variables that are literals, also in functions of the same file that are called from there.
+What a library does inside, and what is computed, is not seen: whoever uses a guess reviews it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from licet.core.algebra.capability import destination
+from licet.core.algebra.scope import Malformed, binary, path_key, variable
+from licet.core.policy.effects import CLASSES, EffectClass, Level
+from licet.policy_files.source.names import Function
+from licet.policy_files.source.text import Text
+from licet.policy_files.source.values import Beginning, FunctionValues, SourceNames
+from licet.values import dataclass
+
+MOST_FUNCTIONS = 100  # of one file: nobody reviews more guesses at once
+
+Category = Literal["network", "secrets", "fs_reach.read", "fs_reach.write", "process", "env"]
+ANY = "*"  # the source does not tell which: whatever the manifest allows
+
+_METHODS: dict[str, EffectClass] = {
+    **dict.fromkeys(("get", "head", "options", "stream"), "read_only"),
+    **dict.fromkeys(("post", "put", "patch"), "write_limited"),
+    "delete": "full",
+}
+_CLIENTS = ("requests", "httpx", "aiohttp", "urllib3")
+_SESSIONS = ("Client", "AsyncClient", "Session", "ClientSession", "PoolManager")
+_PROGRAMS = {
+    *(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")),
+    "asyncio.create_subprocess_exec",
+    *(f"os.{name}" for name in ("execv", "execve", "execvp", "execvpe", "spawnv", "spawnvp", "posix_spawn")),
+}
+_SHELLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"} | {
+    "asyncio.create_subprocess_shell"
+}
+# By function: what each of its first arguments is done to.
+_FILES: dict[str, tuple[str, ...]] = {
+    **{f"os.{name}": ("read",) for name in ("listdir", "scandir", "stat", "walk", "readlink")},
+    **{f"os.path.{name}": ("read",) for name in ("exists", "isfile", "isdir", "getsize", "getmtime")},
+    **{f"os.{name}": ("write",) for name in ("mkdir", "makedirs", "truncate", "chmod", "utime")},
+    **{f"os.{name}": ("delete",) for name in ("remove", "unlink", "rmdir", "removedirs")},
+    **{f"os.{name}": ("delete", "write") for name in ("rename", "replace")},
+    **{f"shutil.{name}": ("read", "write") for name in ("copy", "copy2", "copyfile", "copytree")},
+    "shutil.move": ("delete", "write"),
+    "shutil.rmtree": ("delete",),
+    "glob.glob": ("read",),
+    "glob.iglob": ("read",),
+    "sqlite3.connect": ("write",),
+}
+_PATH_METHODS: dict[str, str] = {
+    **dict.fromkeys(("read_text", "read_bytes", "iterdir", "glob", "rglob", "exists", "is_file", "is_dir"), "read"),
+    **dict.fromkeys(("write_text", "write_bytes", "mkdir", "touch"), "write"),
+    **dict.fromkeys(("unlink", "rmdir"), "delete"),
+    **dict.fromkeys(("rename", "replace"), "delete"),
+}
+_ONLY_OF_PATHS = {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "rglob"}
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_HOST = re.compile(r"https?://([^/?#\s]*)([/?#]?)")
+
+
+class Touch(NamedTuple):
+    """Something outside that a piece of code uses: the category and scope of a declaration, and where it was seen."""
+
+    category: Category
+    scope: str
+    effect: EffectClass
+    what: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A function that could be a tool, and the declaration that its source suggests."""
+
+    function: str
+    line: int  # where a decorator belongs
+    touches: tuple[Touch, ...]
+
+    @property
+    def effect(self) -> EffectClass:
+        """The weakest class that does what was seen."""
+        return max((touch.effect for touch in self.touches), key=CLASSES.index, default="read_only")
+
+    @property
+    def sandbox(self) -> Level:
+        """Code that does its own input and output runs at `isolated`; the rest needs nothing but its arguments."""
+        return "isolated" if self.touches else "restricted"
+
+    def scopes(self, category: Category) -> list[str]:
+        """What belongs under a key of the declaration; `*` alone if the source does not tell."""
+        found = sorted({touch.scope for touch in self.touches if touch.category == category})
+        return [ANY] if ANY in found else found
+
+    def seen(self, category: Category) -> str:
+        """Which calls a key was guessed from."""
+        return ", ".join(dict.fromkeys(touch.what for touch in self.touches if touch.category == category))
+
+
+def guess_tools(text: Text) -> tuple[Guess, ...]:
+    """The public, undecorated functions of a module, each with what it touches; the first hundred of them.
+
+    Functions that `@tool` would refuse are left out: with such a declaration the module could not be imported.
+    """
+    functions = {node.name: node for node in text.tree.body if isinstance(node, Function)}
+    module = SourceNames(text)
+    own = {name: (*_touches(node, module),) for name, node in functions.items()}
+    called = {
+        name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & functions.keys()
+        for name, node in functions.items()
+    }
+    plain = (node for name, node in functions.items() if not name.startswith("_") and not node.decorator_list)
+    public = [node for node in plain if _can_be_tool(node)]
+    guesses = []
+    for node in public[:MOST_FUNCTIONS]:
+        reached, waiting = {node.name}, [node.name]
+        while waiting:
+            further = called[waiting.pop()] - reached
+            reached |= further
+            waiting += further
+        touched = dict.fromkeys(touch for name in sorted(reached) for touch in own[name])
+        guesses.append(Guess(node.name, node.lineno, tuple(touched)))
+    return tuple(guesses)
+
+
+def _can_be_tool(function: Function) -> bool:
+    """Whether each argument is passed by a name of its own, none is an untyped context, and one value is returned."""
+    given = function.args
+    if given.posonlyargs or given.vararg or given.kwarg:
+        return False
+    if any(one.arg in ("ctx", "context") and one.annotation is None for one in (*given.args, *given.kwonlyargs)):
+        return False
+    return not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function))
+
+
+def _own_nodes(function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function's body, without those of functions inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _touches(function: Function, module: SourceNames) -> Iterator[Touch]:
+    scope = FunctionValues(function, module)
+    environ = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            yield from _called(node, scope)
+        if isinstance(node, ast.Subscript) and module.dotted(node.value) == "os.environ":
+            yield _variable(scope.beginning(node.slice), node)
+            environ -= 1
+        elif isinstance(node, ast.Attribute | ast.Name) and module.dotted(node) == "os.environ":
+            environ += 1
+        elif isinstance(node, ast.Call) and module.dotted(node.func).startswith("os.environ."):
+            environ -= 1
+    if environ > 0:  # it is used in another way than by one name
+        yield Touch("env", ANY, "read_only", "os.environ", function.lineno)
+
+
+def _called(node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
+    name = scope.module.dotted(node.func)
+    first = node.args[0] if node.args else None
+    named = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    if name in ("os.getenv", "os.environ.get", "os.environ.pop", "os.environ.setdefault"):
+        yield _variable(scope.beginning(first), node)
+    elif name in ("open", "io.open", "codecs.open"):
+        yield from _opened(first or named.get("file"), _argument(node, 1, "mode"), name, node, scope)
+    elif name in _FILES:
+        for argument, act in zip(node.args, _FILES[name], strict=False):
+            yield _file(act, scope.beginning(argument), name, node)
+    elif name in _PROGRAMS or name in _SHELLS:
+        yield _program(name, first or named.get("args"), named.get("shell"), node, scope)
+    elif name.partition(".")[0] in _CLIENTS or name.startswith("urllib.request."):
+        yield from _request(name, node, scope)
+    elif isinstance(node.func, ast.Attribute):
+        yield from _method(node.func, node, scope)
+
+
+def _argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
+    if len(node.args) > place:
+        return node.args[place]
+    return next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
+
+
+def _method(func: ast.Attribute, node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
+    """A method of something: of a path, or of a client where a URL is its argument."""
+    if func.attr in _METHODS or func.attr == "request":
+        place = 1 if func.attr in ("request", "stream") and len(node.args) > 1 else 0
+        url = scope.beginning(_argument(node, place, "url"))
+        if url and url.is_url:
+            yield _network(url, _effect(func.attr, node, scope), f".{func.attr}", node)
+            return
+    if func.attr == "open":
+        path = scope.beginning(func.value)
+        if path is not None:
+            yield from _opened(func.value, _argument(node, 0, "mode"), "Path.open", node, scope)
+    elif func.attr in _PATH_METHODS:
+        path = scope.beginning(func.value)
+        # Text has methods of the same names, so an expression must look like a path.
+        if (path is not None and not scope.is_text(func.value)) or func.attr in _ONLY_OF_PATHS:
+            yield _file(_PATH_METHODS[func.attr], path, f"Path.{func.attr}", node)
+            if func.attr in ("rename", "replace"):
+                yield _file("write", scope.beginning(node.args[0] if node.args else None), f"Path.{func.attr}", node)
+
+
+def _request(name: str, node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
+    """A function of an HTTP client, or the making of a session."""
+    last = name.rpartition(".")[2]
+    if last in _SESSIONS:
+        base = scope.beginning(_argument(node, 1_000, "base_url"))
+        if base is not None:
+            yield _network(base, "read_only", name, node)
+        elif not scope.has_urls:  # else the calls of the session tell the hosts
+            yield _network(None, "read_only", name, node)
+    elif last in _METHODS or last in ("request", "urlopen", "urlretrieve", "Request"):
+        place = 1 if last in ("request", "stream") and len(node.args) > 1 else 0
+        url = _argument(node, place, "url")
+        followed = scope.followed(url)
+        if not (isinstance(followed, ast.Call) and scope.module.dotted(followed.func) == "urllib.request.Request"):
+            yield _network(scope.beginning(url), _effect(last, node, scope), name, node)
+
+
+def _effect(method: str, node: ast.Call, scope: FunctionValues) -> EffectClass:
+    if method == "request":
+        said = scope.beginning(node.args[0] if node.args else None)
+        return _METHODS.get(said.text.lower(), "write_limited") if said else "write_limited"
+    if method in ("urlopen", "Request"):
+        return "write_limited" if _argument(node, 1, "data") is not None else "read_only"
+    return _METHODS.get(method, "read_only")
+
+
+def _network(url: Beginning | None, effect: EffectClass, what: str, node: ast.AST) -> Touch:
+    host, match = ANY, _HOST.match(url.text) if url else None
+    if match and url and match[1] and "@" not in match[1] and (match[2] or url.whole):
+        try:
+            destination(match[1])
+            host = match[1]
+        except Malformed:
+            host = ANY
+    return Touch("network", host, effect, what, getattr(node, "lineno", 1))
+
+
+def _opened(
+    path: ast.expr | None, mode: ast.expr | None, what: str, node: ast.AST, scope: FunctionValues
+) -> Iterator[Touch]:
+    said = scope.beginning(mode)
+    letters = said.text if said else "r" if mode is None else "r+"
+    found = scope.beginning(path)
+    if set(letters) & set("wax+"):
+        yield _file("write", found, what, node)
+    if "r" in letters or "+" in letters or not set(letters) & set("wax"):
+        yield _file("read", found, what, node)
+
+
+def _file(act: str, path: Beginning | None, what: str, node: ast.AST) -> Touch:
+    category: Category = "fs_reach.read" if act == "read" else "fs_reach.write"
+    effects: dict[str, EffectClass] = {"read": "read_only", "write": "write_limited", "delete": "full"}
+    return Touch(category, _path(path), effects[act], what, getattr(node, "lineno", 1))
+
+
+def _path(found: Beginning | None) -> str:
+    """The rule for a path: it and everything below; of a path that is known in part, its directory."""
+    if found is None or not found.text:
+        return ANY
+    text = found.text if found.whole else found.text.rpartition("/")[0]
+    if not text.startswith(("/", "~", "${workdir}")):
+        if found.text.startswith("/"):
+            return ANY  # only the root is known
+        text = f"${{workdir}}/{text}" if text else "${workdir}"
+    try:
+        return path_key(text) or ANY
+    except Malformed:
+        return ANY
+
+
+def _program(
+    name: str, program: ast.expr | None, shell: ast.expr | None, node: ast.AST, scope: FunctionValues
+) -> Touch:
+    word = ANY
+    if name in _SHELLS or (isinstance(shell, ast.Constant) and shell.value is True):
+        word = "/bin/sh"
+    else:
+        while isinstance(program, ast.BinOp) and isinstance(program.op, ast.Add):
+            program = program.left
+        program = scope.followed(program)
+        if isinstance(program, ast.List | ast.Tuple) and program.elts:
+            program = program.elts[0]
+        found = scope.beginning(program)
+        if found and found.whole:
+            try:
+                word = binary(found.text)
+            except Malformed:
+                word = ANY
+    return Touch("process", word, "read_only", name, getattr(node, "lineno", 1))
+
+
+def _variable(name: Beginning | None, node: ast.AST) -> Touch:
+    scope = ANY
+    if name is not None and name.whole:
+        try:
+            scope = variable(name.text)
+        except Malformed:
+            scope = ANY
+    category: Category = "secrets" if scope != ANY and _SECRET.search(scope) else "env"
+    return Touch(category, scope, "read_only", "os.environ", getattr(node, "lineno", 1))

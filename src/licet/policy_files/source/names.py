@@ -1,0 +1,397 @@
+"""What the names of a module stand for, as far as its text tells: imports, functions, and literals bound once.
+
+This follows text, not execution: code that rebinds names behind the text's back is seen only where it says so plainly
+(a second binding, `global`, a method of a list). What a program registers when it runs is checked again, by the gate.
+"""
+
+import ast
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.tool import ToolCapabilities
+from licet.policy_files.source.text import Text
+from licet.values import dataclass
+
+TOOL = "licet.tool"
+LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
+MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise grow without bound
+MOST_IN_FILE = 100_000  # in all arguments: more than a file can write out, and thousands of tools may name one constant
+LONGEST_NUMBER = 1024  # in bits: what is longer costs time to print and to count with, and is no amount of anything
+_TEXT_OF_ONE = 64  # characters that cost as much as one value
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_STAR = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
+# Constructors of values, ours and the standard library's; nothing that a file under review defines is ever called.
+_CONSTRUCTORS: dict[str, Any] = {
+    "licet.ToolCapabilities": ToolCapabilities,
+    "licet.ToolCapabilities.Network": ToolCapabilities.Network,
+    "licet.ToolCapabilities.Storage": ToolCapabilities.Storage,
+    "licet.ToolCapabilities.FsReach": ToolCapabilities.FsReach,
+    "licet.ToolCapabilities.Process": ToolCapabilities.Process,
+    "licet.Capability": Capability,
+    "licet.CapabilitySet": CapabilitySet,
+    "decimal.Decimal": Decimal,
+}
+# Every beginning of a name that means something here: all that a name may stand for and still matter.
+_LEADING = frozenset(
+    beginning
+    for known in (TOOL, *_CONSTRUCTORS)
+    for dotted in (known, known.replace("licet.", "licet.declare.", 1))
+    for beginning in accumulate(dotted.split("."), "{}.{}".format)
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A name that comes from another module; with `name` empty it is the module itself."""
+
+    module: str
+    level: int
+    name: str
+
+    @property
+    def dotted(self) -> str:
+        """The full name, with a dot in front for each step up."""
+        return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One place where a module gives a name a meaning."""
+
+    node: ast.AST
+    meaning: "Imported | Function | ast.expr | None"
+
+
+class NotLiteral(Exception):
+    """A value that the text alone does not tell."""
+
+    def __init__(self, node: ast.AST, found: str) -> None:
+        self.node, self.found = node, found
+        super().__init__(found)
+
+
+class Spent(Exception):
+    """More values in one file than anyone would write; `node` is where it was too much."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.node = node
+        super().__init__(f"more than {MOST_IN_FILE} values")
+
+
+class _TooMany(Exception):
+    """More values than anyone would write."""
+
+
+class Names:
+    """The names of one module; `top` has the nodes that belong to the module itself."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self.top = tuple(_module_level(text.tree))
+        self._bindings: dict[str, list[Binding]] = {}
+        for name, binding in _bound(self.top):
+            self._bindings.setdefault(name, []).append(binding)
+        self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
+        self._starts: dict[str, frozenset[str]] = {}
+        self._excerpts: dict[int, str] = {}
+        self._left = MOST_IN_FILE
+
+    def bindings(self, name: str) -> list[Binding]:
+        """Every meaning a name is given at the level of the module."""
+        return self._bindings.get(name, [])
+
+    def by_name(self) -> dict[str, list[Binding]]:
+        """Every name that is bound at the level of the module, with its meanings."""
+        return self._bindings
+
+    def dotted(self, node: ast.AST) -> set[str]:
+        """The full names that an expression such as `licet.tool` may stand for; more than one if it is bound again."""
+        tail: list[str] = []
+        while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
+            tail.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return set()
+        names = {_public(".".join([start, *reversed(tail)])) for start in self._meanings(node.id)}
+        return names | {f"{name} assigned" for name in names & self._assigned}
+
+    @cached_property
+    def _assigned(self) -> set[str]:
+        """Names of licet that the file gives another meaning through the module: `licet.tool = other`."""
+        stores = [
+            node
+            for node in self._text.nodes
+            if isinstance(node, ast.Attribute)
+            and not isinstance(node.ctx, ast.Load)
+            and isinstance(node.value, ast.Name)
+        ]
+        return {
+            _public(f"{start}.{node.attr}")
+            for node in stores
+            if isinstance(node.value, ast.Name)
+            for start in self._meanings(node.value.id)
+        }
+
+    def _meanings(self, name: str) -> frozenset[str]:
+        """What a name may stand for; all that leads to nothing known here counts as one, however many there are."""
+        if name not in self._starts:
+            found = set(self._every_meaning(name))
+            known = found & _LEADING
+            self._starts[name] = frozenset(known | set(sorted(found - known)[:1]))
+        return self._starts[name]
+
+    def _every_meaning(self, name: str) -> Iterator[str]:
+        for binding in self.bindings(name):
+            yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
+        if name in self._changed:
+            yield f"{name} as `global`"
+        if self._starred:
+            yield f"{name} from a star"
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of a literal, of a name bound once to one, or of a constructor of such; or `NotLiteral`."""
+        try:
+            return self._value(node, [MOST_VALUES])
+        except RecursionError:
+            raise NotLiteral(node, "names or values nested too deeply") from None
+        except _TooMany:
+            raise NotLiteral(node, f"more than {MOST_VALUES} values") from None
+        except Spent:
+            raise Spent(node) from None
+
+    def excerpt(self, node: ast.expr) -> str:
+        """The beginning of a piece of code, on one line; made once, since many tools may be given by the same one."""
+        if id(node) not in self._excerpts:
+            self._excerpts[id(node)] = _excerpt(node, self._text.beginning(node))
+        return self._excerpts[id(node)]
+
+    def _value(self, node: ast.expr, left: list[int]) -> Any:
+        left[0] -= 1
+        self._left -= 1
+        if left[0] < 0:
+            raise _TooMany
+        if self._left < 0:
+            raise Spent(node)
+        match node:
+            case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
+                raise NotLiteral(node, f"a number of {number.bit_length()} bits")
+            case ast.Constant(value=value):
+                self._left -= len(value) // _TEXT_OF_ONE if isinstance(value, str | bytes) else 0
+                return value
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
+                return ast.literal_eval(node)
+            case ast.Tuple(elts=items):
+                return tuple(self._value(item, left) for item in items)
+            case ast.List(elts=items):
+                return [self._value(item, left) for item in items]
+            case ast.Set(elts=items):
+                return self._set(node, [self._value(item, left) for item in items])
+            case ast.Dict(keys=keys, values=values):
+                return self._dict(keys, values, left)
+            case ast.Name(id=name):
+                return self._value(self._constant(name, node), left)
+            case ast.Call():
+                return self._constructed(node, left)
+        raise NotLiteral(node, self.excerpt(node))
+
+    def _set(self, node: ast.expr, items: list[Any]) -> frozenset[Any]:
+        try:
+            return frozenset(items)
+        except TypeError:
+            raise NotLiteral(node, f"{self.excerpt(node)}, a set of what cannot be in one") from None
+
+    def _dict(self, keys: list[ast.expr | None], values: list[ast.expr], left: list[int]) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            if key is None:
+                raise NotLiteral(value, f"`**` of {self.excerpt(value)}")
+            word = self._value(key, left)
+            if not isinstance(word, str) or word in made:
+                again = "a second time" if isinstance(word, str) else "that is not text"
+                raise NotLiteral(key, f"the key {self.excerpt(key)} {again}")
+            made[word] = self._value(value, left)
+        return made
+
+    def _constant(self, name: str, node: ast.expr) -> ast.expr:
+        bound = self.bindings(name)
+        if len(bound) != 1 or not isinstance(bound[0].meaning, ast.expr):
+            where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
+            raise NotLiteral(node, f"the name `{name}`{where}")
+        mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
+        if name in self._changed or self._starred or (mutable and name in self._escaping):
+            raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
+        return bound[0].meaning
+
+    @cached_property
+    def _starred(self) -> bool:
+        """Whether a star import may bind any name again; one from licet brings only names that are known."""
+        return any(
+            isinstance(node, ast.ImportFrom)
+            and node.module not in ("licet", "licet.declare")
+            and any(alias.name == "*" for alias in node.names)
+            for node in self._text.nodes
+        )
+
+    @cached_property
+    def _escaping(self) -> set[str]:
+        """Names that are read anywhere but in a declaration: from there, what they hold may have been changed."""
+        sheltered = {id(node) for node in (*self._declaring(), *self._looked_at())}
+        # A name inside the literal of another name escapes where that one does.
+        holders: dict[int, str] = {}
+        for name, bound in self._bindings.items():
+            for binding in bound:
+                if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
+                    holders |= {id(inner): name for inner in ast.walk(binding.meaning)}
+        escaping: set[str] = set()
+        held: dict[str, set[str]] = {}
+        for node in self._text.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in sheltered:
+                if id(node) in holders:
+                    held.setdefault(holders[id(node)], set()).add(node.id)
+                else:
+                    escaping.add(node.id)
+        waiting = list(escaping)
+        while waiting:
+            further = held.pop(waiting.pop(), set()) - escaping
+            escaping |= further
+            waiting += further
+        return escaping
+
+    def _declaring(self) -> Iterator[ast.expr]:
+        """Names that stand in a declaration as plain values, which `tool` only reads.
+
+        Not below a function, where `tool` may be another; not in other decorators, nor in code, which may do anything.
+        """
+        waiting: list[ast.expr] = [
+            keyword.value
+            for node in self.top
+            if isinstance(node, _FUNCTIONS)
+            for mark in node.decorator_list
+            if isinstance(mark, ast.Call) and self.dotted(mark.func) == {TOOL}
+            for keyword in mark.keywords
+        ]
+        while waiting:
+            match waiting.pop():
+                case ast.Name() as name:
+                    yield name
+                case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(values=items):
+                    waiting += items
+                case ast.Call(func=func, args=items, keywords=keywords) if self.dotted(func) & _CONSTRUCTORS.keys():
+                    waiting += (*items, *(keyword.value for keyword in keywords))
+
+    def _looked_at(self) -> Iterator[ast.expr]:
+        """Names that are only compared with, or of which one plain value is taken: nothing changes through that."""
+        for node in self._text.nodes:
+            match node:
+                case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
+                    yield from others
+                case ast.Subscript(value=ast.Name(id=name) as value, ctx=ast.Load()) if len(self.bindings(name)) == 1:
+                    held = self.bindings(name)[0].meaning
+                    if isinstance(held, ast.List) and all(isinstance(item, ast.Constant) for item in held.elts):
+                        yield value
+
+    def _constructed(self, node: ast.Call, left: list[int]) -> Any:
+        known = self.dotted(node.func)
+        constructor = _CONSTRUCTORS.get(next(iter(known))) if len(known) == 1 else None
+        if constructor is None or any(keyword.arg is None for keyword in node.keywords):
+            raise NotLiteral(node, f"a call, {self.excerpt(node)}")
+        given = [self._value(item, left) for item in node.args]
+        named = {keyword.arg: self._value(keyword.value, left) for keyword in node.keywords if keyword.arg}
+        try:
+            return constructor(*given, **named)
+        except Malformed:
+            raise
+        except (TypeError, ArithmeticError, ValueError) as error:
+            raise NotLiteral(node, f"a call that fails, {self.excerpt(node)} ({error})") from None
+
+
+def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
+    """Every binding at the level of the module, in `if`, `try`, `with` and loops too."""
+    for node in top:
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    module = alias.name if alias.asname else alias.name.partition(".")[0]
+                    yield alias.asname or module, Binding(node, Imported(module, 0, ""))
+            case ast.ImportFrom(module=module, names=names, level=level):
+                for alias in names:
+                    stars = _STAR if alias.name == "*" and module in ("licet", "licet.declare") else (alias.name,)
+                    for name in stars:
+                        yield alias.asname or name, Binding(node, Imported(module or "", level, name))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name, Binding(node, node)
+            case ast.ClassDef():
+                yield node.name, Binding(node, None)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, Binding(node, value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, Binding(node, value)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name, Binding(node, None)
+            case ast.MatchMapping(rest=str(name)):
+                yield name, Binding(node, None)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name, Binding(node, None)
+
+
+def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes that belong to the module itself, not to a function or class in it, in the order of the text."""
+    stack: list[ast.AST] = list(reversed(tree.body))
+    while stack:
+        node = stack.pop()
+        yield node
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=inner)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as inner)
+            ):
+                stack.append(inner)  # the target is bound by the statement, with its value
+            case ast.Name() | ast.Constant():
+                pass
+            case _ if not isinstance(node, _OTHER_SCOPES):
+                stack.extend(reversed(list(ast.iter_child_nodes(node))))
+            case _:
+                stack.extend(_outside(node))
+
+
+def _outside(scope: ast.AST) -> Iterator[ast.AST]:
+    """What a function, class or comprehension evaluates in the scope around it; a walrus there binds a name here."""
+    match scope:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from scope.decorator_list
+            yield scope.args
+            if scope.returns is not None:
+                yield scope.returns
+        case ast.Lambda():
+            yield scope.args
+        case ast.ClassDef():
+            yield from (*scope.decorator_list, *scope.bases, *scope.keywords)
+        case _:
+            yield from (inner.target for inner in ast.walk(scope) if isinstance(inner, ast.NamedExpr))
+
+
+def _public(dotted: str) -> str:
+    """`licet.declare.tool` and `licet.tool` are the same."""
+    return dotted.replace("licet.declare.", "licet.", 1) if dotted.startswith("licet.declare.") else dotted
+
+
+def _excerpt(node: ast.expr, beginning: str) -> str:
+    """The beginning of a piece of code, on one line; `beginning` is its text, where that is long."""
+    try:
+        if isinstance(node, ast.JoinedStr):
+            node = ast.JoinedStr(node.values[:30])  # at two characters each more than is shown, and slow to write out
+        text = beginning or ast.unparse(node)
+    except (RecursionError, ValueError):
+        text = type(node).__name__
+    text = visible(" ".join(text.split()))
+    return f"`{text[:59]}…`" if len(text) > 60 else f"`{text}`"

@@ -1,0 +1,159 @@
+"""Which files of a project its tools load, read from the text of those files: nothing is imported.
+
+`licet call` imports exactly these. A name that the standard library or an installed package has is always theirs: a
+project file of that name is never used, unless a manifest names it with `from:`. So a tool that may write in a project
+cannot plant a `csv.py` for the next host.
+"""
+
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from licet.modules.finder import Place
+from licet.modules.imports import followed, library_directories, with_parents
+from licet.policy_files.tool_files import code_directories
+
+_OURS = "licet"
+# A review follows imports too, of files that may be hostile. What is beyond these bounds is not found, so not loaded.
+_MOST_BYTES = 8 << 20
+_MOST_NAMES = 100_000  # that these files import
+_MOST_TAKEN = 2000  # different top-level names that no library has: each is closed in every directory that is searched
+_ENDINGS = ("", ".py", *importlib.machinery.EXTENSION_SUFFIXES)
+# No compiled files without source: nobody could have read them.
+_LOADERS = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
+)
+
+
+class ProjectModules(NamedTuple):
+    """The modules of a project that its tools load, and the paths that decide which files these are.
+
+    A path of `missing` or `second` may exist or not. In each directory that is searched, and for each top-level name
+    that is not of a library, these are the paths at which a module of that name would be found.
+    """
+
+    modules: Mapping[str, Place]
+    missing: tuple[str, ...]  # of names that are found nowhere: a file that is planted there would be loaded next time
+    second: tuple[str, ...]  # of names that are found: what is loaded now, and what would be a second module
+
+    @property
+    def doubled(self) -> str:
+        """A module of the project that has two files, which is refused: one may be planted. Empty if there is none."""
+        for name in (name for name in self.modules if "." not in name):
+            tails = {f"{name}{ending}" for ending in _ENDINGS}
+            found = [path for path in self.second if os.path.basename(path) in tails and _is_module(path)]
+            real = {os.path.realpath(path): path for path in found}
+            if len(real) > 1:
+                return f"`{name}` in two places: {' and '.join(real.values())}"
+        return ""
+
+    def closed(self) -> Iterator[tuple[str, bool]]:
+        """Every path that no grant may write if the same files are to be loaded the next time; links and their ends.
+
+        With each comes whether loading refuses what somebody puts there all the same.
+        """
+        files = (path for place in self.modules.values() for path in (place.file, place.directory) if path)
+        paths = {**dict.fromkeys(self.second, True), **dict.fromkeys((*self.missing, *files), False)}
+        for path, refused in paths.items():
+            for name in dict.fromkeys((path, os.path.realpath(path))):
+                yield name, refused and not os.path.lexists(name)
+
+
+def _is_module(path: str) -> bool:
+    if os.path.isdir(path):
+        return any(os.path.isfile(os.path.join(path, f"__init__{ending}")) for ending in _ENDINGS[1:])
+    return os.path.isfile(path) and path.endswith(_ENDINGS[1:])
+
+
+def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike[str]]) -> ProjectModules:
+    """The modules that `pkg.mod:function` name below some directories, and the project modules that these import.
+
+    Conditional imports and imports inside functions count, and `import_module` with a literal name. What is computed
+    when the code runs does not.
+    """
+    named = [reference.partition(":")[0] for reference in references]
+    named = [name for name in named if name.partition(".")[0] not in ("", _OURS)]
+    absolute = dict.fromkeys(os.path.abspath(root) for root in roots)
+    directories = [place for root in absolute for place in code_directories(root)]
+    project = _Project(directories, {name.partition(".")[0] for name in named})
+    start = {name: project.place(name) for dotted in named for name in with_parents(dotted)}
+    known = {name: place for name, place in start.items() if place is not None}
+    found = followed(known, project.place, most_bytes=_MOST_BYTES, most_names=_MOST_NAMES)
+    return ProjectModules(found, *project.paths()) if named else ProjectModules({}, (), ())
+
+
+class _Project:
+    """Where modules lie below some directories, found as Python finds them."""
+
+    def __init__(self, directories: Sequence[str], named: set[str]) -> None:
+        self._directories, self._named = directories, named
+        self._finders: dict[str, importlib.machinery.FileFinder] = {}
+        self._libraries = library_directories()
+        self._places: dict[str, Place | None] = {}
+        self._inside: dict[str, list[str]] = {}  # by package: the directories of its modules
+        self._taken: dict[str, None] = {}  # top-level names that come from the project, or from nowhere
+
+    def place(self, name: str) -> Place | None:
+        """Where a module is, if it is one of the project."""
+        if name not in self._places:
+            self._places[name] = self._found(name)
+        return self._places[name]
+
+    def paths(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The paths that `ProjectModules` has as `missing` and `second`."""
+        missing: list[str] = []
+        second: list[str] = []
+        for directory in self._directories:
+            for name in self._taken:
+                there = (os.path.join(directory, f"{name}{ending}") for ending in _ENDINGS)
+                (missing if self._places[name] is None else second).extend(there)
+        return tuple(missing), tuple(second)
+
+    def _found(self, name: str) -> Place | None:
+        parent, _, last = name.rpartition(".")
+        if not last.isidentifier():
+            return None
+        if not parent:
+            if name not in self._named and self._is_library(name):
+                return None
+            if len(self._taken) >= _MOST_TAKEN and name not in self._named:
+                return None
+            self._taken[name] = None
+            directories: Sequence[str] = self._directories
+        elif self.place(parent) is None:
+            return None
+        else:
+            directories = self._inside.get(parent, ())
+        return self._search(name, directories)
+
+    def _is_library(self, top: str) -> bool:
+        if top == _OURS or top in sys.stdlib_module_names:
+            return True
+        return any(self._spec(directory, top) is not None for directory in self._libraries)
+
+    def _search(self, name: str, directories: Sequence[str]) -> Place | None:
+        portions: list[str] = []  # of a package that has no file
+        for directory in directories:
+            spec = self._spec(directory, name)
+            if spec is None:
+                continue
+            inside = list(spec.submodule_search_locations or ())
+            if spec.loader is None:
+                portions += inside
+                continue
+            if inside:
+                self._inside[name] = inside
+            return Place(spec.origin, inside[0] if inside else None)
+        if not portions:
+            return None
+        self._inside[name] = portions
+        return Place(None, portions[0])
+
+    def _spec(self, directory: str, name: str) -> importlib.machinery.ModuleSpec | None:
+        finder = self._finders.get(directory)
+        if finder is None:
+            finder = self._finders[directory] = importlib.machinery.FileFinder(directory, *_LOADERS)
+        return finder.find_spec(name)

@@ -1,0 +1,138 @@
+"""From a Python file to a syntax tree, or to the one problem that stands in the way. Nothing in the file is run.
+
+A file under review may be hostile: size, encoding, nesting and kind of file are bounded before anything looks inside.
+"""
+
+import ast
+import io
+import os
+import re
+import tokenize
+import warnings
+
+from licet.core.origin import Origin, Problem
+from licet.modules.imports import parse_cost
+from licet.regular_files import TooLarge, read_regular, size_text
+from licet.values import dataclass
+
+MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
+MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it
+LONGEST_EXCERPT = 500  # several times what is shown of it
+
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+# What makes a line look like another one than Python reads ("trojan source"): embeddings, overrides and isolates.
+_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_F_STRING = re.compile(
+    r"(?<!\w)(?:f|fr|rf)(?:"
+    r'"""(?:[^\\]|\\.)*?"""|'
+    r"'''(?:[^\\]|\\.)*?'''|"
+    r'"(?:[^"\\\n]|\\.)*"|'
+    r"'(?:[^'\\\n]|\\.)*')",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a file, to find columns by."""
+
+    file: str
+    lines: tuple[str, ...]
+
+    def place_at(self, line: int, offset: int) -> Origin:
+        """The place of a line and an offset in bytes; columns count characters, as editors do."""
+        before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
+        return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Lines):
+    """A file that could be read as Python, with its tree, which is large: nothing that is kept refers to one."""
+
+    tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # all of the tree; gathered once, since walking is what costs
+
+    def place(self, node: ast.AST) -> Origin:
+        """Where a node begins."""
+        return self.place_at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+
+    def beginning(self, node: ast.expr) -> str:
+        """The first characters of a node that is long, or else nothing: a long one takes time to write out."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        start = self.place(node).column - 1
+        lines = [self.lines[first - 1][start:], *self.lines[first : min(last, first + LONGEST_EXCERPT)]]
+        beyond = len(self.lines[last - 1].encode()) - (node.end_col_offset or 0) if len(lines) > last - first else 0
+        text = "\n".join(lines)
+        return text[:LONGEST_EXCERPT] if len(text) - beyond > LONGEST_EXCERPT else ""
+
+    def place_of_decorator(self, node: ast.expr) -> Origin:
+        """Where the `@` of a decorator stands."""
+        origin = self.place(node)
+        at = self.lines[origin.line - 1].rfind("@", 0, origin.column)
+        return Origin(self.file, origin.line, at + 1) if at >= 0 else origin
+
+
+def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
+    """The bytes of a regular file, or why there are none."""
+    start = Origin(file, 1, 1)
+    try:
+        return read_regular(path, MOST_BYTES)
+    except TooLarge:
+        return Problem(start, f"more than {MOST_BYTES} bytes", f"at most {size_text(MOST_BYTES)} of Python")
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        return Problem(start, f"no readable file ({getattr(error, 'strerror', None) or error})", "a Python file")
+
+
+def parse(data: bytes, file: str) -> Text | Problem:
+    """The syntax tree of a file, or why it has none."""
+    text = _decoded(data, file)
+    if isinstance(text, Problem):
+        return text
+    start = Origin(file, 1, 1)
+    if too_much := parse_cost(text):
+        return Problem(start, *too_much)
+    lines = tuple(_LINE_BREAK.split(text))
+    for number, line in enumerate(lines, 1):
+        if hidden := _REORDERING.search(line):
+            found = f"U+{ord(hidden[0]):04X}, which shows text in another order than Python reads it"
+            return Problem(Origin(file, number, hidden.start() + 1), found, "text in reading order", "delete it")
+    for string in _F_STRING.finditer(text):
+        if string[0].count("{") > MOST_PARTS:
+            line = len(_LINE_BREAK.findall(text, 0, string.start())) + 1
+            column = string.start() - max(text.rfind(end, 0, string.start()) for end in "\r\n")
+            found = f"an f-string of more than {MOST_PARTS} parts"
+            return Problem(Origin(file, line, column), found, "text that a person can read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a doubtful escape is not for us to judge
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        origin = Origin(file, error.lineno or 1, max(error.offset or 1, 1))
+        return Problem(origin, f"a syntax error ({error.msg})", "Python that this interpreter can read")
+    except (RecursionError, MemoryError):
+        return Problem(start, "code nested too deeply", "code that a person can read")
+    except ValueError as error:
+        return Problem(start, f"a file that is not text ({error})", "Python")
+    return Text(file, lines, tree, tuple(ast.walk(tree)))
+
+
+def _decoded(data: bytes, file: str) -> str | Problem:
+    start, hint = Origin(file, 1, 1), "save the file as UTF-8"
+    refused = ""
+    try:
+        # A file may name its own encoding, and under UTF-7 a harmless comment becomes code.
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if encoding not in ("utf-8", "utf-8-sig", "ascii"):
+            refused = f"the encoding {encoding}"
+    except SyntaxError as error:
+        refused = f"no encoding that Python knows ({error.msg})"
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if refused.startswith("the encoding"):
+            return Problem(start, refused, "UTF-8", hint)
+        origin = Origin(file, data.count(b"\n", 0, error.start) + 1, 1)
+        return Problem(origin, f"the byte 0x{data[error.start]:02X}", "UTF-8", hint)
+    if refused:
+        return Problem(start, refused, "UTF-8", hint)
+    return Problem(start, "a zero byte", "text") if "\0" in text else text

@@ -1,0 +1,38 @@
+"""Where Python would find the code of tools that a manifest names with `from:`. Nothing is imported."""
+
+import os
+from collections.abc import Iterable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+
+from licet.core.policy.manifest import CODE, SECOND_CODE
+
+_OURS = "licet"  # it runs already: nothing that is written now takes its place
+
+
+def code_directories(directory: str) -> tuple[str, str]:
+    """Where a review and an import look for the tools of a policy file in a directory: there, and in its `src`."""
+    return directory, os.path.join(directory, "src")
+
+
+def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str, str]]:
+    """Every path next to a policy file where the code of `pkg.mod:f` is or would be found, and why it is closed.
+
+    That is the top module as a package or a file, and what was compiled of it. Where the code is known, another file
+    for it is `SECOND_CODE`: loading refuses a module that is in two places.
+    """
+    places = code_directories(directory)
+    for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):
+        if top in ("", _OURS):
+            continue
+        names = [f"{top}{ending}" for ending in ("", ".py", *EXTENSION_SUFFIXES)]
+        paths = [os.path.join(place, name) for place in places for name in names]
+        known = any(map(os.path.lexists, paths))
+        for path in paths:
+            yield from _both(path, SECOND_CODE if known and not os.path.lexists(path) else CODE)
+        for place in places:
+            yield from _both(os.path.join(place, "__pycache__"), SECOND_CODE)
+
+
+def _both(path: str, why: str) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys((path, os.path.realpath(path))):
+        yield name, why

@@ -1,0 +1,186 @@
+"""The policies that this user has accepted, by real path and digest: one file for all workspaces.
+
+A policy that a command found, and nobody named, is used only if it is on this list. Beside the list lies a copy of
+each accepted policy, so that the next version can be compared with it.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from licet.core.canonical import canonical_json
+from licet.errors import LicetError
+from licet.policy_files.user_directories import NoHome, state_root
+from licet.regular_files import open_regular, read_most
+
+_FORMAT = 1
+_LIST, _LOCK, _COPIES = "trust", "trust.lock", "trusted"
+_MOST_BYTES = 16 << 20
+
+
+class TrustListError(LicetError):
+    """The list cannot be used; nothing is trusted until that is mended."""
+
+
+class Accepted(NamedTuple):
+    """A policy on the list: its real path, its digest, and when it was accepted."""
+
+    path: str
+    digest: str
+    when: str
+
+
+def is_trusted(path: str | Path, digest: str) -> bool:
+    """Whether this user has accepted a policy at this path with this digest; `TrustListError` if nobody can say."""
+    found = accepted().get(os.path.realpath(path))
+    return found is not None and found.digest == digest
+
+
+def accepted() -> dict[str, Accepted]:
+    """The whole list, by real path; empty if there is none yet, or no home to keep one in."""
+    try:
+        return _read(_root() / _LIST)
+    except (FileNotFoundError, NoHome):
+        return {}
+
+
+def trusted_paths() -> tuple[str, ...]:
+    """The real paths of all accepted policies; none if the list cannot be used, for then nothing is trusted."""
+    try:
+        return tuple(accepted())
+    except TrustListError:
+        return ()
+
+
+def accept(path: str | Path, digest: str, files: Mapping[str, str], now: datetime) -> Accepted:
+    """Put a policy on the list, and keep a copy of its files, given by name; an older acceptance is replaced."""
+    entry = Accepted(os.path.realpath(path), digest, now.isoformat(timespec="seconds"))
+    with _changed() as entries:
+        # The copy first: an entry without one could not be compared.
+        copy = {"format": _FORMAT, "path": entry.path, "digest": digest, "files": dict(files)}
+        (folder := _root() / _COPIES).mkdir(mode=0o700, exist_ok=True)
+        _write(folder / _copy_name(entry.path), copy)
+        entries[entry.path] = entry
+    return entry
+
+
+def forget(path: str | Path) -> bool:
+    """Take a policy off the list; False if it was not on it."""
+    real = os.path.realpath(path)
+    with _changed() as entries:
+        found = entries.pop(real, None)
+        (_root() / _COPIES / _copy_name(real)).unlink(missing_ok=True)
+    return found is not None
+
+
+def accepted_files(path: str | Path) -> Mapping[str, str]:
+    """The files of the policy that was last accepted at a path, by name; empty if no copy of it can be read."""
+    real = os.path.realpath(path)
+    entry = accepted().get(real)
+    try:
+        copy = _json(_root() / _COPIES / _copy_name(real)) if entry is not None else {}
+    except (OSError, TrustListError):
+        return {}
+    files = copy.get("files")
+    sound = entry is not None and copy.get("path") == real and copy.get("digest") == entry.digest
+    if not sound or not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        return {}
+    return files
+
+
+@contextmanager
+def _changed() -> Iterator[dict[str, Accepted]]:
+    """The list, to be changed: it is written at the end. Others who change it wait."""
+    import fcntl  # not on every system, and only who changes the list needs it
+
+    folder = _root()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX)
+            entries = accepted()
+            yield entries
+            content = {entry.path: {"digest": entry.digest, "when": entry.when} for entry in entries.values()}
+            _write(folder / _LIST, {"format": _FORMAT, "accepted": content})
+        finally:
+            os.close(number)
+    except OSError as error:
+        raise TrustListError(f"the list of trusted policies in {folder} cannot be written: {error.strerror}") from None
+
+
+def _read(path: Path) -> dict[str, Accepted]:
+    found = _json(path)
+    mend = f"move {path} away, and accept policies again with `licet trust`"
+    number = found.get("format")
+    if isinstance(number, int) and number > _FORMAT:
+        raise TrustListError(f"the list of trusted policies {path} has format {number}: upgrade licet, or {mend}")
+    entries = found.get("accepted")
+    if number != _FORMAT or not isinstance(entries, dict):
+        raise TrustListError(f"{path} is not a list of trusted policies: {mend}")
+    read = {}
+    for name, entry in entries.items():
+        texts = [entry.get(key) for key in ("digest", "when")] if isinstance(entry, dict) else []
+        if not name.startswith("/") or not texts or not all(isinstance(text, str) for text in texts):
+            raise TrustListError(f"{path} is not a list of trusted policies: {mend}")
+        read[name] = Accepted(name, *map(str, texts))
+    return read
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a file that this user owns and nobody else can write."""
+    if not hasattr(os, "geteuid") and path.exists():
+        raise TrustListError(f"{path} cannot be used: this system does not tell who owns a file")
+    try:
+        with open_regular(path, links=False) as number:
+            about, folder = os.fstat(number), os.stat(path.parent)
+            if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise TrustListError(f"{path} can be changed by others: run `chmod 600 {path}` as its owner")
+            if folder.st_uid != os.geteuid() or folder.st_mode & stat.S_IWOTH:
+                raise TrustListError(f"{path.parent} can be changed by others: run `chmod 700 {path.parent}`")
+            data = read_most(number, _MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TrustListError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        found = json.loads(data) if len(data) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        mend = "move it away, and accept policies again with `licet trust`"
+        raise TrustListError(f"{path} is damaged: {mend}")
+    return found
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a file in one step, so that nobody ever reads half of it."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(canonical_json(content))
+            file.flush()
+            os.fsync(number)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _root() -> Path:
+    root = state_root()
+    if not root:
+        raise NoHome
+    return Path(root)
+
+
+def _copy_name(path: str) -> str:
+    return f"{hashlib.sha256(os.fsencode(path)).hexdigest()}.json"

@@ -1,0 +1,291 @@
+"""Copies one open file to another in a thread, until the first has ended or nobody reads the second.
+
+Lets unmodified libraries start programs from a process that can start none: the host does it, behind other walls.
+
+A convenience, not a wall: whoever goes around it meets the kernel, which allows neither `fork` nor `exec` here. A
+program has a number that no process has, and pipes that the host made. What a library gives a program instead of a pipe
+(a file, a socket) stays here and is copied: nothing that is open here is ever handed to a program.
+"""
+
+import contextlib
+import errno
+import inspect
+import os
+import select
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+_CHUNK = 1 << 16
+
+
+def relay(source: int, sink: int) -> threading.Thread:
+    """Copy until the end, and close both."""
+    thread = threading.Thread(target=_copy, args=(source, sink), name="licet-relay", daemon=True)
+    try:
+        thread.start()
+    except BaseException:
+        os.close(source)
+        os.close(sink)
+        raise
+    return thread
+
+
+def _copy(source: int, sink: int) -> None:
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    poll.register(sink, 0)  # that nobody reads any more is told without being asked
+    try:
+        while True:
+            ready = dict(poll.poll())
+            if sink in ready:
+                return
+            try:
+                data = os.read(source, _CHUNK)
+            except BlockingIOError:
+                continue
+            if not data:
+                return
+            _write(sink, data)
+    except OSError:
+        return  # either is gone
+    finally:
+        os.close(source)
+        os.close(sink)
+
+
+def _write(sink: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(sink, left) :]
+        except BlockingIOError:  # it does not block, and is full
+            poll = select.poll()
+            poll.register(sink, select.POLLOUT)
+            poll.poll()
+
+
+Start = Callable[[Mapping[str, Any]], tuple[int, tuple[int, ...]]]  # what is asked: a number and files, or OSError
+Send = Callable[[int, int], None]  # a program's number, a signal
+
+_FIRST = 1 << 22  # the kernel gives no process a number like this or higher
+_SHELL = "/bin/sh"
+_NOT_HANDED_ON = {
+    "pass_fds": "open files",
+    "preexec_fn": "a function to be called before it starts",
+    "gid": "a group",
+    "gids": "groups",
+    "uid": "a user",
+    "umask": "a mask for new files",
+}
+
+
+def install(start: Start, send: Send, variables: Iterable[str]) -> None:
+    """From now on, programs that Python code starts are started by the host. `variables` are what they may be given."""
+    programs = _Programs(start, send, frozenset(variables))
+    real = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+
+    def execute_child(popen: Any, *args: Any, **named: Any) -> None:
+        given = real.bind(popen, *args, **named).arguments
+        popen.pid = programs.popen(given)
+        popen._child_created = True
+        popen._close_pipe_fds(*(given[name] for name in _PIPES))
+
+    subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
+    if hasattr(subprocess, "_del_safe"):  # what is waited with while the interpreter ends is kept apart
+        subprocess._del_safe.waitpid = programs.waitpid
+    else:
+        poll: Any = subprocess.Popen._internal_poll  # type: ignore[attr-defined]
+        poll.__defaults__ = tuple(
+            programs.waitpid if value is os.waitpid else value for value in poll.__defaults__ or ()
+        )
+    for name in ("waitpid", "kill", "killpg", "getpgid", "posix_spawn", "posix_spawnp"):
+        setattr(os, name, getattr(programs, name))
+    os.system = _system
+
+
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+class _Program:
+    """One that was started: how it ended, once that was said, and who still copies what it said."""
+
+    def __init__(self, number: int, told: int) -> None:
+        self.number = number
+        self._told = told
+        self._copying: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._status: int | None = None
+
+    def copying(self, thread: threading.Thread) -> None:
+        """Its output is there when this thread has ended."""
+        self._copying.append(thread)
+
+    def status(self, wait: bool) -> int | None:
+        """How it ended, as `wait` says it; None if it has not."""
+        if not self._lock.acquire(blocking=wait):
+            return None
+        try:
+            if self._status is None:
+                if not wait and not select.select([self._told], [], [], 0)[0]:
+                    return None
+                with open(self._told, "rb", buffering=0) as told:
+                    said = told.readall() or b""
+                code = int(said) if said else -signal.SIGKILL  # nothing is said of one that ended with its call
+                self._status = code << 8 if code >= 0 else -code
+            for thread in self._copying:
+                if wait:
+                    thread.join()
+                elif thread.is_alive():
+                    return None
+            return self._status
+        finally:
+            self._lock.release()
+
+
+class _Programs:
+    """The programs of this process, as the functions of `os` and `subprocess` see them."""
+
+    def __init__(self, start: Start, send: Send, variables: frozenset[str]) -> None:
+        self._start, self._send, self._variables = start, send, variables
+        self._known: dict[int, _Program] = {}
+        self._directory = os.getcwd()
+        self._environment = dict(os.environ)
+        self._waitpid, self._kill, self._killpg, self._getpgid = os.waitpid, os.kill, os.killpg, os.getpgid
+
+    # Starting --------------------------------------------------------------------------------------------------------
+
+    def popen(self, given: Mapping[str, Any]) -> int:
+        """What `subprocess` does with these arguments."""
+        for name, what in _NOT_HANDED_ON.items():
+            if given.get(name) not in (None, (), -1):
+                raise PermissionError(errno.EACCES, f"{what} cannot be given to a program behind walls (`{name}`)")
+        args, executable = given["args"], given["executable"]
+        argv = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
+        if given["shell"]:
+            argv = [executable or _SHELL, "-c", *argv]
+        ends = (given["p2cread"], given["c2pwrite"], given["errwrite"])
+        near = (given["p2cwrite"], given["c2pread"], given["errread"])
+        return self.start(executable or argv[0], argv, given["env"], given["cwd"], ends, near)
+
+    def start(
+        self, program: Any, argv: Sequence[Any], env: Any, cwd: Any, ends: Sequence[int], near: Sequence[int]
+    ) -> int:
+        """Start a program: `ends` are its streams, and `near` the other ends of those that are new pipes."""
+        ends = [number if end == -1 else end for number, end in enumerate(ends)]
+        joined = near[2] == -1 and ends[2] == ends[1]
+        wanted = [other != -1 or not _is_nothing(end) for end, other in zip(ends, near, strict=True)]
+        wanted[2] = wanted[2] and not joined
+        number, files = self._start(
+            {
+                "name": _path(program, cwd),
+                "args": [os.fsdecode(arg) for arg in argv[1:]],
+                "env": self._given(os.environ if env is None else env),
+                "cwd": self._where(cwd),
+                **dict(zip(("stdin", "stdout", "stderr"), wanted, strict=True)),
+                "joined": joined,
+            }
+        )
+        *streams, told = files
+        started = self._known[_FIRST + number] = _Program(number, told)
+        left = iter(streams)
+        for stream, file in ((stream, next(left)) for stream in range(3) if wanted[stream]):
+            if near[stream] != -1:  # a pipe of the library's own is exchanged for the host's, under the same number
+                os.dup2(file, near[stream], inheritable=False)
+                os.close(file)
+            elif stream == 0:
+                relay(os.dup(ends[0]), file)
+            else:
+                started.copying(relay(file, os.dup(ends[stream])))
+        return _FIRST + number
+
+    def _given(self, env: Mapping[Any, Any]) -> dict[str, str]:
+        """Variables that were declared, and that say something else than what every tool is started with."""
+        texts = ((os.fsdecode(name), os.fsdecode(value)) for name, value in env.items())
+        before = self._environment
+        return {name: text for name, text in texts if name in self._variables and before.get(name) != text}
+
+    def _where(self, cwd: Any) -> str | None:
+        """The directory to start in; None where nobody has chosen one."""
+        here = os.getcwd()
+        if cwd is None:
+            return None if here == self._directory else here
+        return os.path.join(here, os.fsdecode(cwd))
+
+    def posix_spawn(self, path: Any, argv: Sequence[Any], env: Any, /, *, file_actions: Any = (), **_: Any) -> int:
+        """As `os.posix_spawn`; groups, sessions and signals of a program behind walls are its own in any case."""
+        ends = {0: 0, 1: 1, 2: 2}
+        opened: list[int] = []
+        try:
+            for action, *rest in file_actions or ():
+                if action == os.POSIX_SPAWN_DUP2:
+                    ends[rest[1]] = ends.get(rest[0], rest[0])
+                elif action == os.POSIX_SPAWN_OPEN:
+                    opened.append(os.open(*rest[1:]))
+                    ends[rest[0]] = opened[-1]
+            return self.start(path, argv, env, None, [ends[stream] for stream in range(3)], (-1, -1, -1))
+        finally:
+            for file in opened:
+                os.close(file)
+
+    def posix_spawnp(self, path: Any, argv: Sequence[Any], env: Any, /, **options: Any) -> int:
+        """As `os.posix_spawnp`: names are looked up by the host."""
+        return self.posix_spawn(path, argv, env, **options)
+
+    # Waiting and signals ---------------------------------------------------------------------------------------------
+
+    def waitpid(self, pid: int, options: int, /) -> tuple[int, int]:
+        """As `os.waitpid`."""
+        program = self._known.get(pid)
+        if program is None:
+            return self._waitpid(pid, options)
+        status = program.status(wait=not options & os.WNOHANG)
+        if status is None:
+            return 0, 0
+        if self._known.pop(pid, None) is None:
+            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))  # another thread was faster
+        return pid, status
+
+    def kill(self, pid: int, number: int, /) -> None:
+        """As `os.kill`; one that has ended and was not waited for does not mind."""
+        program = self._known.get(pid)
+        if program is None:
+            self._kill(pid, number)
+        elif number:
+            with contextlib.suppress(ProcessLookupError):
+                self._send(program.number, int(number))
+
+    def killpg(self, group: int, number: int, /) -> None:
+        """As `os.killpg`; a program is the only one of its group that can be reached."""
+        if group in self._known:
+            self.kill(group, number)
+        else:
+            self._killpg(group, number)
+
+    def getpgid(self, pid: int, /) -> int:
+        """As `os.getpgid`."""
+        return pid if pid in self._known else self._getpgid(pid)
+
+
+def _system(command: Any) -> int:
+    """As `os.system`, and a shell that may not be started is an error."""
+    code = subprocess.call(command, shell=True)  # noqa: S602 - it is the tool's own doing
+    return code << 8 if code >= 0 else -code
+
+
+def _path(program: Any, cwd: Any) -> str:
+    """A name as it is; a path from the directory that it is to be started in."""
+    name = os.fsdecode(program)
+    return os.path.abspath(os.path.join(os.fsdecode(cwd or "."), name)) if "/" in name else name
+
+
+def _is_nothing(file: int) -> bool:
+    """Whether a file is the null device, or closed: the host then keeps nothing, and copies nothing."""
+    try:
+        found = os.fstat(file)
+    except OSError:
+        return True
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)

@@ -1,0 +1,322 @@
+"""What a grant says of files, in the words of the kernel: trees that may be read and written, and what to hide in them.
+
+Landlock knows no deny, so around a deny existing neighbours are granted one by one, or a private root hides it. What
+neither can say is left out: a path that is not granted here may still be reached through the handles of the call.
+
+Which files a worker may open by itself: rules for the kernel, from libraries, source files and the grant of a call.
+
+What of a grant the kernel can say at all is worked out in `kernel_paths`, for workers and programs alike.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.reach import Reach
+from licet.core.policy.manifest import SECOND_CODE
+from licet.guard.execution import SandboxUnavailable
+from licet.guard.grant import Holding
+from licet.guard.handles.files import HeldPaths, held_paths
+from licet.guard.links import changeable, followed
+from licet.sandbox.kernel import landlock
+from licet.sandbox.shared_inodes import second_names
+from licet.sandbox.workers.tool_source import Source, libraries
+from licet.values import dataclass
+
+_MOST_RULES = 3_000  # more would hold up the event loop each time a worker is made
+NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these
+Identity = tuple[int, int]
+
+
+class KernelRule(NamedTuple):
+    """A Landlock rule, for the very file or directory that was looked at; None where nobody could exchange it."""
+
+    path: str
+    access: int
+    identity: Identity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPaths:
+    """The files of one call: what a private root holds of them, and the Landlock rules inside or instead of it."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    hide: tuple[str, ...]
+    hold: tuple[str, ...]  # directories that lead to a closed path: a private root keeps them where they are
+    rules: tuple[KernelRule, ...]
+
+
+def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False) -> KernelPaths:
+    """What of a call's files the kernel can grant; a private root covers closed files with mounts.
+
+    A mount cannot be renamed, removed or written through, and neither can a directory that is held by one. Where there
+    is no private root, or nothing yet at a closed path to mount on, no rule is made for the directories around it. A
+    link cannot be mounted on: where one leads to a closed path, nothing in its directory can be removed or renamed.
+    """
+    reach = holding.reach
+    held = held_paths(reach.grant)
+    reads, writes, deletes, unread, unwritten = _granted(reach)
+    undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
+    links = _links_to(undeleted) if deletes else []
+    readable = landlock.READ | (landlock.EXECUTE if execute else 0)
+    if not private_root:
+        rules = (
+            *_rules(reads.values(), readable, unread),
+            *_rules(writes.values(), landlock.WRITE, unwritten, (*unwritten, *unread)),
+            *_rules(deletes.values(), landlock.DELETE, undeleted, links=links),
+        )
+        return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
+    hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
+    changed = {**writes, **deletes}
+    everywhere = (*changed, *changed.values())  # by the name that the grant uses, and by the real one
+    there = (path for path in unwritten if path not in unread and os.path.lexists(path))
+    kept = tuple(path for path in there if inside(path, everywhere))
+    plantable = _plantable(reach, unwritten)
+    lasting = [path for path in held.denied("delete") if path not in unwritten and path not in hide]
+    rules = (
+        *_rules(reads.values(), readable, ()),
+        *_rules(writes.values(), landlock.WRITE, plantable, (*unwritten, *unread)),
+        *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
+    )
+    hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
+    return KernelPaths((*reads, *kept), tuple(changed), hide, hold, rules)
+
+
+def _links_to(paths: Iterable[str]) -> list[str]:
+    """The links on the way to some paths: who exchanges one of them decides what is found there."""
+    found: dict[str, None] = {}
+    for path in paths:
+        with suppress(OSError):  # links in circles lead nowhere
+            found.update(dict.fromkeys(followed(path)[1]))
+    return list(found)
+
+
+class _Granted(NamedTuple):
+    """The roots of a grant, each with the real path; and what in them must not be reached, second names included."""
+
+    reads: Mapping[str, str]
+    writes: Mapping[str, str]
+    deletes: Mapping[str, str]
+    unread: tuple[str, ...]
+    unwritten: tuple[str, ...]
+
+
+def _granted(reach: Reach) -> _Granted:
+    held, effect = held_paths(reach.grant), reach.effect
+    reads = _roots(reach, held, "read")
+    writes = _roots(reach, held, "write") if effect not in (None, "read_only") else {}
+    # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
+    deletes = _roots(reach, held, "delete") if effect == "destructive" else {}
+    unread = _with_second_names(reads, held.denied("read"))
+    unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
+    return _Granted(reads, writes, deletes, unread, unwritten)
+
+
+def search_ahead(reach: Reach) -> None:
+    """Search a grant for second names now, so that no call does it in an event loop: the answer is remembered."""
+    with suppress(SandboxUnavailable):  # the call that needs the answer says so
+        _granted(reach)
+
+
+def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tuple[str, ...]:
+    """Closed paths, and the other names that their files have below some roots."""
+    return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
+
+
+def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
+    """The closed paths where nothing is yet, and where a file that a program puts there would be used.
+
+    Not those next to the code of a tool: a second file for a module is refused when it is loaded, and what was compiled
+    is not read where a grant may write it.
+    """
+    layers = [layer for layer in reach.manifest.layers if layer.kind == "policy files"]
+    rules = [rule for layer in layers for rule in layer.denies]
+    unused = {rule.capability.key for rule in rules if rule.key == SECOND_CODE}
+    unused -= {rule.capability.key for rule in rules if rule.key != SECOND_CODE}
+    return [path for path in unwritten if path not in unused and not os.path.lexists(path)]
+
+
+def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
+    """The directories between a root that may be changed and a closed path in it, outer ones first."""
+    found: set[str] = set()
+    for path in closed:
+        above = os.path.dirname(path)
+        while above not in roots and inside(above, roots):
+            if os.path.isdir(above):
+                found.add(above)
+            above = os.path.dirname(above)
+    yield from sorted(found)
+
+
+def _roots(reach: Reach, held: HeldPaths, action: str) -> Mapping[str, str]:
+    """The outermost paths of an action that are there and lead where the manifest's author saw them lead, and where."""
+    found: dict[str, str] = {}
+    allowed = held.allowed(action)
+    if "/" in allowed:
+        allowed = tuple(os.path.join("/", name) for name in sorted(os.listdir("/")))
+    for path in allowed:
+        if not inside(path, NEVER) and not inside(path, found) and (real := _led(reach, path, action)):
+            found[path] = real
+    # A link to the root itself would bring the windows back in.
+    return {path: real for path, real in found.items() if real != "/" and not inside(real, NEVER)}
+
+
+def _led(reach: Reach, path: str, action: str) -> str | None:
+    """Where a path leads, or None: nowhere, to what is denied, or through a link that a tool could have put there."""
+    try:
+        real, links = followed(path)
+    except OSError:
+        return None
+    if not os.path.exists(real) or any(changeable(link, reach.manifest.ceiling) for link in links):
+        return None
+    held = held_paths(reach.grant)
+    return None if inside(real, (*held.denied("read"), *held.denied(action))) else real
+
+
+def inside(path: str, trees: Iterable[str]) -> bool:
+    """Whether a path is one of some trees or lies in it."""
+    return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)
+
+
+def _rules(
+    roots: Iterable[str],
+    access: int,
+    denied: Sequence[str],
+    left_out: Sequence[str] = (),
+    links: Sequence[str] = (),
+) -> Iterator[KernelRule]:
+    """Rules for the parts of trees that hold nothing denied and no such link, and that are not to be left out."""
+    count = 0
+    denied, left_out = [os.path.realpath(path) for path in denied], [os.path.realpath(path) for path in left_out]
+    with _Identities() as identities:
+        for root in roots:
+            for path in around(root, (*denied, *links)):
+                if inside(path, left_out):
+                    continue
+                count += 1
+                if count > _MOST_RULES:
+                    raise _too_many(root)
+                with suppress(OSError):
+                    yield KernelRule(path, access, identities.of(path))
+
+
+def _too_many(directory: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"{directory} holds a denied or closed path among more than {_MOST_RULES} neighbours, which would each need a "
+        "kernel rule: grant the subdirectories that are needed, or move the path elsewhere"
+    )
+
+
+def around(root: str, denied: Sequence[str]) -> Iterator[str]:
+    """A tree, or the parts of it that hold nothing denied. Links are left out: what they lead to has its own rule."""
+    inner = [path for path in denied if inside(path, (root,)) or inside(root, (path,))]
+    if not inner:
+        yield root
+    elif not any(inside(root, (path,)) for path in inner):
+        try:
+            names = sorted(os.listdir(root))
+        except OSError:
+            return
+        if len(names) > _MOST_RULES:
+            raise _too_many(root)
+        for name in names:
+            path = os.path.join(root, name)
+            if not os.path.islink(path):
+                yield from around(path, inner)
+
+
+def identity(path: str) -> Identity:
+    """Which file or directory a path is, without following any link; `OSError` if it has one, or is neither."""
+    with _Identities() as identities:
+        return identities.of(path)
+
+
+class _Identities:
+    """Identities of paths, one after the other. The directory of the last one stays open: neighbours often follow."""
+
+    def __init__(self) -> None:
+        self._directory, self._fd = "", -1
+
+    def __enter__(self) -> "_Identities":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def of(self, path: str) -> Identity:
+        """Which file or directory a path is; see `identity`."""
+        directory, name = os.path.split(path)
+        if self._fd == -1 or directory != self._directory:
+            self._close()
+            self._fd, self._directory = _opened(directory), directory
+        found = os.stat(name, dir_fd=self._fd, follow_symlinks=False) if name else os.fstat(self._fd)
+        # Only what is read and written like a file: a socket or a device in a granted tree is no file of the grant.
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise OSError(errno.ELOOP, "neither a file nor a directory", path)
+        return found.st_dev, found.st_ino
+
+    def _close(self) -> None:
+        if self._fd != -1:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _opened(directory: str) -> int:
+    """A directory, opened step by step: one on the way could become a link after somebody has looked at it."""
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    try:
+        for step in filter(None, directory.split("/")):
+            inner = os.open(step, flags, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+# A path, what may be done there, and the very file that was looked at, where somebody could exchange it.
+Rules = list[tuple[str, int, Identity | None]]
+
+# Shared libraries, time zones, certificates, and what Python itself opens: the same on every machine, and no secrets.
+_SYSTEM = (
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache"),
+    *("/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/ssl/certs", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/certs", "/usr/share/ca-certificates", "/dev/urandom", "/dev/random", "/dev/zero"),
+)
+
+
+def base_rules(source: Source) -> Rules:
+    """What every worker reads: the interpreter, libraries, and the files of its own tool one by one."""
+    # A private interpreter keeps its shared library beside its modules.
+    own = os.path.join(os.path.realpath(sys.base_prefix), "lib")
+    trees: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in (*libraries(), own, *_SYSTEM) if os.path.exists(path)}):
+        if not inside(path, trees):  # in order: what contains comes before what it contains
+            trees.append(path)
+    rules: Rules = [(path, landlock.READ, None) for path in trees]
+    rules += [(path, landlock.READ_FILE, None) for path in source.files]
+    rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE, None))
+    return rules
+
+
+def denied_among(rules: Rules, grant: CapabilitySet) -> str:
+    """A path that nothing may read and that lies in what every worker reads; empty if there is none."""
+    denied = [os.path.realpath(path) for path in held_paths(grant).denied("read")]
+    for path in denied:
+        for allowed, _, _ in rules:
+            if path.startswith(f"{allowed}/"):
+                return path
+    return ""
+
+
+def grant_rules(holding: Holding) -> Rules:
+    """What a grant lets a worker open by itself, as things are now: around a deny, what exists beside it."""
+    return list(kernel_paths(holding, private_root=False).rules)

@@ -1,0 +1,1 @@
+"""The kernel's own mechanisms: Landlock, seccomp, namespaces, limits. Standard library only."""

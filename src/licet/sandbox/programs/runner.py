@@ -1,0 +1,331 @@
+"""Programs of this machine: started with nothing inherited, and ended with everything they started.
+
+A small supervisor (`process_supervisor`) stands between: it keeps the deadline even if this process is busy or dies.
+Limits: a program that kills its supervisor, or forks faster than it can be killed, needs walls (`sandbox`) to stop it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from subprocess import Popen
+from typing import Literal
+
+from licet.core.decision.decision import Reason
+from licet.guard.execution import Command, Ending, Finished, Running, Streams, Used, Walls
+from licet.guard.links import FoundProgram, followed
+from licet.guard.ports import Unavailable
+from licet.sandbox.programs.attached import AttachedStreams
+from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender, Supervisor
+from licet.values import replace
+
+_LATE = -9  # what a program that ran too long ended by
+_GRACE = 10.0  # seconds that the supervisor has to clear up
+_NO_WAY = "programs are run on Linux only"
+
+
+class LocalProcesses:
+    """Runs programs. `PATH` is that of the moment this was made, and only its absolute directories count.
+
+    `ready` is a supervisor that has been started already: the first program that it fits has it.
+    """
+
+    def __init__(self, path: str | None = None, *, ready: Supervisor | None = None) -> None:
+        self._ready = ready
+        whole = os.environ.get("PATH", os.defpath) if path is None else path
+        self._folders = [folder for folder in whole.split(os.pathsep) if os.path.isabs(folder)]
+
+    def find(self, name: str) -> str | None:
+        """The real path of a program by name, on the host's PATH, or None; an absolute path is looked at as it is.
+
+        It carries the links on the way: walls do not trust those that a tool may have put there.
+        """
+        if "\0" in name or not name or ("/" in name and not os.path.isabs(name)):
+            return None
+        for candidate in [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in self._folders]:
+            with suppress(OSError):  # links that lead in circles
+                real, links = followed(candidate)
+                if os.path.isfile(real) and os.access(real, os.X_OK):
+                    return FoundProgram(real, links)
+        return None
+
+    async def run(self, command: Command, walls: Walls) -> Finished:
+        """Run a program behind walls until it ends or its time is up; `OSError` if it cannot be started."""
+        return await self._watched(command, walls, None)
+
+    async def run_attached(self, command: Command, walls: Walls, attached: AttachedStreams) -> Finished:
+        """The same with the input and output of this process: nothing is capped or kept.
+
+        What the program wrote last may still be on its way when this returns: see `AttachedStreams.finish`.
+        """
+        return await self._watched(command, walls, attached)
+
+    @asynccontextmanager
+    async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
+        """A program behind walls from when it runs; `OSError` if it cannot be started."""
+        inside, running = _inside(command, walls), None
+        try:
+            async with _supervised(inside, self._fitting(inside), joined=streams.joined) as talk:
+                running = _Running(talk, streams, inside)
+                try:
+                    await running.begun()
+                    yield running
+                finally:
+                    running.stop()
+        finally:
+            if inside.watch is not None:
+                await inside.watch.ended()
+            if running is not None:
+                running.left()
+
+    def _fitting(self, command: Command) -> Supervisor | None:
+        """The supervisor that was started already, once, if it was started for such walls."""
+        ready, self._ready = self._ready, None
+        launcher = command.watch.launcher if command.watch is not None else None
+        return ready if ready is not None and ready.launcher == launcher else None
+
+    async def _watched(self, command: Command, walls: Walls, attached: AttachedStreams | None) -> Finished:
+        inside, trouble = _inside(command, walls), None
+        try:
+            async with _supervised(inside, self._fitting(inside), attached=attached) as talk:
+                finished, used = await _converse(talk, inside)
+        finally:
+            if inside.watch is not None:
+                trouble = await inside.watch.ended()
+        if trouble is not None:
+            raise trouble
+        return replace(finished, reason=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
+
+
+def _inside(command: Command, walls: Walls) -> Command:
+    if not sys.platform.startswith("linux") or not sys.executable:
+        raise Unavailable(_NO_WAY)
+    return walls.around(command)
+
+
+class _Talk(Pipes):
+    """Pipes to a supervisor and its program, as (read, write) pairs, and the command that it waits for."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.message = _message(command)
+        self.control = -1  # the near end of a socket, which is the supervisor's
+        try:
+            self.stdin, self.stdout, self.stderr = self.pipe(), self.pipe(), self.pipe()
+            self.status = self.pipe()
+            self._far = {self.stdin[0], self.stdout[1], self.stderr[1], self.status[1]}
+        except BaseException:
+            self.close()
+            raise
+
+    def streams(self, attached: AttachedStreams | None, *, joined: bool) -> tuple[int, int, int]:
+        """What the program gets: these pipes, or what stands for the streams of this process."""
+        if attached is not None:
+            given = attached.connect(self)
+            self._far.update(given)
+            return given
+        return self.stdin[0], self.stdout[1], self.stdout[1] if joined else self.stderr[1]
+
+    def close_far_ends(self) -> None:
+        """Close what belongs to the child alone."""
+        while self._far:
+            self.shut(self._far.pop())
+
+
+@asynccontextmanager
+async def _supervised(
+    command: Command, ready: Supervisor | None, *, attached: AttachedStreams | None = None, joined: bool = False
+) -> AsyncIterator[_Talk]:
+    """A supervisor that was told its command; once this is left it is gone, and its program before it."""
+    files = command.watch.files if command.watch is not None else ()
+    talk: _Talk | None = None
+    supervisor = ready
+    try:
+        talk = _Talk(command)
+        streams = talk.streams(attached, joined=joined)
+        if supervisor is None:
+            supervisor = Supervisor(command.watch.launcher if command.watch is not None else None)
+        talk.message = supervisor.send(talk.message, (*streams, talk.status[1], *files))
+    except BaseException:
+        if talk is not None:
+            talk.close()
+        if supervisor is not None:
+            supervisor.discard()
+        raise
+    finally:
+        for file in files:
+            os.close(file)
+    try:
+        talk.close_far_ends()
+        talk.control = supervisor.control.fileno()
+        yield talk
+    finally:
+        talk.close()
+        supervisor.control.close()  # its end means stop
+        await _gone(supervisor.process)
+
+
+async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | None]:
+    """Send the command and its input, and take what comes back until the supervisor has finished."""
+    sent, said = Sender(talk.control, talk.message), Receiver(talk.status[0], 64)
+    fed = Sender(talk.stdin[1], command.stdin, talk.shut)
+    out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (talk.stdout, talk.stderr))
+    streams = (sent, said, fed, out, err)
+    try:
+        # The supervisor keeps the time; should it be gone or stuck, so do we.
+        await asyncio.wait_for(said.done, command.seconds + _GRACE)
+        # All writers are dead. Whoever still holds a pipe open was handed it, and nobody waits for that.
+        await asyncio.wait([out.done, err.done], timeout=_GRACE / 10)
+    except TimeoutError:
+        pass
+    finally:
+        for stream in streams:
+            stream.stop()
+    used = _used(said, command)
+    exit_code, truncated = _LATE if used is None else used.returncode, out.truncated or err.truncated
+    return Finished(exit_code, bytes(out.data), bytes(err.data), truncated, timed_out=used is None), used
+
+
+def _used(said: Receiver, command: Command) -> Used | None:
+    """How a program ended, by what its supervisor has said; None if it had to be ended."""
+    words = bytes(said.data).decode()
+    kind, _, number = words.removeprefix("started ").partition(" ")
+    if kind == "blind":
+        raise Unavailable("what a program starts could not be ended, since /proc cannot be read here")
+    if kind == "error":
+        raise OSError(int(number), os.strerror(int(number)), command.binary)
+    if kind == "" and said.done.done() and not said.done.cancelled():
+        if words:  # the program ran, and the kernel has killed it with its supervisor
+            return Used(-signal.SIGKILL, 0.0, 0)
+        raise Unavailable("the supervisor of a program was killed before it could start the program")
+    if kind != "ended":
+        return None
+    code, seconds, kilobytes = number.split()
+    return Used(int(code), float(seconds), int(kilobytes) << 10)
+
+
+def _limit(used: Used | None, command: Command) -> Reason | Literal[""]:
+    """Which limit has ended a program, once whoever watched it has cleared up."""
+    if used is None:
+        return "LIMIT_TIME"
+    return command.watch.limit(used) if command.watch is not None else ""
+
+
+class _Running:
+    """A program whose streams are somebody else's."""
+
+    def __init__(self, talk: _Talk, streams: Streams, command: Command) -> None:
+        self._talk, self._command = talk, command
+        self.ending: Ending | None = None
+        self._ended: tuple[Used | None] | None = None  # what was used by one that has ended
+        self._said = Receiver(talk.status[0], 64)
+        self._parts = [Sender(talk.control, talk.message), self._said]
+        near = (talk.stdin[1], talk.stdout[0], talk.stderr[0])
+        self._handed = [fd for fd, wanted in zip(near, streams[:3], strict=True) if wanted]
+        if not streams.stdin:
+            talk.shut(talk.stdin[1])
+        # Not the null device: whoever holds it open could change what it is for everybody else.
+        self._parts += [Receiver(fd, 0) for fd in near[1:] if fd not in self._handed]
+
+    async def begun(self) -> None:
+        """Return when the program runs; otherwise it is an error why not."""
+        await self._said.first
+        if not self._said.data.startswith(b"started"):
+            await self._said.done
+            _used(self._said, self._command)
+        watch = self._command.watch
+        trouble = await watch.started() if watch is not None else None
+        if trouble is not None:
+            raise trouble
+
+    def handed(self) -> tuple[int, ...]:
+        """The near ends of the pipes that were asked for."""
+        given = tuple(self._talk.give(fd) for fd in self._handed)
+        self._handed = []
+        return given
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program, through its supervisor."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            os.write(self._talk.control, bytes([number]))
+
+    async def ended(self) -> int:
+        """Its code."""
+        await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
+        used = _used(self._said, self._command)
+        self._ended = (used,)
+        return _LATE if used is None else used.returncode
+
+    def left(self) -> None:
+        """Say how it ended, now that nothing of it is there any more."""
+        if self._ended is not None:
+            (used,) = self._ended
+            self.ending = Ending(_LATE if used is None else used.returncode, _limit(used, self._command))
+
+    def stop(self) -> None:
+        """Look at its pipes no longer."""
+        for part in self._parts:
+            part.stop()
+
+
+async def _gone(supervisor: Popen[bytes]) -> None:
+    """Return when the supervisor has ended, and its program before it; being cancelled does not cut this short."""
+    given_up, cancelled = time.monotonic() + _GRACE, None
+    with _ending(supervisor.pid) as (ended, pause):
+        while supervisor.poll() is None:
+            if time.monotonic() > given_up:
+                supervisor.kill()
+                supervisor.wait()
+            try:
+                await asyncio.wait([ended], timeout=pause)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+@contextmanager
+def _ending(process: int) -> Iterator[tuple["asyncio.Future[None]", float]]:
+    """What is done once a child has ended, and how long to wait for that before looking again."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    try:
+        watched = os.pidfd_open(process)
+    except OSError:  # a kernel without them, or another sandbox around this
+        yield ended, 0.002
+        return
+
+    def tell() -> None:
+        loop.remove_reader(watched)
+        ended.set_result(None)
+
+    loop.add_reader(watched, tell)
+    try:
+        yield ended, _GRACE
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
+
+
+def _message(command: Command) -> bytes:
+    """A command as the supervisor reads it: no part of a command can hold a NUL."""
+    if command.watch is not None:  # whoever builds the walls is told all else by the one who stays outside
+        return _framed(str(command.seconds).encode())
+    if not os.path.isabs(command.binary):
+        raise ValueError(f"expected the absolute path of a program, found `{command.binary}`")
+    pairs = [f"{name}={value}" for name, value in command.environment.items()]
+    if any("=" in name or not name for name in command.environment):
+        raise ValueError("expected names of variables without `=`")
+    parts = [str(command.seconds), command.directory, command.binary, str(len(command.argv)), *command.argv, *pairs]
+    with suppress(UnicodeEncodeError):
+        raw = [os.fsencode(part) for part in parts]
+        if not any(b"\0" in part for part in raw):
+            return _framed(b"\0".join(raw))
+    raise ValueError("expected arguments and variables without NUL and lone surrogates")
+
+
+def _framed(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "big") + text

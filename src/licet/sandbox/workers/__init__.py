@@ -1,0 +1,1 @@
+"""Workers: processes behind walls in which Python tools run."""

@@ -1,0 +1,173 @@
+"""Where the code of a tool lies: its own file, the files it imports, and the libraries that every tool may read.
+
+Worked out on the host from what is imported there and from the text of the files; nothing is run. A worker is given
+its files one by one, never their directory, where `.env`, policy and state often lie.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from licet.declare import Tool
+from licet.guard.execution import SandboxUnavailable
+from licet.guard.import_path import pth_entries
+from licet.modules.finder import KnownModules, Place
+from licet.modules.imports import followed, library_directories
+
+_LICET = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+_FIX = (
+    'define it at the top of a module; or, if it is trusted code of yours, give it `sandbox="native"` '
+    "and name it under `native`"
+)
+SCRIPT = "licet_script"  # what a script is called inside: under its own name `__main__` it would run as a program
+
+
+class Source(NamedTuple):
+    """The code of one tool."""
+
+    module: str
+    qualname: str
+    modules: dict[str, Place]
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that is read to load it, with what Python has compiled of each."""
+        return [*self._sources, *self.compiled]
+
+    @property
+    def compiled(self) -> list[str]:
+        """Where Python keeps what it has compiled of each file."""
+        found = []
+        for file in self._sources:
+            with suppress(NotImplementedError, ValueError):  # this Python keeps nothing of what it compiles
+                found.append(importlib.util.cache_from_source(file))
+        return found
+
+    @property
+    def _sources(self) -> list[str]:
+        return [place.file for place in self.modules.values() if place.file is not None]
+
+
+def source_of(tool: Tool) -> Source:
+    """The code of a tool, or `SandboxUnavailable` if no other process could find it again."""
+    fn: Any = tool.fn
+    file, qualname, name = fn.__code__.co_filename, fn.__qualname__, fn.__module__
+    if "<locals>" in qualname:
+        raise SandboxUnavailable(f"`{tool.name}` is defined inside a function, where no other process finds it: {_FIX}")
+    if file.startswith("<") or not os.path.isfile(file):
+        raise SandboxUnavailable(f"`{tool.name}` has no file that another process could load it from: {_FIX}")
+    found = fn.__globals__.get(qualname)
+    if found is not fn and getattr(found, "fn", None) is not fn:
+        raise SandboxUnavailable(f"`{tool.name}` is not what its module calls `{qualname}`: {_FIX}")
+    if name == "__main__":
+        spec = fn.__globals__.get("__spec__")
+        name = spec.name if spec is not None else SCRIPT
+    place = Place(os.path.realpath(file), None)
+    if os.path.basename(file) == "__init__.py":
+        place = Place(place.file, os.path.dirname(place.file or ""))
+    return Source(name, qualname, _reached(name, place))
+
+
+def project_files(tools: Iterable[Tool]) -> Iterator[str]:
+    """Every project file that is read to load these tools: its path as it was named, and its real path.
+
+    Functions that decorators wrapped, and checks of availability, count too: their code runs in this process.
+    """
+    for tool in tools:
+        for fn in (*_unwrapped(tool.fn), *_unwrapped(tool.available)):
+            code = getattr(fn, "__code__", None)
+            if code is None or code.co_filename.startswith("<"):  # typed in, or made by a program: it has no file
+                continue
+            yield os.path.abspath(code.co_filename)
+            yield from _files_from(str(fn.__module__), os.path.realpath(code.co_filename))
+
+
+def _files_from(module: str, file: str) -> Iterator[str]:
+    """A file and the project files that its text imports, directly or through others."""
+    yield file
+    if _is_library(file) or not os.path.isfile(file):
+        return
+    directory = os.path.dirname(file) if os.path.basename(file) == "__init__.py" else None
+    for name, place in _reached(module, Place(file, directory)).items():
+        origin = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
+        yield from (os.path.abspath(path) for path in (place.file, origin) if path and os.path.isabs(path))
+
+
+def _unwrapped(fn: Any) -> list[Any]:
+    """A function and all that decorators have wrapped in each other."""
+    found: list[Any] = []
+    while fn is not None and fn not in found:
+        found.append(fn)
+        fn = getattr(fn, "__wrapped__", None)
+    return found
+
+
+@cache
+def libraries() -> tuple[str, ...]:
+    """The directories of the interpreter, its libraries and licet: the same for every tool, and nobody's secret."""
+    return tuple(dict.fromkeys((*library_directories(), _LICET)))
+
+
+def import_path() -> list[str]:
+    """What a worker searches for modules: libraries, and what `.pth` files have added to the path inside of them."""
+    found = [path for path in libraries() if path != _LICET]
+    found += [path for path in map(os.path.realpath, filter(None, sys.path)) if _is_library(path)]
+    return list(dict.fromkeys(path for path in found if path != _LICET))
+
+
+def zygote_path() -> list[str]:
+    """What the zygote searches for modules of its own: as a worker, and all that `.pth` files have added.
+
+    The files are read for names of directories, and code in them is not run. Workers do not search the directories
+    outside of libraries: those of a project may hold `.env` and state. They get the files of their tool one by one.
+    """
+    stated = pth_entries()
+    added = [path for path in map(os.path.realpath, filter(None, sys.path)) if path in stated]
+    return list(dict.fromkeys((*import_path(), *added)))
+
+
+def _is_library(path: str) -> bool:
+    return any(path.startswith(f"{directory}/") for directory in libraries())
+
+
+def _reached(name: str, place: Place) -> dict[str, Place]:
+    """A module, the packages it is in, and every module of theirs that is no library, by name."""
+    return followed({name: place}, _place)
+
+
+def _place(name: str) -> Place | None:
+    """Where a module is, if it is none of a library; it is looked for, and not imported."""
+    if name.partition(".")[0] in sys.stdlib_module_names or name.partition(".")[0] == "licet":
+        return None
+    spec = getattr(sys.modules.get(name), "__spec__", None) or _of_a_project(name)
+    if spec is None:
+        parent = name.rpartition(".")[0]
+        path = getattr(sys.modules.get(parent), "__path__", None) if parent else None
+        if parent and path is None:
+            above = _place(parent)  # a package that is not loaded yet
+            if above is None or above.directory is None:
+                return None
+            path = [above.directory]
+        try:
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+        except Exception:
+            return None
+    if spec is None:
+        return None
+    where = list(spec.submodule_search_locations or ())
+    directory = os.path.realpath(where[0]) if where else None
+    file = os.path.realpath(spec.origin) if spec.has_location and spec.origin else None
+    if (file is None and directory is None) or _is_library(file or f"{directory}/"):
+        return None
+    return Place(file, directory)
+
+
+def _of_a_project(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Where a module is that `licet call` can import and has not imported yet."""
+    finders = (finder for finder in sys.meta_path if isinstance(finder, KnownModules))
+    return next(filter(None, (finder.find_spec(name) for finder in finders)), None)

@@ -1,0 +1,120 @@
+"""The policy that a command uses if none is named: found in the current directory, and trusted before anything starts.
+
+Only the current directory is looked at, and `.licet/licet.yaml` comes before `licet.yaml`.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from licet.surfaces.cli.options import FILE, Setting
+
+# Words that make no sense are answered before anything of the library is loaded.
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from licet.core.policy.manifest import Manifest
+
+PLACES = (Path(".licet", "licet.yaml"), Path("licet.yaml"))
+NOTHING_HERE = (
+    "there is no .licet/licet.yaml and no licet.yaml here: name a policy file, or write one with `licet init`"
+)
+_ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy, and whoever reads it says so
+_BEGINNINGS = ("/", "./", "../", "~/")
+
+
+class Named(NamedTuple):
+    """A policy file, and whether somebody named it; if not, it was found."""
+
+    path: Path
+    by_hand: bool = True
+
+
+def find_policy() -> Path | None:
+    """The policy of the current directory; another one that is not read is reported."""
+    found = [place for place in PLACES if os.path.lexists(place)]
+    if found[1:]:
+        from licet.surfaces.cli.output import show
+
+        show(f"licet: {found[1]} is not read, for {found[0]} is there too", err=True, colour="yellow")
+    return found[0] if found else None
+
+
+def named_or_found(path: Path | None, argument: str) -> Named:
+    """The file that was named, or the policy of the current directory; a usage error if there is none."""
+    if path is not None:
+        return Named(path)
+    found = find_policy()
+    if found is None:
+        raise click.UsageError(f"Missing argument '{argument}': {NOTHING_HERE}.", click.get_current_context())
+    return Named(found, by_hand=False)
+
+
+def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """The policy file that the first word names, if it does, and the other words.
+
+    It does if it ends or begins like a path, or if there is such a file. Where the policy here has a tool of that name
+    too, nobody can tell which is meant.
+    """
+    first, rest = words[0], tuple(words[1:])
+    if not first.lower().endswith(_ENDINGS) and not first.startswith(_BEGINNINGS):
+        if not os.path.isfile(first):
+            return None, tuple(words)
+        if first in _tools_of(next(filter(os.path.lexists, PLACES), None)):
+            said = f"`{first}` is a file and a tool of the policy here"
+            raise click.UsageError(f"{said}: write `./{first}`, or name the policy before the tool")
+    return FILE.convert(first, None, click.get_current_context(silent=True)), rest
+
+
+def require_trust(named: Named, manifest: "Manifest", as_json: bool) -> None:
+    """End the command with 1 if a policy was found, and this user has not accepted it as it is now."""
+    if named.by_hand:
+        return
+    from licet.policy_files.trust_list import TrustListError, accepted
+    from licet.surfaces.cli.output import fail
+
+    path, real = named.path, os.path.realpath(named.path)
+    if real != os.path.abspath(path):
+        # Whoever makes the link decides which directory a policy speaks for that was accepted for another one.
+        fail(f"{path} is reached through a link, to {real}: such a policy is used only if it is named", as_json)
+    try:
+        entry = accepted().get(real)
+    except TrustListError as wrong:
+        fail(f"{path} was found and not named, and {wrong}", as_json)
+    if entry is None:
+        fail(f"{path} was found and not named: see what it allows, and accept it, with `licet trust`", as_json)
+    if entry.digest != manifest.digest:
+        fail(f"{path} has changed since it was accepted: see what changed, and accept it, with `licet trust`", as_json)
+
+
+def check_setting(named: Named, setting: Setting) -> None:
+    """Refuse to combine a policy that was found with files that nobody has accepted together with it."""
+    if not named.by_hand and (setting.workspace or setting.personality):
+        text = f"--workspace and --personality need the manifest by name, such as {named.path}"
+        raise click.UsageError(text, click.get_current_context())
+
+
+def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Files and the tools of the policy here for the first word; after a file, its tools."""
+    from click.shell_completion import CompletionItem
+
+    words = ctx.params.get(param.name or "") or ()
+    named = named_first(words)[0] if words else None
+    if words[1 if named else 0 :]:
+        return []
+    tools = _tools_of(named or next(filter(os.path.lexists, PLACES), None))
+    files = [] if words else [CompletionItem(incomplete, type="file")]
+    return files + [CompletionItem(name) for name in sorted(tools) if name.startswith(incomplete)]
+
+
+def _tools_of(path: Path | None) -> set[str]:
+    """The tools that a policy admits; none if it cannot be read."""
+    if path is None:
+        return set()
+    from licet.policy_files.load import read_policy
+
+    policy = read_policy(path)
+    return set(policy.manifest.seats) if policy.manifest is not None else set()

@@ -1,0 +1,351 @@
+"""The manifest that fits some tools exactly: every scope they need under the key it belongs to, and nothing else.
+
+Which words and comments the file has is in `manifest_text`; nothing is read or written here.
+
+The words of a manifest that `licet init` writes: YAML with comments that teach. What goes into it is `exact_fit`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from licet.core.algebra import domains
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.scope import TOP, path_ancestors, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.canonical import money_text
+from licet.core.decision.foreseen import LOOPBACK, on_this_machine
+from licet.core.policy.effects import CLASSES, ELEVATED, WRITES, EffectClass, permits
+from licet.core.policy.manifest import OWN_STORAGE
+from licet.core.policy.tool import KEY_OF, ToolSpec
+from licet.core.review.entries import target_of
+from licet.policy_files.nodes import plain_value
+from licet.policy_files.schema import FORMAT
+
+_FS = DOMAINS["fs"].actions
+_PERSONALITY = Capability("storage:*:personality")
+_IN_EVERY_CEILING = CapabilitySet(OWN_STORAGE)
+_HOSTS = "destinations.allow"
+
+
+@dataclass(slots=True)
+class Fit:
+    """The lists of a manifest: under each key the items, each with the tools that need it, and the tools that defer."""
+
+    items: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take whatever is listed there
+    versions: dict[str, list[str]] = field(default_factory=dict)  # by connector; an empty one is any version
+
+    def put(self, key: str, item: str, tool: str) -> None:
+        """Note that a tool needs an item under a key."""
+        tools = self.items.setdefault(key, {}).setdefault(item, [])
+        if tool not in tools:
+            tools.append(tool)
+
+    def defer(self, key: str, tool: str) -> None:
+        """Note that a tool takes whatever a key allows."""
+        tools = self.deferring.setdefault(key, [])
+        if tool not in tools:
+            tools.append(tool)
+
+
+def exact_fit(specs: Iterable[ToolSpec]) -> Fit:
+    """Everything that some tools declare, sorted into the lists of a manifest; what is optional is marked so."""
+    specs = list(specs)
+    admitted = {spec.name for spec in specs}
+    fit = Fit()
+    for spec in specs:
+        more = [rule for rule in spec.optional.allow if not CapabilitySet((rule,)) <= spec.needs]
+        _put_rules(fit, spec, spec.needs.allow, spec.name, admitted)
+        _put_rules(fit, spec, more, f"{spec.name} (optional)", admitted)
+    return fit
+
+
+def _put_rules(fit: Fit, spec: ToolSpec, rules: Sequence[Capability], label: str, admitted: set[str]) -> None:
+    """Note each rule under its key, with a label that says which tool declares it and how."""
+    for rule in rules:
+        match rule.domain:
+            case "fs":
+                continue  # write and delete of one path are one entry, so paths are looked at together
+            case "network":
+                _put_network(fit, rule, label)
+            case "storage":
+                _put_storage(fit, rule, label)
+            case "tool":
+                if not rule.defers and rule.key not in admitted:
+                    fit.put("grants", str(rule), label)
+            case "connector":
+                _put_connector(fit, rule, spec, label)
+            case domain:
+                _put_named(fit, KEY_OF[f"{domain}:{rule.action}"], rule, label)
+    _put_paths(fit, rules, label)
+
+
+def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
+    """The class that a manifest must allow for some tools; one that states none gets the weakest."""
+    return max((spec.effect or CLASSES[0] for spec in specs), key=CLASSES.index, default=CLASSES[0])
+
+
+def may_write(spec: ToolSpec) -> bool:
+    """Whether a tool could hold a write, so that its calls would ask."""
+    named_tcp = CapabilitySet(rule for rule in spec.touches.allow if rule.atoms == domains.TCP)
+    return bool(spec.touches & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
+
+
+def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
+    if on_this_machine(rule.key):  # no call goes there before its addresses are opened
+        for addresses in LOOPBACK:
+            fit.put("private", addresses, tool)
+    if rule.defers:
+        fit.defer(_HOSTS, tool)
+    elif rule.atoms == domains.EVERYTHING:
+        fit.put(_HOSTS, target_of(rule), tool)
+    else:
+        fit.put("grants", str(rule), tool)
+
+
+def _put_paths(fit: Fit, rules: Sequence[Capability], tool: str) -> None:
+    held: dict[str, int] = {}
+    for rule in rules:
+        if rule.domain == "fs":
+            held[rule.key] = held.get(rule.key, 0) | rule.atoms
+    change = _FS["write"] | _FS["delete"]
+    for path, atoms in held.items():
+        if path == TOP:
+            if atoms & _FS["read"]:
+                fit.defer("fs_reach.read", tool)
+            if atoms & change:
+                fit.defer("fs_reach.write", tool)
+            continue
+        for above in path_ancestors(path)[1:-1]:  # a directory above it says that already
+            atoms &= ~held.get(above, 0)
+        if atoms & _FS["read"]:
+            fit.put("fs_reach.read", path, tool)
+        if atoms & change == change:
+            fit.put("fs_reach.write", path, tool)
+        elif atoms & change:
+            action = "write" if atoms & _FS["write"] else "delete"
+            fit.put("grants", f"fs:{action}:{path}", tool)
+
+
+def _put_storage(fit: Fit, rule: Capability, tool: str) -> None:
+    if rule == _PERSONALITY:
+        fit.put("storage", "personality", tool)
+    elif rule.defers:
+        fit.defer("storage", tool)
+    elif not _IN_EVERY_CEILING.has(rule):
+        fit.put("grants", str(rule), tool)
+
+
+def _put_connector(fit: Fit, rule: Capability, spec: ToolSpec, label: str) -> None:
+    if rule.defers:
+        fit.defer("connectors", label)
+        return
+    fit.put("connectors", rule.key, label)
+    version = spec.connector.version if spec.connector and spec.connector.name == rule.key else ""
+    versions = fit.versions.setdefault(rule.key, [])
+    if version not in versions:
+        versions.append(version)
+
+
+def _put_named(fit: Fit, key: str, rule: Capability, tool: str) -> None:
+    if rule.defers:
+        fit.defer(key, tool)
+    else:
+        fit.put(key, rule.scope, tool)
+
+
+SCHEMA_LINE = "# yaml-language-server: $schema={}"
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_OPTIONAL = ("# Entries marked `(optional)` may be taken out: the tool does without them.",)
+_OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
+
+
+class Sourced(NamedTuple):
+    """A tool and where it is declared, as `package.module:function`."""
+
+    spec: ToolSpec
+    source: str
+
+
+class _Section(NamedTuple):
+    """One list of a manifest: its key, what it is for, and how to fill it if a tool takes whatever is there."""
+
+    key: str
+    about: str
+    example: str
+
+    @property
+    def outer(self) -> str:
+        """The key that it stands under, if any."""
+        return self.key.rpartition(".")[0]
+
+
+_SECTIONS = (
+    _Section(
+        "destinations.allow",
+        "Hosts that may be connected to. `*.example.com` means every name below it, not example.com itself.",
+        '"api.example.com"',
+    ),
+    _Section("private", "Addresses that are not public and may be connected to: here those of this machine.", ""),
+    _Section("fs_reach.read", "A path covers everything below it.", '"${workdir}/data"'),
+    _Section("fs_reach.write", "Create, change and delete; the class of a tool still decides.", '"${workdir}/out"'),
+    _Section("process.allowed_binaries", "Programs that may be started.", "git"),
+    _Section("env", "Environment variables that may be read.", "LANG"),
+    _Section("secrets", "Secrets that may be read. Only their names stand here.", "API_KEY"),
+    _Section("storage", "Storage beyond a tool's own and the session's.", "personality"),
+    _Section("connectors", "Connectors that may be spoken through.", "github"),
+    _Section("grants", "What no key above can say: one action, one method, one protocol.", ""),
+)
+
+
+def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], schema: str) -> str:
+    """A file that declares these tools and allows exactly what they need; `schema` is where editors find its schema."""
+    specs = [tool.spec for tool in tools]
+    fit = exact_fit(specs)
+    lines = [
+        SCHEMA_LINE.format(schema),
+        "#",
+        f"# Written by `licet init` from {', '.join(map(visible, files))}: what these tools declare, and no more.",
+        *(_OPTIONAL if any(spec.optional for spec in specs) else ()),
+        "# From here on it is yours. It never widens by itself: a tool that starts to need more no longer fits.",
+        "#   licet check             is it sound, and does every tool fit?",
+        "#   licet surface           what can the agent reach?",
+        "#   licet explain TOOL USE  why is something allowed or refused?",
+        "",
+        f"licet: {FORMAT}  # the format of this file",
+        f"agent: {_word(agent)}",
+        "",
+        "# Where each tool is declared. Reviews read the source; they never import it.",
+        "tools:",
+        *(f"  {_word(spec.name)}: {{from: {json.dumps(source)}}}" for spec, source in tools),
+        *_connectors(fit),
+        "",
+        "# What the agent may touch. What is not here is denied.",
+        "capabilities:",
+        *_indented(_admitted(specs)),
+        *_indented(_lists(fit)),
+        *_indented(_consent(specs)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _connectors(fit: Fit) -> Iterator[str]:
+    if fit.versions:
+        yield ""
+        yield "# Connectors that anybody here may use; an agent needs them in its own list too."
+        yield "connectors:"
+        yield "  tenant_allowlist:"
+        for name, versions in sorted(fit.versions.items()):
+            for version in [""] if "" in versions else sorted(versions):
+                wanted = f', version: "=={version}"' if version else ""
+                yield f"    - {{connector: {_word(name)}{wanted}}}"
+
+
+def _admitted(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    silent = [spec for spec in specs if spec.effect is None or spec.sandbox is None]
+    yield "# The tools it may call."
+    if silent:
+        names = _named(spec.name for spec in silent)
+        yield f"# What {names} does not declare, class or level, stands here: the tightest."
+        yield "# Better: `effect=` and `sandbox=` on the tool."
+    yield "tools:"
+    for spec in specs:
+        stated = []
+        if spec.effect is None:
+            stated.append("side_effect_class: read_only")
+        if spec.sandbox is None:
+            stated.append("sandbox: restricted")
+        # With nothing to state about any tool, a plain list says it all.
+        yield f"  {_word(spec.name)}: {{{', '.join(stated)}}}" if silent else f"  - {_word(spec.name)}"
+    yield ""
+    yield "# The strongest class that any of them has: read_only < write_limited < full < destructive."
+    yield f"max_side_effect_class: {strongest_class(specs)}"
+    native = [spec.name for spec in specs if spec.sandbox == "native"]
+    if native:
+        yield ""
+        yield "# WARNING: a native tool runs inside your process. No wall keeps it to what it declares."
+        yield '# Leave only code here that you trust like your own; `sandbox="isolated"` is the better choice.'
+        yield f"native: [{', '.join(map(_word, native))}]"
+
+
+def _lists(fit: Fit) -> Iterator[str]:
+    above = ""
+    for section in _SECTIONS:
+        if section.key not in fit.items and section.key not in fit.deferring:
+            continue
+        if not section.outer or section.outer != above:
+            yield ""
+        if section.outer and section.outer != above:
+            yield f"{section.outer}:"
+        above = section.outer
+        yield from _indented(_list(fit, section)) if above else _list(fit, section)
+
+
+def _list(fit: Fit, section: _Section) -> Iterator[str]:
+    items, deferring = fit.items.get(section.key, {}), fit.deferring.get(section.key, [])
+    name = section.key.removeprefix(f"{section.outer}.")
+    yield f"# {section.about}"
+    if deferring:
+        verb = "takes" if len(deferring) == 1 else "take"
+        yield f"# {_named(deferring)} {verb} whatever is listed here, and nothing while nothing is."
+        yield f"# Add what it needs, such as `- {section.example}`."
+    if not items:
+        yield f"{name}: []"
+        return
+    yield f"{name}:"
+    for item, tools in sorted(items.items()):
+        yield f"  - {_quoted(item)}  # {', '.join(tools)}"
+
+
+def _consent(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    strongest = strongest_class(specs)
+    writing = [spec.name for spec in specs if may_write(spec)]
+    if writing:
+        yield ""
+        yield f"# {_named(writing)} can write. You are asked about that once a session; `call` asks before each call."
+        yield "# `manifest` asks nobody: the file approves it, as long as it is what `licet trust` has accepted."
+        if strongest in ELEVATED:
+            yield "# Whatever stands here, each delete asks, and so does each call of a destructive tool."
+        yield "approvals: {write: session}"
+    yield from _budget(specs, elevated=strongest in ELEVATED)
+
+
+def _budget(specs: Sequence[ToolSpec], *, elevated: bool) -> Iterator[str]:
+    limits = []
+    dearest = max(specs, key=lambda spec: spec.cost_usd or 0, default=None)
+    if elevated or (dearest and dearest.cost_usd):
+        yield ""
+    if elevated:
+        yield f"# A tool of class {strongest_class(specs)} needs a limit. Set it to what a session really takes."
+        limits.append("max_calls_per_session: 100")
+    if dearest and dearest.cost_usd:
+        cost = money_text(dearest.cost_usd)
+        yield f"# A call costs up to {cost} USD (`{dearest.name}`). This is what a hundred of them cost; set it to what"
+        yield "# a session may spend."
+        limits.append(f"max_cost_usd: {money_text(100 * dearest.cost_usd)}")
+    if limits:
+        yield f"budget: {{{', '.join(limits)}}}"
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"  {line}" if line else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _word(text: str) -> str:
+    """A name without quotes where every reader of YAML takes it for text."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _OLD_BOOLEANS and isinstance(plain_value(text), str)
+    return text if plain else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

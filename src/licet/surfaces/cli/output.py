@@ -1,0 +1,254 @@
+"""Text on a terminal and in a pipe: problems, JSON and colours, with everything invisible made visible.
+
+What `licet call` and `licet run` share: the manifest that a call is made under, and telling what came of it.
+
+Writing a file whole or not at all, and into devices and pipes, which are never replaced.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from licet.assemble import Places
+from licet.core.algebra.scope import visible
+from licet.core.decision.validate import Misfit
+from licet.core.origin import Origin, Problem
+from licet.guard.result import Result
+from licet.surfaces.cli.json_text import json_text
+from licet.values import dataclass
+
+MOST_PROBLEMS = 1000  # that are shown of a run: more help nobody, and a hostile file could have a million
+
+
+def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
+    """Print one line of text that may come from a file, in a colour where colours are wanted."""
+    line = visible(text)
+    click.echo(click.style(line, fg=colour) if colour and coloured(err=err) else line, err=err)
+
+
+def shortened(workdir: Path | None) -> Callable[[str], str]:
+    """A function that writes `${workdir}` and `~` again where their directories stand, for people; JSON keeps both."""
+    places = Places.here(workdir)
+    both = (("${workdir}", places.workdir), ("~", places.home))
+    named = [(name, place) for name, place in both if place not in ("/", "")]
+
+    def short(text: str) -> str:
+        for name, place in named:
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w.-])", lambda _, name=name: name, text)  # type: ignore[misc]
+        return text
+
+    return short
+
+
+def show_json(value: Any) -> None:
+    """Print JSON, in ASCII: no character of a file can act on a terminal."""
+    click.echo(json_text(value))
+
+
+def fail(text: str, as_json: bool) -> NoReturn:
+    """Say why a command cannot do what it was asked for, and end it with 1."""
+    if as_json:
+        show_json({"error": text})
+    else:
+        show(text, err=True, colour="red")
+    click.get_current_context().exit(1)
+
+
+def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
+    """As many problems as are shown, errors before warnings, in their order; and what is said about the rest."""
+    if len(problems) <= MOST_PROBLEMS:
+        return list(problems), ""
+    ranked = sorted(range(len(problems)), key=lambda place: (problems[place].severity == "warning", place))
+    kept = [problems[place] for place in sorted(ranked[:MOST_PROBLEMS])]
+    return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: mend these first"
+
+
+def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
+    """Print problems one to a line, each with the place that editors and terminals can jump to."""
+    for problem in problems:
+        line = visible(str(problem))
+        place = visible(problem.origin.full)
+        if coloured(err=err) and line.startswith(place):
+            severity = click.style(problem.severity, fg="red" if problem.severity == "error" else "yellow", bold=True)
+            line = line.replace(f"{place}: {problem.severity}", f"{click.style(place, bold=True)}: {severity}", 1)
+        click.echo(line, err=err)
+
+
+def coloured(*, err: bool = False) -> bool:
+    """Whether colours are wanted: only on a terminal, and not where `NO_COLOR` is set."""
+    stream = sys.stderr if err else sys.stdout  # None if it is closed
+    return (
+        stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MisfitProblem(Problem):
+    """A problem that is a misfit of a tool, and has it as data too."""
+
+    misfit: Misfit | None = None
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """A problem as plain data."""
+    misfit = problem.misfit if isinstance(problem, MisfitProblem) else None
+    return {
+        **place_document(problem.origin),
+        "severity": problem.severity,
+        "found": problem.found,
+        "expected": problem.expected,
+        "hint": problem.hint or None,
+        "message": str(problem),
+        **({"misfit": misfit_document(misfit)} if misfit else {}),
+    }
+
+
+def misfit_document(misfit: Misfit) -> dict[str, str]:
+    """A misfit as plain data."""
+    return {key: getattr(misfit, key) for key in ("tool", "category", "capability", "message", "fix")}
+
+
+def place_document(origin: Origin) -> dict[str, Any]:
+    """A place as plain data."""
+    return {"file": origin.file, "line": origin.line, "column": origin.column}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: `1 file`, `3 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> None:
+    """Explain on stderr why a call did not go through, with what else may help before the receipt.
+
+    `state` is the option without which a command would look for the receipt elsewhere; empty if it would not.
+    """
+    first, *rest, receipt = result.explain().splitlines()
+    show(first, err=True, colour="red")
+    for line in (*rest, *ways_out, receipt):
+        show(line, err=True)
+    if state and result.receipt:
+        show(f"  to see it     licet explain {result.receipt}{state}", err=True)
+
+
+def result_document(result: Result) -> dict[str, Any]:
+    """What came of a call, as plain data."""
+    around = result.programs
+    return {
+        "ok": result.ok,
+        "tool": result.tool,
+        "value": result.value,
+        "code": result.code,
+        "reason": result.reason,
+        "error": result.error or None,
+        "explanation": None if result.ok else result.explain(),
+        "receipt": result.receipt,
+        "approvals": [
+            {"by": list(one.by), "request": one.request or None, "use": one.approval.use or None}
+            for one in result.approvals
+        ],
+        "cost_usd": str(result.cost_usd),
+        "duration_ms": round(result.duration_ms, 3),
+        "truncated": result.truncated,
+        "sandbox": {
+            "access": result.access.document() if result.access is not None else None,
+            "layers": list(result.layers),
+            "programs": {
+                "access": result.program_access.document(),
+                "layers": list(around.in_force),
+                "missing": list(around.missing),
+            }
+            if around
+            else None,
+        },
+        "events": [
+            {
+                "kind": type(event).__name__,
+                "capability": event.capability,
+                "tool_name": event.tool_name,
+                "reason": event.reason or None,
+                "rule": event.rule or None,
+            }
+            for event in result.events
+        ],
+    }
+
+
+def is_output(path: Path) -> bool:
+    """Whether a path stands for the standard output: `-`, or what leads to it, such as /dev/stdout."""
+    if str(path) == "-":
+        return True
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # there is no such thing, or an output without a number
+        return False
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path leads to a device, a pipe or a socket: something that takes what is written into it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def write_file(path: Path, text: str, *, replace: bool) -> None:
+    """Write a text file in one step, so that nobody ever sees half of it; an existing one stays unless `replace`.
+
+    A file that is replaced hands down who may read and write it; a link is replaced, not what it leads to. Only where
+    that is no file, such as /dev/null, the text goes into it.
+    """
+    if is_special(path):
+        _write_into(path, text)
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("x", encoding="utf-8") as file:  # never through a link that somebody left there
+            try:
+                if os.path.lexists(path) and stat.S_ISREG(mode := path.lstat().st_mode):
+                    draft.chmod(mode & 0o777)
+                file.write(text)
+                file.flush()
+                if replace:
+                    draft.replace(path)
+                else:
+                    _put_beside(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def _write_into(path: Path, text: str) -> None:
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(number, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def _put_beside(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)  # unlike a rename, this refuses where something is in the way
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise
+        draft.replace(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a directory, and those above it, if they are not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot make the directory {path}: {error.strerror}") from None

@@ -1,0 +1,173 @@
+"""The options that receipts are searched by: moments, and checks inside calls by pattern or by capability."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, NamedTuple
+
+import click
+
+from licet.backends.ledger.reader import LedgerReader
+from licet.core.algebra.scope import Malformed
+from licet.core.algebra.set import CapabilitySet
+from licet.core.canonical import quoted
+from licet.core.ledger.denials import DENIED, UNLISTED, Checks, Tally
+from licet.core.ledger.entry import Row
+from licet.surfaces.cli.options import Command
+from licet.surfaces.cli.receipts_text import Entry
+
+_AGO = re.compile(r"(\d+)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+MOST_SHOWN = 5  # different uses below one line
+
+
+class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
+    """A date or time, in UTC unless it says otherwise, or how long ago."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The moment that a word stands for."""
+        try:
+            if ago := _AGO.fullmatch(value):
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            moment = datetime.fromisoformat(value)
+        except (ValueError, OverflowError):
+            self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class _Rule(click.ParamType):  # type: ignore[type-arg]
+    """A capability as a manifest writes it."""
+
+    name = "capability"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
+        """The set that covers exactly this."""
+        try:
+            return CapabilitySet([value])
+        except Malformed as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+class _Pattern(click.ParamType):  # type: ignore[type-arg]
+    """A pattern for the text of a capability."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The pattern itself. An empty one is a mistake, such as a variable that is not set; texts are printable."""
+        text = str(value)
+        if not text or not text.isprintable():
+            self.fail("expected a pattern such as `network:*`, or nothing behind the option", param, ctx)
+        return text
+
+
+def search_options(command: Command) -> Command:
+    """Add the filters that every search has: agent, session, tool, time, and checks inside calls."""
+    for option in reversed(
+        (
+            click.option("--agent", metavar="NAME", help="Of this agent."),
+            click.option("--session", metavar="ID", help="Of this session."),
+            click.option("--tool", metavar="NAME", help="Of this tool."),
+            click.option(
+                "--denied-use",
+                metavar="[PATTERN]",
+                type=_Pattern(),
+                is_flag=False,
+                flag_value="*",
+                help="Calls in which a use was denied, also where the tool went on: `network:*`, `fs:read:/etc`.",
+            ),
+            click.option(
+                "--capability",
+                metavar="RULE",
+                type=_Rule(),
+                help="Calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
+            ),
+            click.option(
+                "--since",
+                metavar="TIME",
+                type=_Moment(),
+                help="Calls from then on: 2026-01-31, 2026-01-31T12:00, 2h.",
+            ),
+            click.option("--until", metavar="TIME", type=_Moment(), help="Calls before then."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+class Wanted(NamedTuple):
+    """What a search asks for."""
+
+    agent: str | None
+    session: str | None
+    tool: str | None
+    since: datetime | None
+    until: datetime | None
+    denied_use: str | None = None
+    capability: CapabilitySet | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The part that the columns of a ledger answer."""
+        return {name: getattr(self, name) for name in ("agent", "session", "tool", "since", "until")}
+
+    @property
+    def checks(self) -> Checks | None:
+        """The part that the events of a receipt answer, or None if there is none."""
+        if self.denied_use is None and self.capability is None:
+            return None
+        return Checks(self.denied_use is not None, self.denied_use or "*", self.capability)
+
+
+def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
+    """Texts that the body of every receipt has that fits, of each tuple one: SQLite compares them much faster."""
+    yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
+    longest = max(checks.pattern.split("*"), key=len)
+    yield quoted(longest)[1:-1], UNLISTED
+    if checks.rule is not None:
+        yield *(f'"capability":"{rule.domain}:' for rule in checks.rule.allow), UNLISTED
+
+
+def found_receipts(
+    reader: LedgerReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
+) -> Sequence[Entry]:
+    """The newest receipts with a check that is wanted."""
+    rows = map(read, reader.containing(*in_body(checks), **wanted.columns, verdict=verdict))
+    return list(islice((entry for entry in rows if any(checks.of(entry))), limit))
+
+
+def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
+    """The checks of a receipt that a search has found, a line for each different one."""
+    tally = tallied(entry, checks)
+    found = tally.most()
+    for one in found[:MOST_SHOWN]:
+        yield f"    {check_text(one)}"
+    if more := sum(one["count"] for one in found[MOST_SHOWN:]) + tally.other:
+        yield f"    and {more} more"
+
+
+def checks_document(entry: Entry, checks: Checks | None) -> dict[str, Any]:
+    """The same as plain data: the denied uses of a receipt, and the granted ones too if those are searched for."""
+    tally = tallied(entry, checks or Checks())
+    found: dict[str, Any] = {"denied_uses": [one for one in tally.most() if one.pop("kind") == DENIED]}
+    if checks is not None and not checks.denied:
+        found["granted_uses"] = [one for one in tally.most() if one.pop("kind") != DENIED]
+    return {**found, "other_uses": tally.other}
+
+
+def tallied(entry: Entry, checks: Checks) -> Tally:
+    """The checks of a receipt that are wanted, counted."""
+    tally = Tally()
+    for event in checks.of(entry):
+        tally.add(event)
+    return tally
+
+
+def check_text(one: dict[str, Any]) -> str:
+    """One line about a use, how often, and why it was denied."""
+    word = "denied" if one["kind"] == DENIED else "granted"
+    times = f"{one['count']}x " if one["count"] > 1 else ""
+    return f"{word} {times}{one['capability']}  {one['reason']}".rstrip()

@@ -1,0 +1,338 @@
+"""Receipts as text and as plain data: a line in a list, everything about one call, and why it ended as it did.
+
+What came of a verification, as text and as plain data: what is wrong, and how far the answer goes.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from licet.core.algebra.scope import visible
+from licet.core.decision.obstacles import ran_until
+from licet.core.ledger.evidence import Pack
+from licet.core.ledger.linked import Finding, Outcome
+from licet.core.origin import CHECK_AND_RUN
+from licet.surfaces.cli.output import counted, show, show_json
+
+COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
+_WIDTH = 14
+_SPENT = {
+    "calls": "calls",
+    "calls_of_tool": "of this tool",
+    "calls_today": "today",
+    "cost_usd": "USD",
+    "cost_usd_of_tool": "USD of this tool",
+    "cost_usd_today": "USD today",
+}
+_HAPPENED = {
+    "CapabilityGranted": "granted",
+    "CapabilityDenied": "denied",
+    "ApprovalAsked": "a person is asked",
+    "ApprovalAnswered": "the answer",
+    "ApprovalRemembered": "agreed to before",
+    "BudgetReserved": "budget set aside",
+    "BudgetSettled": "budget settled",
+    "BudgetRefunded": "budget given back",
+    "BudgetUnsettled": "budget not settled, so it counts as set aside",
+    "SandboxEntered": "the tool is run",
+    "SandboxStopped": "the tool is ended",
+    "SessionOpened": "session opened",
+    "SessionEnded": "session ended",
+}
+_UNENDED = "no receipt (yet)"  # nobody can tell these two from the ledger
+_WHY_UNENDED = "it still runs, or its process ended before the call did"
+_LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
+
+Entry = dict[str, Any]
+
+
+def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Receipts one to a line, in columns, each with its verdict; the heading comes first, with none."""
+    cells = [[*_LISTED[:-1], "receipt"], *([_cell(row, name) for name in _LISTED] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    verdicts = ["", *(row["verdict"] for row in rows)]
+    for line, verdict in zip(cells, verdicts, strict=True):
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), verdict
+
+
+def _cell(row: Entry, name: str) -> str:
+    text = visible(str(listed(row)[name]))
+    return text[:19].replace("T", " ") + "Z" if name == "time" else text
+
+
+def listed(entry: Entry) -> Entry:
+    """What a list tells about a receipt, or about a decision that has none, as plain data."""
+    names = ("id", "time", "agent", "session", "tool", "verdict", "code", "reason", "error", "cost_usd", "duration_ms")
+    told = {name: entry[name] for name in (*names, "number", "kind")}
+    return told if entry["kind"] == "receipt" else {**told, "reason": _UNENDED}
+
+
+def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
+    """Everything that a ledger has about one call, a line for each thing; the first is what came of it."""
+    last = receipt or decision
+    if last is None:
+        return
+    yield f"{last['id']}: {_outcome(last, receipt)}"
+    for title, text in _facts(last, decision, receipt):
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _outcome(last: Entry, receipt: Entry | None) -> str:
+    if receipt is None:
+        return f"allowed, and {_UNENDED}: {_WHY_UNENDED}"
+    word = WORDS[last["verdict"]]
+    return word if last["code"] == "ok" else f"{word}, {last['code']}" if last["code"] else word
+
+
+def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterator[tuple[str, str]]:
+    yield "tool", last["tool"]
+    yield "agent", f"{last['agent']}, session {last['session']}"
+    if last["parent"]:
+        yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
+    took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
+    yield "time", f"{last['time']}{took}"
+    yield "reason", last["reason"]
+    if last["error"]:
+        yield "said", last["error"]
+    yield from (("because", rule) for rule in last["rules"])
+    yield from (("approval", _approval(one)) for one in last["approvals"])
+    if last["budget"]:
+        yield "budget", _spending(last["budget"])
+        for name, spent in last["budget"].get("bundles", {}).items():
+            yield f"of {name}", _spending(spent)
+    if last["cost_usd"] != "0":
+        yield "cost", f"{last['cost_usd']} USD"
+    yield from _walls(last["sandbox"])
+    for event in last["events"]:
+        yield "event", _event(event)
+    if last["truncated"]:
+        yield "truncated", "the value was longer than the limits allow"
+    for name in ("arguments", "result"):
+        yield name, _body(last, name)
+    yield "tool digest", last["tool_digest"] or "none"
+    yield "manifest", last["manifest"]
+    for kind, entry in (("decision", decision), ("receipt", receipt)):
+        if entry is not None:
+            yield "entry", f"{entry['number']} ({kind}), number {entry['sequence']} of its session, {entry['recorded']}"
+
+
+def _approval(one: Entry) -> str:
+    what = one["use"] or ("exactly these arguments" if one["arguments"] else "the call")
+    request = f" ({one['request']})" if one["request"] else ""
+    return f"{what}, by {', '.join(one['by']) or 'nobody'}{request}"
+
+
+def _spending(budget: Entry) -> str:
+    before, after = budget["before"], budget["after"]
+    # Receipts of an earlier licet have no calls of the day, and no money of the tool.
+    told = ((said, name) for name, said in _SPENT.items() if name in before and name in after)
+    return ", ".join(f"{said} {before[name]} → {after[name]}" for said, name in told)
+
+
+def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
+    idle = "none but those around its programs" if sandbox["programs"] else "none, it did not run"
+    layers = ", ".join(sandbox["layers"]) or idle
+    yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
+    yield from _access("access", sandbox.get("access"))  # entries of an older licet have none, here and below
+    if programs := sandbox["programs"]:
+        missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
+        codes = ", ".join(map(str, programs.get("ended", ())))
+        ended = f"; ended with {codes}" if codes else ""
+        yield "programs", f"{', '.join(programs['layers'])}{missing}{ended}"
+        around = programs.get("access") or {"sets": [], "more": 0}
+        for one in around["sets"]:
+            yield from _access("their access", one)
+        if around["more"]:
+            yield "their access", f"{around['more']} more programs with other rules, {around['digest']}"
+
+
+def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
+    """The rules that the kernel held a process to."""
+    if access is None:
+        return
+    if not access["direct"]:
+        yield title, "none of its own: everything but what it runs from goes through handles"
+    for name, word in (("granted", "granted "), ("closed", "closed "), ("rules", "")):
+        yield from ((title, f"{word}{text}") for text in access[name])
+        if more := access["counts"][name] - len(access[name]):
+            yield title, f"{word}{more} more"
+    yield title, f"and what it runs from; digest of all rules {access['digest']}"
+
+
+def _event(event: Entry) -> str:
+    # What is no check leaves out what it has nothing to say about, and a kind of a newer licet goes by its name.
+    word, about = _HAPPENED.get(event["kind"], event["kind"]), event.get("capability")
+    why = ": ".join(part for part in (event.get("reason"), event.get("rule")) if part)
+    return f"{word}{f' {about}' if about else ''}{f'  {why}' if why else ''}"
+
+
+def _body(entry: Entry, name: str) -> str:
+    bodies = entry.get("bodies") or {}
+    digest = entry[name] or "none"
+    return digest if bodies.get(name) is None else f"{bodies[name]}  ({digest})"
+
+
+def explanation(entry: Entry) -> Iterator[str]:
+    """Why one call was allowed or refused, as its receipt has it."""
+    verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
+    checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
+    denied = [event for event in checks if event["kind"] != "CapabilityGranted"]
+    began = checks[:1] != denied[:1]  # the first check is whether the tool may be called
+    # A call that was allowed may have been refused this or that on its way: its tool went on without it. One that did
+    # not begin was refused as a whole, whatever its tool lacks.
+    told_of = denied and (verdict == "ask" or (verdict == "deny" and began))
+    what = denied[-1]["capability"] if told_of else call
+    ended = verdict == "deny" and began and what == call
+    yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
+    lines = [("because", rule) for rule in entry["rules"]]
+    if verdict == "allow" or ended:
+        uses = checks[1:-1] if ended else checks[1:]  # the last one ended it, and is told already
+        lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
+    if verdict == "allow":
+        lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
+    if entry["kind"] == "decision":
+        lines.append(("but", f"{_UNENDED}: {_WHY_UNENDED}"))
+    lines += [("approval", _approval(one)) for one in entry["approvals"]]
+    if verdict == "ask":
+        lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
+    if verdict == "deny" and not ended:
+        lines.append(_way_out(entry, "" if what == call else f" {what}"))
+    lines += [
+        ("manifest", entry["manifest"]),
+        ("when", f"{entry['time']}, {entry['agent']}, session {entry['session']}"),
+        ("receipt" if entry["kind"] == "receipt" else "call", entry["id"]),
+    ]
+    told = [f"  {title:<{_WIDTH}}{visible(str(text))}" for title, text in lines]
+    if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
+        told.insert(-3, ran_until(entry["cost_usd"]))
+    yield from told
+
+
+def _way_out(entry: Entry, use: str) -> tuple[str, str]:
+    """What would let a denied call through: not every refusal comes from a manifest."""
+    if entry["reason"] == "INPUT_INVALID":
+        return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
+    if entry["reason"] == "INTERRUPTED":
+        return "to have it", "make the call again"
+    if entry["agent"] == CHECK_AND_RUN:
+        return "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
+    return "to allow it", f"see `licet explain MANIFEST {entry['tool']}{use}`"
+
+
+def _may(entry: Entry, what: str, ended: bool) -> str:
+    if ended:
+        return f"was called, and ended: {entry['reason']}"
+    may = "be called" if what.startswith("tool:call:") else what
+    return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
+
+
+def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
+    """Say what came of the verification of a ledger, and end the command."""
+    finding = outcome.finding
+    notes = [*_notes(outcome, given, held), *_cannot_go_on(path, outcome)]
+    if as_json:
+        show_json(
+            {
+                "ok": outcome.ok,
+                "file": str(path),
+                "ledger": outcome.ledger,
+                "entries": outcome.entries,
+                "heads": outcome.heads,
+                "signed": outcome.signed,
+                "root": outcome.root or None,
+                "key": key,
+                "finding": _finding_document(finding),
+                "notes": notes,
+            }
+        )
+    else:
+        if finding is None:
+            show(f"fine: {entries(outcome.entries)} as they were written", colour="green")
+        else:
+            show(f"wrong: {finding}", colour="red")
+        for title, text in (
+            ("file", str(path)),
+            ("ledger", outcome.ledger or "none"),
+            (
+                "size",
+                f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {counted(outcome.heads, 'head')}",
+            ),
+            ("root", outcome.root or "none"),
+            ("key", key),
+        ):
+            show(f"  {title:<10}{text}")
+        for note in notes:
+            show(f"  {'note':<10}{note}")
+    click.get_current_context().exit(0 if outcome.ok else 1)
+
+
+def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
+    """What a reader must know about how far this goes."""
+    if outcome.finding is not None:
+        if outcome.finding.kind == "clock":
+            yield "everything else is whole: the clock of that machine was set back, or the entry was dated back"
+        return
+    if late := outcome.entries - outcome.signed:
+        text = f"{entries(late)} after the last signed head: linked, and not signed yet"
+        if outcome.tagged:
+            yield f"{text}; the key beside the ledger shows that its holder wrote them"
+        else:
+            yield f"{text}, so not proven: whoever can write the file could have written them without the key"
+    if given is None:
+        yield "the key lay beside the ledger: only `--key` from elsewhere tells a ledger that was exchanged whole"
+    if not held:
+        yield "without `--head` from elsewhere an older copy of the whole ledger looks like this too"
+
+
+def _cannot_go_on(path: Path, outcome: Outcome) -> Iterator[str]:
+    """Where a ledger is whole, and calls are refused all the same; a copy without its key is not written to anyway."""
+    head = path.with_suffix(".head")
+    if outcome.ok and outcome.entries and path.with_suffix(".key").exists() and not head.exists():
+        yield f"{head} is not there, which has the last signed head: calls are refused until it is put back"
+
+
+def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
+    """Say what came of the verification of a pack, and end the command."""
+    wrong = pack if isinstance(pack, Finding) else None
+    if as_json:
+        said = pack_document(pack) if isinstance(pack, Pack) else {}
+        show_json({"ok": wrong is None, "file": str(path), "key": key, **said, "finding": _finding_document(wrong)})
+    elif isinstance(pack, Finding):
+        show(f"wrong: {pack if pack.number else pack.text}", colour="red")
+        show(f"  {'file':<10}{path}")
+        show(f"  {'key':<10}{key}")
+    else:
+        head = pack.head
+        show(f"fine: {entries(len(pack.entries))} as they were written", colour="green")
+        for title, text in (
+            ("file", str(path)),
+            *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
+            ("ledger", head.ledger),
+            ("size", f"{entries(head.size)} when its head was signed, {head.time}"),
+            ("root", head.root),
+            ("key", key),
+        ):
+            show(f"  {title:<10}{text}")
+    click.get_current_context().exit(1 if wrong else 0)
+
+
+def pack_document(pack: Pack) -> dict[str, Any]:
+    """A pack as plain data."""
+    return {"key": pack.key, "head": pack.head._asdict(), "entries": list(pack.entries)}
+
+
+def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
+    if finding is None:
+        return None
+    last = max(finding.number, finding.until)
+    name = finding.id if isinstance(finding.id, str) else ascii(finding.id)[:200]  # a file may hold anything there
+    where = {"entry": finding.number or None, "until": last or None, "receipt": name or None}
+    return {"kind": finding.kind, **where, "text": finding.text, "message": str(finding)}
+
+
+def entries(number: int) -> str:
+    """So many entries: `1 entry`, `1,200 entries`."""
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"

@@ -1,0 +1,1 @@
+"""The picture of what an agent can reach, as SVG."""
