@@ -22,13 +22,11 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from licet.backends.memory import _new
 from licet.backends.sqlite.batches import SqliteBatches
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.canonical import money_text
 from licet.core.decision.budget import NOTHING, Spent, overspent, plus, settlement
 from licet.core.decision.decision import Usage
-from licet.core.policy.manifest import Budget
 from licet.guard.ports import Claim, Reservation
 
 _UNKNOWN = "-"
@@ -296,9 +294,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-MOST_LINES = 10_000  # claims that are known by their identity; the sums behind them stay
-
-
 class _Sum:
     """Calls, and what they cost: spent and set aside."""
 
@@ -318,8 +313,6 @@ class MemoryBudgets:
         self._sessions: dict[tuple[str, str], _Sum] = {}  # by agent and session
         self._tools: dict[tuple[str, str], dict[str, _Sum]] = {}  # the same, by tool
         self._days: dict[tuple[str, str], _Sum] = {}  # by agent and day
-        # The sums that a call counts in, and what it wants, by the identity of its claim: most claims come many times.
-        self._lines: dict[int, _Line] = {}
         self._ids = itertools.count(1)
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
@@ -334,30 +327,20 @@ class MemoryBudgets:
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Set aside one call and its cost, or None if a limit would be passed."""
         with self._lock:
-            known = self._lines.get(id(claim))
-            if known is None:
-                known = self._line(claim)
-            _, whole, of_tool, today, cost, limits = known
-            calls, calls_of_tool, calls_today = whole.calls, of_tool.calls, today.calls
-            spent = calls, calls_of_tool, whole.cost_usd, today.cost_usd, of_tool.cost_usd, calls_today
-            if overspent(spent, cost, *limits) is not None:
+            session, tool, day = sums = self._sums(claim)
+            spent = Spent(session.calls, tool.calls, session.cost_usd, day.cost_usd, tool.cost_usd, day.calls)
+            if overspent(spent, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
                 return None
-            if cost:
-                for one in (whole, of_tool, today):
-                    one.cost_usd = plus(one.cost_usd, cost)
-            whole.calls, of_tool.calls, today.calls = calls + 1, calls_of_tool + 1, calls_today + 1
+            for one in sums:
+                one.calls += 1
+                one.cost_usd = plus(one.cost_usd, claim.cost_usd)
             name = f"b-{next(self._ids)}"
             self._held[name] = claim
-        made: Reservation = _new(Reservation, (name, claim, _new(Spent, spent)))
-        return made
+        return Reservation(name, claim, spent)
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Turn a reservation into what was really spent."""
-        reserved = reservation[1].cost_usd
-        if cost_usd is reserved:  # nothing goes back, and to forget one thing is one step
-            self._held.pop(reservation[0], None)
-            return
-        self._end(reservation, 0, settlement(reserved, cost_usd))
+        self._end(reservation, 0, settlement(reservation.claim.cost_usd, cost_usd))
 
     async def refund(self, reservation: Reservation) -> None:
         """Give a reservation back."""
@@ -367,22 +350,15 @@ class MemoryBudgets:
         with self._lock:
             claim = self._held.pop(reservation.id, None)
             if claim is not None:
-                for one in self._line(claim)[1:4]:
+                for one in self._sums(claim):
                     one.calls += calls
                     one.cost_usd = plus(one.cost_usd, less)
 
-    def _line(self, claim: Claim) -> "_Line":
-        account = claim[:2]
-        whole = self._sessions.setdefault(account, _Sum())
-        of_tool = self._tools.setdefault(account, {}).setdefault(claim.tool, _Sum())
-        today = self._days.setdefault((claim.agent, claim.day), _Sum())
-        if len(self._lines) >= MOST_LINES:
-            self._lines.clear()
-        limits = claim.budget, claim.max_calls, claim.max_cost_usd
-        line = self._lines[id(claim)] = claim, whole, of_tool, today, claim.cost_usd, limits
-        return line
-
-
-# A claim, which as long as it is here no other can have the identity of, the sums of its session, its tool and its day,
-# what it costs, and its limits.
-_Line = tuple[Claim, _Sum, _Sum, _Sum, Decimal, tuple[Budget, int | None, Decimal | None]]
+    def _sums(self, claim: Claim) -> tuple[_Sum, _Sum, _Sum]:
+        """What the session, the tool in it, and the day of the agent have spent."""
+        account = claim.agent, claim.session
+        return (
+            self._sessions.setdefault(account, _Sum()),
+            self._tools.setdefault(account, {}).setdefault(claim.tool, _Sum()),
+            self._days.setdefault((claim.agent, claim.day), _Sum()),
+        )

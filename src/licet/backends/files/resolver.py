@@ -26,6 +26,7 @@ from licet.core.algebra.scope import path_ancestors
 from licet.guard.links import followed
 from licet.guard.ports import Escaped, Held
 
+_MOST_KNOWN = 1000  # sets of denies whose links and real paths are kept
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_RDONLY | _CLOSED
 DIRECTORY = PATH_ONLY | getattr(os, "O_DIRECTORY", 0)
@@ -72,8 +73,8 @@ class Resolver:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
         self._real: dict[str, str] = {}
-        self._aliases: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._links: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
+        self._aliases: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._links: dict[tuple[str, ...], frozenset[str]] = {}
         self._fixed = False
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
@@ -195,24 +196,20 @@ class Resolver:
 
     def _links_to(self, denied: tuple[str, ...]) -> frozenset[str]:
         """The links on the way to denies: who exchanges one of them decides what is denied. Found once for each set."""
-        known = self._links.get(id(denied))
-        if known is None or known[0] is not denied:
-            if len(self._links) > 1000:
+        if denied not in self._links:
+            if len(self._links) > _MOST_KNOWN:
                 self._links.clear()
-            known = denied, frozenset(link for path in denied for link in _links_on_the_way(path))
-            self._links[id(denied)] = known
-        return known[1]
+            self._links[denied] = frozenset(link for path in denied for link in _links_on_the_way(path))
+        return self._links[denied]
 
     def _aliases_of(self, denied: tuple[str, ...]) -> tuple[str, ...]:
         """The real paths of denies, where they are not what is written: found once for each set of denies."""
-        known = self._aliases.get(id(denied))
-        if known is None or known[0] is not denied:
-            if len(self._aliases) > 1000:
+        if denied not in self._aliases:
+            if len(self._aliases) > _MOST_KNOWN:
                 self._aliases.clear()
             real = (os.path.realpath(path) for path in denied)
-            known = denied, tuple(path for path, said in zip(real, denied, strict=True) if path != said)
-            self._aliases[id(denied)] = known
-        return known[1]
+            self._aliases[denied] = tuple(path for path, said in zip(real, denied, strict=True) if path != said)
+        return self._aliases[denied]
 
 
 def _links_on_the_way(path: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import asyncio
 import io
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import IO, Any, NoReturn, TypeVar
 
 from licet.core.algebra.capability import capability
@@ -19,7 +20,6 @@ from licet.guard.meter import Exceeded
 from licet.guard.ports import Escaped, Files, Held, Stat, TooLarge, Waiting
 
 _KINDS: dict[str, Kind] = {action: use_of_path(action, "/").kind for action in ("read", "write", "delete")}
-_MOST_KNOWN = 1000
 
 
 class HeldPaths:
@@ -82,17 +82,10 @@ def _key(path: str) -> str:
     return "" if path == "/" else path
 
 
-_known: dict[int, HeldPaths] = {}  # by identity: a manifest folds the grant of each tool once and keeps it
-
-
+@lru_cache(maxsize=1000)
 def held_paths(grant: CapabilitySet) -> HeldPaths:
-    """The paths of a grant, made when it is first asked about."""
-    found = _known.get(id(grant))
-    if found is None or found.grant is not grant:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        found = _known[id(grant)] = HeldPaths(grant)
-    return found
+    """The paths of a grant. Calls of one tool share its grant, so they are worked out once."""
+    return HeldPaths(grant)
 
 
 READ_LIMIT = 10 << 20

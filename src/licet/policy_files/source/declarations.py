@@ -69,18 +69,18 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     if isinstance(text, Problem):
         return text
     names = Names(text)
-    top = {id(node) for node in names.top if isinstance(node, Function)}
-    in_class = {id(one) for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
+    top = {node for node in names.top if isinstance(node, Function)}
+    in_class = {one for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
     declared: list[Declared] = []
     problems: list[Problem] = []
-    decorators: set[int] = set()
+    decorators: set[ast.AST] = set()
     unread: Problem | None = None
     count = 0
     for node, marks in _marked(text, names):
-        decorators |= {id(_called(mark)) for mark in marks}
+        decorators |= {_called(mark) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
-        elif id(node) in top:
+        elif node in top:
             try:
                 declared.append(_declared(text, names, node, marks))
             except Spent as spent:
@@ -88,7 +88,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
                 unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
                 break
             count += len(declared[-1].problems)
-        elif id(node) in in_class:
+        elif node in in_class:
             problems.append(_misplaced(text, marks[0], f"the method `{node.name}` as a tool", "error"))
         else:
             problems.append(_misplaced(text, marks[0], f"the tool `{node.name}` inside a function", "warning"))
@@ -265,12 +265,12 @@ def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error"
     return Problem(text.place_of_decorator(mark), found, "a function of the module", hint, severity)
 
 
-def _other_uses(text: Text, names: Names, decorators: set[int]) -> Iterator[Problem]:
+def _other_uses(text: Text, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
     """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
     for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        if id(node) not in decorators and TOOL in names.dotted(node):
+        if node not in decorators and TOOL in names.dotted(node):
             found, expected = f"{names.excerpt(node)} used by hand", "`@tool(…)` above a function"
             hint = "what it declares is not read; declare `needs:` in licet.yaml"
             yield Problem(text.place(node), found, expected, hint, "warning")

@@ -103,7 +103,7 @@ class Names:
             self._bindings.setdefault(name, []).append(binding)
         self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
         self._starts: dict[str, frozenset[str]] = {}
-        self._excerpts: dict[int, str] = {}
+        self._excerpts: dict[ast.expr, str] = {}
         self._left = MOST_IN_FILE
 
     def bindings(self, name: str) -> list[Binding]:
@@ -171,9 +171,9 @@ class Names:
 
     def excerpt(self, node: ast.expr) -> str:
         """The beginning of a piece of code, on one line; made once, since many tools may be given by the same one."""
-        if id(node) not in self._excerpts:
-            self._excerpts[id(node)] = _excerpt(node, self._text.beginning(node))
-        return self._excerpts[id(node)]
+        if node not in self._excerpts:
+            self._excerpts[node] = _excerpt(node, self._text.beginning(node))
+        return self._excerpts[node]
 
     def _value(self, node: ast.expr, left: list[int]) -> Any:
         left[0] -= 1
@@ -245,19 +245,19 @@ class Names:
     @cached_property
     def _escaping(self) -> set[str]:
         """Names that are read anywhere but in a declaration: from there, what they hold may have been changed."""
-        sheltered = {id(node) for node in (*self._declaring(), *self._looked_at())}
+        sheltered = {*self._declaring(), *self._looked_at()}
         # A name inside the literal of another name escapes where that one does.
-        holders: dict[int, str] = {}
+        holders: dict[ast.AST, str] = {}
         for name, bound in self._bindings.items():
             for binding in bound:
                 if isinstance(binding.meaning, ast.List | ast.Set | ast.Dict | ast.Tuple):
-                    holders |= {id(inner): name for inner in ast.walk(binding.meaning)}
+                    holders |= dict.fromkeys(ast.walk(binding.meaning), name)
         escaping: set[str] = set()
         held: dict[str, set[str]] = {}
         for node in self._text.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in sheltered:
-                if id(node) in holders:
-                    held.setdefault(holders[id(node)], set()).add(node.id)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in sheltered:
+                if node in holders:
+                    held.setdefault(holders[node], set()).add(node.id)
                 else:
                     escaping.add(node.id)
         waiting = list(escaping)

@@ -5,6 +5,7 @@ What `licet call` and `licet run` share: the manifest that a call is made under,
 Writing a file whole or not at all, and into devices and pipes, which are never replaced.
 """
 
+import json
 import os
 import re
 import stat
@@ -20,7 +21,6 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
 from licet.guard.result import Result
-from licet.surfaces.cli.json_text import json_text
 from licet.values import dataclass
 
 MOST_PROBLEMS = 1000  # that are shown of a run: more help nobody, and a hostile file could have a million
@@ -48,7 +48,7 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
 
 def show_json(value: Any) -> None:
     """Print JSON, in ASCII: no character of a file can act on a terminal."""
-    click.echo(json_text(value))
+    click.echo(json.dumps(value, indent=2))
 
 
 def fail(text: str, as_json: bool) -> NoReturn:

@@ -7,6 +7,7 @@ What `licet run` takes an interpreter of its own for, started before all that it
 It loads beside us: it tries out the walls, and then waits for the program that it is to supervise.
 """
 
+import json
 import os
 import signal
 import sys
@@ -32,7 +33,6 @@ from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Supervisor, start_early
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
-from licet.surfaces.cli.json_text import json_text
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, result_document, show, show_refusal
 
@@ -176,7 +176,7 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, los
     if as_json:
         sys.stdout.flush()
         told = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
-        click.echo(json_text({**result_document(result), **told}), err=True)
+        click.echo(json.dumps({**result_document(result), **told}, indent=2), err=True)
     elif late:
         text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
         show(text, err=True, colour="red")
