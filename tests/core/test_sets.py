@@ -402,12 +402,6 @@ def test_large_sets_decide_and_compare_like_small_ones() -> None:
     assert [str(piece) for piece in large - CapabilitySet(rules[1:])] == ["network:https:get@h0.example.com"]
 
 
-def test_a_set_knows_whether_a_rule_names_a_port() -> None:
-    assert CapabilitySet(["network:https:a.example:8443"]).names_ports is True
-    assert CapabilitySet(["network:https:a.example"], deny=["network:*:*:25"]).names_ports is True
-    assert CapabilitySet(["network:https:a.example", "fs:read:/srv"]).names_ports is False
-
-
 def test_membership_and_order_answer_by_themselves() -> None:
     small, large = CapabilitySet(["fs:read:/a/b"]), CapabilitySet(["fs:read:/a"])
     assert Use("fs:read:/a/b/c") in large

@@ -85,11 +85,6 @@ class CapabilitySet(Sealed, _SetParts):
             return {TOP: False}  # the deny may mean any path
         return found
 
-    @property
-    def names_ports(self) -> bool:
-        """Whether some rule speaks of one port only."""
-        return bool(self._ports)
-
     def verdict(self, x: Use | Capability | str) -> bool | None:
         """True if allowed, False if a deny says no, None if nothing covers it."""
         if isinstance(x, Capability):

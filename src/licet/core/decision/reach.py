@@ -10,11 +10,10 @@ from decimal import Decimal
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.algebra.use import Kind, Use
+from licet.core.algebra.use import Use
 from licet.core.decision.admission import admission_grounds, bundles_with, call_denials, seats_if_admitted
-from licet.core.decision.budget import NOTHING, Spent, overspent, overspent_bundle
 from licet.core.decision.bundle_rules import approvals_of, bundles_of
-from licet.core.decision.decision import REASON_OF_DOMAIN, UNUSED, Ground
+from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.decision.fixes import (
     add_budget,
     add_need,
@@ -79,9 +78,6 @@ class Reach:
     approvals: Approvals  # how long an answer holds and whose counts, as manifest and bundles say together
     bundles: tuple[Bundle, ...]  # that it is admitted through
     unlimited: bool  # no budget stops it, nor a limit of its own, whatever was spent
-    # The grant, kind by kind, where nothing but hosts, paths and names has to be looked at while nothing is spent;
-    # otherwise None.
-    _answers: dict[Kind, dict[str, bool]] | None = field(compare=False, repr=False)
 
     def grounds_of(self, use: Use) -> tuple[Ground, ...]:
         """The rules that allow a use: the tool's need, then the nearest rule of each layer that speaks of it."""
@@ -286,10 +282,7 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     max_cost: Decimal | None = None
     for seat in seats:
         max_calls, max_cost = least(max_calls, seat.max_calls), least(max_cost, seat.max_cost_usd)
-    cost = spec.cost_usd or NOTHING
-    spent = overspent(Spent(), cost, manifest.budget, max_calls, max_cost) or overspent_bundle(UNUSED, cost, bundles)
     unlimited = max_calls is None and max_cost is None and not manifest.budget
-    more = grounds or spent or asks or effect in ELEVATED or grant.names_ports
     return Reach(
         spec=spec,
         seats=seats,
@@ -307,7 +300,6 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
         approvals=approvals_of(manifest, bundles),
         bundles=bundles,
         unlimited=unlimited and not any(bundle.budget for bundle in bundles),
-        _answers=None if more else {},
     )
 
 
