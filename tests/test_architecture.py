@@ -18,6 +18,7 @@ import pytest
 import licet
 import licet.handles
 import licet.ports
+import licet.testing
 import licet.tools
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "licet"
@@ -265,7 +266,7 @@ def test_file_names_of_the_core_are_unique() -> None:
 
 
 def test_what_users_import_is_described() -> None:
-    assert list(undescribed((licet, licet.handles, licet.ports, licet.tools))) == []
+    assert list(undescribed((licet, licet.handles, licet.ports, licet.testing, licet.tools))) == []
 
 
 def test_an_undescribed_public_method_is_noticed() -> None:

@@ -1,5 +1,6 @@
 """What the documentation says is true: its Python runs, and its commands print what it shows."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import licet as licet_package
 from licet.surfaces.cli.app import licet
 
 ROOT = Path(__file__).parent.parent
@@ -64,3 +66,38 @@ def test_a_command_of_a_page_prints_what_it_shows(
 def test_the_pages_hold_examples_of_both_kinds() -> None:
     assert len(PYTHON) >= 4
     assert len(COMMANDS) >= 4
+
+
+PUBLIC = {"licet", "licet.handles", "licet.ports", "licet.testing", "licet.tools"}
+
+
+def internal_imports(source: str) -> list[str]:
+    """The modules of licet that some Python imports and that are not public."""
+    imported: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                imported += [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module)):
+                imported += [f"licet.{alias.name}" for alias in node.names] if module == "licet" else [module]
+    inner = [name for name in imported if name.startswith("licet.") and name not in PUBLIC]
+    return [name for name in inner if name.removeprefix("licet.") not in licet_package.__all__]
+
+
+def test_no_page_and_no_example_imports_internals() -> None:
+    agents = [(path.name, path.read_text("utf-8")) for path in sorted((ROOT / "examples").rglob("*.py"))]
+    assert [(name, found) for name, body in (*PYTHON, *agents) for found in internal_imports(body)] == []
+    assert len(agents) > 5
+
+
+def test_no_page_names_an_internal_module() -> None:
+    packages = "assemble|backends|core|declare|guard|modules|policy_files|sandbox|surfaces"
+    for page in PAGES:
+        assert re.findall(rf"`licet\.(?:{packages})\b[^`]*`", page.read_text("utf-8")) == [], page.name
+
+
+@pytest.mark.parametrize(
+    "source", ["import licet.guard.call", "from licet.backends.http import HttpClient", "from licet import guard"]
+)
+def test_an_import_of_internals_is_noticed(source: str) -> None:
+    assert len(internal_imports(source)) == 1

@@ -1,21 +1,36 @@
 """A network in memory: names and sites that a test makes up, behind the same port as the real one."""
 
 import inspect
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
 
 from licet.core.algebra.scope import is_address
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
-from licet.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a site answers; a body in pieces comes in pieces, and an error among them breaks the connection."""
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of a site: `Answer.json({"rain": True})`, `Answer.text("rain")`, or its parts.
+
+    A body may be an iterable of pieces. An exception that the iterable raises breaks the connection at that point.
+    """
 
     status: int = 200
     headers: Iterable[tuple[str, str]] = ()
     body: bytes | Iterable[bytes] = b""
+
+    @classmethod
+    def json(cls, value: Any, status: int = 200) -> "Answer":
+        """An answer with a JSON body."""
+        return cls(status, (("content-type", "application/json"),), json.dumps(value).encode())
+
+    @classmethod
+    def text(cls, text: str, status: int = 200) -> "Answer":
+        """An answer with a plain text body, in UTF-8."""
+        return cls(status, (("content-type", "text/plain; charset=utf-8"),), text.encode())
 
 
 Site = Callable[[Exchange], Answer | Awaitable[Answer]]

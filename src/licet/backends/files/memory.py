@@ -22,20 +22,25 @@ class _Node:
 
 
 class MemoryFiles:
-    """Files that end with the process; made with some paths and their content, parents included."""
+    """Files by absolute path. Parent directories of the given files are made; `directories` adds empty ones."""
 
     __slots__ = ("_lock", "_nodes")
     in_memory = True
 
-    def __init__(self, files: Mapping[str, bytes | str] | None = None) -> None:
+    def __init__(self, files: Mapping[str, bytes | str] | None = None, directories: Iterable[str] = ()) -> None:
         self._lock = RLock()
         self._nodes: dict[str, _Node] = {"/": _Node(None, 0o755)}
+        for path in (*directories, *(path.rpartition("/")[0] for path in files or {})):
+            while path:
+                self._nodes.setdefault(path, _Node(None, 0o755))
+                path = path.rpartition("/")[0]
         for path, content in (files or {}).items():
-            above = path.rpartition("/")[0]
-            while above:
-                self._nodes.setdefault(above, _Node(None, 0o755))
-                above = above.rpartition("/")[0]
             self._nodes[path] = _Node(content.encode() if isinstance(content, str) else content, 0o644)
+
+    def contents(self) -> dict[str, bytes]:
+        """A copy of every file, by path."""
+        with self._lock:
+            return {path: node.content for path, node in self._nodes.items() if node.content is not None}
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
         """Nothing to remember: there are no links here."""

@@ -1,0 +1,196 @@
+"""A gate on memory backends, for the tests of people who write tools. Public as `licet.testing`.
+
+The policy is made up from what the tools declare, unless the test names one. Tools run in this process: no worker is
+started, so a test of a tool takes milliseconds and needs no Linux.
+"""
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from licet.assemble.gate import Backends, Gate, run
+from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.files.memory import MemoryFiles
+from licet.backends.http_memory import Answer, MemoryHttp, Site
+from licet.backends.kv import MemoryKv
+from licet.backends.memory import MemoryClock
+from licet.backends.secrets import MemorySecrets
+from licet.core.policy.effects import CLASSES, Level
+from licet.core.policy.manifest import Manifest
+from licet.declare import Tool
+from licet.guard import people
+from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls
+from licet.guard.result import Result
+from licet.policy_files.data import manifest_from_data
+from licet.policy_files.load import load_manifest
+from licet.sandbox.native import InProcess
+from licet.sandbox.programs.memory import MemoryProcesses
+
+WORKDIR = "/workdir"  # what `${workdir}` is in a memory gate, unless the test says otherwise
+PUBLIC_ADDRESS = "93.184.216.34"  # where every name resolves to, unless the test says otherwise
+
+ProgramFunction = Callable[[Command], "Finished | str | bytes | Awaitable[Finished | str | bytes]"]
+
+
+class PreparedApprover(MemoryApprover):
+    """An approver that gives the prepared answers in their order, and then none.
+
+    An answer is `"approved"`, `"denied"`, `"expired"` or `"absent"`. The questions are kept in `asked`.
+    """
+
+    def __init__(self, *answers: people.Answer) -> None:
+        remaining = iter(answers)
+        super().__init__(lambda question: next(remaining, "absent"))
+
+
+class MemoryGate(Gate):
+    """A gate whose files, network, programs, secrets, storage, approver and clock are in memory.
+
+        gate = MemoryGate(read_note, files={"notes/oslo.md": "Rain."})
+        assert gate.call(read_note, name="oslo").value == "Rain."
+
+    Without `manifest=`, the policy is made up: it admits these tools, and allows the rules in `allow`, or all that the
+    tools declare if `allow` is left out. Each backend is an attribute, such as `gate.http`, so that a test can look at
+    what was sent, asked or written. See docs/testing.md.
+    """
+
+    clock: MemoryClock
+
+    def __init__(
+        self,
+        *tools: Tool,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        manifest: Manifest | str | None = None,
+        files: Mapping[str, bytes | str] | None = None,
+        http: Mapping[str, Answer | Site] | Site | None = None,
+        addresses: Mapping[str, Sequence[str]] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        programs: Mapping[str, ProgramFunction | str | bytes] | None = None,
+        environ: Mapping[str, str] | None = None,
+        answers: Sequence[people.Answer] = (),
+        clock: MemoryClock | None = None,
+        workdir: str = WORKDIR,
+        walls: bool = False,
+    ) -> None:
+        """Build the gate, or raise `RegistrationRefused` with the tools that do not fit the policy.
+
+        `files` are texts or bytes by path, below `workdir` unless absolute; `http` answers by URL, or one function for
+        all of them; `addresses` what names resolve to; `programs` functions or outputs by name; `answers` what the
+        approver answers, in order. With `walls=True` tools run in worker processes behind the walls of their level.
+        """
+        if isinstance(allow, str) or isinstance(deny, str):
+            raise TypeError('expected a list of rules, such as `allow=["fs:read:/srv"]`, found a text')
+        self.clock = clock = clock or MemoryClock()
+        in_workdir = {os.path.join(workdir, path): content for path, content in (files or {}).items()}
+        self.files = MemoryFiles(in_workdir, directories=[workdir])
+        self.http = MemoryHttp(http or {}, addresses if addresses is not None else _everywhere)
+        self.kv = MemoryKv(lambda: clock.now().timestamp())
+        self.programs = _programs(programs or {})
+        self.approver = PreparedApprover(*answers)
+        parts: dict[str, Any] = {} if walls else {"sandbox": InThisProcess()}
+        self.backends = Backends.memory(
+            files=self.files,
+            http=self.http,
+            secrets=MemorySecrets(secrets),
+            kv=self.kv,
+            processes=self.programs,
+            environ=environ or {},
+            approver=self.approver,
+            clock=clock,
+            **parts,
+        )
+        pin = None
+        if manifest is None:
+            manifest = _made_up(tools, allow, deny)
+            pin = manifest.digest  # so that it can approve writes, as the set of `check_and_run` does
+        elif allow is not None or deny:
+            raise TypeError("`allow=` and `deny=` make up a policy: leave them out where `manifest=` is given")
+        elif isinstance(manifest, str):
+            manifest = load_manifest(manifest)
+        super().__init__(manifest, tools, self.backends, workdir=workdir, pin=pin)
+
+    def call(self, tool: Tool | str, /, **arguments: Any) -> Result:
+        """Call one tool in the session `test`, and wait for it. In async tests use `session(…)` instead."""
+        return run(self, tool.name if isinstance(tool, Tool) else tool, arguments, session="test")
+
+    def read_file(self, path: str) -> str:
+        """The text of a file, to look at what a tool wrote; `KeyError` if there is none."""
+        return self.files.contents()[os.path.join(self.workdir, path)].decode()
+
+    def close(self) -> None:
+        """End workers, if there are any."""
+        self.backends.close()
+
+
+class InThisProcess:
+    """A sandbox without walls, for tests: tools of every level run in this process."""
+
+    def __init__(self) -> None:
+        self._native = InProcess()
+
+    def layers(self, level: Level) -> tuple[str, ...]:
+        """The same at every level, so that no receipt claims a wall that was not there."""
+        return ("handles", "no walls: a test")
+
+    def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Run a tool as if its level were `native`."""
+        return self._native.run("native", call, context)
+
+    def walls(self, held: Any) -> Walls:
+        """No walls: programs are functions in memory."""
+        return _NoWalls()
+
+
+class _NoWalls:
+    layers = Layers(("no walls: a test",))
+
+    def around(self, command: Command) -> Command:
+        return command
+
+
+def _everywhere(host: str) -> Sequence[str]:
+    return (PUBLIC_ADDRESS,)
+
+
+def _programs(given: Mapping[str, ProgramFunction | str | bytes]) -> MemoryProcesses:
+    paths = {name: name if name.startswith("/") else f"/usr/bin/{name}" for name in given}
+    return MemoryProcesses({paths[name]: _program(found) for name, found in given.items()}, paths)
+
+
+def _program(given: ProgramFunction | str | bytes) -> Callable[[Command], Awaitable[Finished]]:
+    async def program(command: Command) -> Finished:
+        found = given(command) if callable(given) else given
+        ended = await found if inspect.isawaitable(found) else found
+        if isinstance(ended, Finished):
+            return ended
+        return Finished(0, ended.encode() if isinstance(ended, str) else ended, b"")
+
+    return program
+
+
+def _made_up(tools: Sequence[Tool], allow: Iterable[str] | None, deny: Iterable[str]) -> Manifest:
+    """A manifest that admits the tools, and allows what they declare or what the test lists."""
+    specs = [tool.spec for tool in tools]
+    needs = [need for spec in specs for need in (*spec.needs.allow, *spec.optional.allow)]
+    connectors = sorted({name for spec in specs for name in spec.named_connectors})
+    classes = [spec.effect for spec in specs if spec.effect]
+    names = [spec.name for spec in specs]
+    grants = list(allow) if allow is not None else [str(need) for need in needs if need.domain != "connector"]
+    return manifest_from_data(
+        {
+            "agent": "test",
+            "connectors": {"tenant_allowlist": [{"connector": name} for name in connectors]},
+            "capabilities": {
+                "tools": names,
+                "native": [spec.name for spec in specs if spec.sandbox == "native"],
+                "max_side_effect_class": max(classes, key=CLASSES.index, default="read_only"),
+                "connectors": connectors,
+                "grants": grants,
+                "deny": list(deny),
+                "approvals": {"write": "manifest"},
+                "budget": {"max_calls_per_session": 1_000_000},  # the classes `full` and `destructive` need one
+            },
+        }
+    )

@@ -1,0 +1,187 @@
+"""`licet.testing`: what users test their tools with."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from licet import Context, Manifest, RegistrationRefused, SyncContext, tool
+from licet.testing import Answer, Command, Finished, MemoryGate
+
+URL = "https://api.weather.gov/oslo"
+
+
+@tool(capabilities={"network": {"allowed_hosts": ["api.weather.gov"]}}, effect="read_only", sandbox="restricted")
+async def forecast(ctx: Context, city: str) -> str:
+    """The forecast for a city."""
+    answer = await ctx.fetch(f"https://api.weather.gov/{city}")
+    return f"{answer.status} {answer.text}"
+
+
+@tool(capabilities={"fs_reach": {"read": "from-personality"}}, effect="read_only", sandbox="isolated")
+async def read_note(ctx: Context, name: str) -> str:
+    """A note."""
+    return await ctx.fs.read(f"notes/{name}.md")
+
+
+@tool(needs=["fs:*:${workdir}"], effect="full", sandbox="restricted")
+async def delete_note(ctx: Context, name: str) -> None:
+    """Delete a note."""
+    await ctx.fs.delete(f"notes/{name}.md")
+
+
+@tool(needs=["fs:write:${workdir}"], effect="write_limited", sandbox="restricted")
+async def write_note(ctx: Context, text: str) -> None:
+    """Write a note."""
+    await ctx.fs.write("note.md", text)
+
+
+@tool(needs=["process:exec:git", "env:read:LANG", "secret:read:TOKEN"], effect="read_only", sandbox="native")
+async def status(ctx: Context) -> list[str | None]:
+    """The state of a work tree."""
+    ended = await ctx.process.spawn("git", ["status"])
+    return [ended.stdout, ctx.env.get("LANG"), await ctx.secrets.get("TOKEN")]
+
+
+@tool(needs=["storage:*:session"], effect="read_only", sandbox="native")
+def remember(ctx: SyncContext, value: str | None = None) -> object:
+    """Remember a value for a minute."""
+    if value is not None:
+        ctx.kv.set("value", value, ttl_seconds=60)
+    return ctx.kv.get("value")
+
+
+@tool(needs=[], connector="github@2.1", effect="read_only", sandbox="restricted")
+async def issues() -> int:
+    """The number of issues."""
+    return 3
+
+
+def test_a_tool_is_tested_with_canned_answers() -> None:
+    gate = MemoryGate(forecast, http={URL: Answer.json(["rain"], 201)})
+    assert gate.call(forecast, city="oslo").value == '201 ["rain"]'
+    assert [sent.url for sent in gate.http.sent] == [URL]
+
+
+def test_a_tool_may_reach_what_is_allowed_and_nothing_else() -> None:
+    gate = MemoryGate(read_note, allow=["fs:read:${workdir}/notes"], files={"notes/oslo.md": "Rain.", "/etc/x.md": "x"})
+    assert gate.call("read_note", name="oslo").unwrap() == "Rain."
+    assert gate.call("read_note", name="../../etc/x").reason == "PATH_NOT_REACHABLE"
+
+
+def test_a_deny_wins_over_what_a_tool_declares() -> None:
+    gate = MemoryGate(read_note, deny=["fs:read:${workdir}/notes"], files={"notes/oslo.md": "Rain."})
+    assert gate.call(read_note, name="oslo").reason == "PATH_NOT_REACHABLE"
+
+
+def test_a_tool_that_does_not_fit_the_allowed_rules_is_a_misfit() -> None:
+    with pytest.raises(RegistrationRefused, match=r"api\.weather\.gov"):
+        MemoryGate(forecast, allow=["network:*:api.example.org"])
+
+
+def test_a_tool_is_tested_under_the_manifest_that_it_runs_under(tmp_path: Path) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text("agent: desk\ncapabilities: {tools: [read_note], fs_reach: {read: ['${workdir}/notes']}}\n")
+    gate = MemoryGate(read_note, manifest=str(file), files={"notes/oslo.md": "Rain."})
+    assert gate.call(read_note, name="oslo").value == "Rain."
+    assert gate.manifest.agent == "desk"
+
+
+def test_a_manifest_and_rules_are_not_mixed() -> None:
+    manifest = Manifest.from_data({"agent": "desk"})
+    with pytest.raises(TypeError, match="leave them out"):
+        MemoryGate(read_note, manifest=manifest, allow=[])
+    with pytest.raises(TypeError, match="a list of rules"):
+        MemoryGate(read_note, allow="fs:read:/")
+
+
+def test_an_approver_answers_in_the_prepared_order() -> None:
+    files = {"notes/a.md": "", "notes/b.md": "", "notes/c.md": ""}
+    gate = MemoryGate(delete_note, files=files, answers=["approved", "denied"])
+    assert [gate.call(delete_note, name=name).reason for name in "abc"] == [
+        "ALLOWED",
+        "APPROVAL_DENIED",
+        "APPROVAL_REQUIRED",
+    ]
+    assert [question.spec.name for question in gate.approver.asked] == ["delete_note"] * 3
+
+
+def test_a_made_up_policy_approves_the_writes_that_it_allows() -> None:
+    gate = MemoryGate(write_note)
+    assert gate.call(write_note, text="dry").ok
+    assert gate.read_file("note.md") == "dry"
+    assert gate.approver.asked == []
+
+
+def test_programs_are_functions_or_their_output() -> None:
+    def git(command: Command) -> Finished:
+        return Finished(0, " ".join(command.argv).encode(), b"")
+
+    gate = MemoryGate(status, programs={"git": git}, environ={"LANG": "nb"}, secrets={"TOKEN": "t-1"})
+    assert gate.call(status).unwrap()[:2] == ["git status", "nb"]
+    gate = MemoryGate(status, programs={"git": "clean"}, secrets={"TOKEN": "t-1"})
+    assert gate.call(status).unwrap()[:2] == ["clean", None]
+
+
+def test_the_clock_moves_by_hand() -> None:
+    gate = MemoryGate(remember)
+    assert gate.call(remember, value="a").value == "a"
+    gate.clock.advance(59)
+    assert gate.call(remember).value == "a"
+    gate.clock.advance(2)
+    assert gate.call(remember).value is None
+
+
+def test_connectors_of_the_tools_are_allowed() -> None:
+    assert MemoryGate(issues).call(issues).value == 3
+
+
+def test_no_receipt_claims_walls_that_were_not_there() -> None:
+    assert MemoryGate(issues).call(issues).layers == ("handles", "no walls: a test")
+
+
+def test_tools_run_behind_walls_where_a_test_asks_for_it() -> None:
+    gate = MemoryGate(forecast, http={URL: Answer.json(["rain"], 201)}, walls=True)
+    try:
+        result = gate.call(forecast, city="oslo")
+    finally:
+        gate.close()
+    assert result.value == '201 ["rain"]'
+    assert "no walls: a test" not in result.layers
+
+
+SUITE = '''
+from licet import Context, tool
+from licet.testing import Answer
+
+@tool(needs=["network:https:get@a.example"], effect="read_only", sandbox="restricted")
+async def peek(ctx: Context) -> str:
+    """Peek."""
+    return (await ctx.fetch("https://a.example/")).text
+
+def test_it(gate):
+    assert gate(peek, http={"https://a.example/": Answer.text("hello")}).call(peek).value == "hello"
+'''
+
+
+def run_pytest(folder: Path, conftest: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(conftest)
+    (folder / "test_it.py").write_text(SUITE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
+
+
+def test_a_project_that_names_the_plugin_has_the_fixture(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, 'pytest_plugins = ["licet.testing"]\n')
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_project_that_does_not_name_the_plugin_has_no_fixture(tmp_path: Path) -> None:
+    assert "fixture 'gate' not found" in run_pytest(tmp_path, "").stdout
+
+
+def test_licet_testing_does_not_import_pytest() -> None:
+    program = "import sys, licet.testing; print('pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
