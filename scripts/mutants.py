@@ -41,40 +41,48 @@ MEMORY = 2 << 30  # a mutant may loop while it fills a list
 
 # The tests most likely to notice a change in a module; whoever survives them meets all the others.
 NEAREST = {
-    "scope": ["core/test_hosts.py", "core/test_paths.py", "core/test_grammar.py"],
-    "domains": ["core/test_grammar.py", "core/test_network_grammar.py", "core/test_uses.py"],
-    "capability": ["core/test_network_grammar.py", "core/test_hosts.py", "core/test_values.py"],
-    "use": ["core/test_uses.py", "core/test_paths.py", "core/test_values.py"],
-    "grid": ["core/test_sets.py", "core/test_network_grammar.py"],
-    "set": ["core/test_sets.py", "core/test_unexpanded_denies.py", "core/test_values.py", "core/test_paths.py"],
-    "decide": ["core/test_decide.py"],
-    "decision": ["core/test_decide.py", "core/test_happened.py"],
-    "effects": ["core/test_effects.py"],
-    "validate": ["core/test_validate.py"],
-    "budget": ["core/test_budget.py"],
-    "diff": ["core/test_diff.py"],
+    "scope": ["core/algebra/test_hosts.py", "core/algebra/test_paths.py", "core/algebra/test_grammar.py"],
+    "domains": ["core/algebra/test_grammar.py", "core/algebra/test_network_grammar.py", "core/algebra/test_uses.py"],
+    "capability": ["core/algebra/test_network_grammar.py", "core/algebra/test_hosts.py", "core/algebra/test_values.py"],
+    "use": ["core/algebra/test_uses.py", "core/algebra/test_paths.py", "core/algebra/test_values.py"],
+    "grid": ["core/algebra/test_sets.py", "core/algebra/test_network_grammar.py"],
+    "set": [
+        "core/algebra/test_sets.py",
+        "core/algebra/test_unexpanded_denies.py",
+        "core/algebra/test_values.py",
+        "core/algebra/test_paths.py",
+    ],
+    "decide": ["core/decision/test_decide.py"],
+    "decision": ["core/decision/test_decide.py", "core/decision/test_happened.py"],
+    "effects": ["core/policy/test_effects.py"],
+    "validate": ["core/decision/test_validate.py"],
+    "budget": ["core/decision/test_budget.py"],
+    "diff": ["core/review/test_diff.py"],
     "canonical": ["core/test_canonical.py"],
-    "merkle": ["core/test_merkle.py"],
-    "entry": ["core/test_receipt.py"],
-    "linked": ["core/test_receipt.py", "core/test_verify.py"],
-    "verify": ["core/test_receipt.py", "core/test_verify.py"],
-    "verify_part": ["core/test_verify_part.py"],
+    "merkle": ["core/ledger/test_merkle.py"],
+    "entry": ["core/ledger/test_receipt.py"],
+    "linked": ["core/ledger/test_receipt.py", "core/ledger/test_verify.py"],
+    "verify": ["core/ledger/test_receipt.py", "core/ledger/test_verify.py"],
+    "verify_part": ["core/ledger/test_verify_part.py"],
 }
 ALGEBRA = ("scope", "domains", "capability", "use", "grid", "set")
 ALGEBRA_TESTS = [
-    *(f"core/test_{name}.py" for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")),
-    *("spec/test_algebra_spec.py", "core/test_properties.py"),
+    *(
+        f"core/algebra/test_{name}.py"
+        for name in ("sets", "uses", "paths", "hosts", "grammar", "network_grammar", "values")
+    ),
+    *("spec/test_algebra_spec.py", "core/algebra/test_properties.py"),
 ]
 LEDGER = ("entry", "linked", "verify", "verify_part")
-LEDGER_TESTS = [f"core/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
+LEDGER_TESTS = [f"core/ledger/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
 # Where it is known which tests concern a module; any other meets all but those of the algebra and of ledgers.
 CONCERNED = {
     **dict.fromkeys(ALGEBRA, ALGEBRA_TESTS),
     **dict.fromkeys(LEDGER, LEDGER_TESTS),
-    "canonical": ["core/test_canonical.py", "core/test_budget.py"],
-    "budget": ["core/test_budget.py", "core/test_decide.py"],
-    "diff": ["core/test_diff.py"],
-    "merkle": ["core/test_merkle.py"],
+    "canonical": ["core/test_canonical.py", "core/decision/test_budget.py"],
+    "budget": ["core/decision/test_budget.py", "core/decision/test_decide.py"],
+    "diff": ["core/review/test_diff.py"],
+    "merkle": ["core/ledger/test_merkle.py"],
 }
 # Seconds of CPU time for each round; a mutant that loops for ever is noticed by its silence. One that waits for ever
 # is too, later: what other programs take from the machine is not its fault.
@@ -543,7 +551,7 @@ def tests_of(module: str) -> list[str]:
     tests = CONCERNED.get(module)
     if tests is None:
         # Of the copy, which is where this runs: a test that came since is not in it.
-        found = (path for folder in ("core", "spec") for path in Path("tests", folder).glob("test_*.py"))
+        found = (path for folder in ("core", "spec") for path in Path("tests", folder).rglob("test_*.py"))
         names = (str(path.relative_to("tests")) for path in found)
         tests = sorted(name for name in names if name not in (*ALGEBRA_TESTS, *LEDGER_TESTS))
     return sorted(tests, key=lambda test: test not in NEAREST[module])

@@ -54,9 +54,9 @@ def test_the_example_agents_load_nothing_late_and_nothing_from_a_grant(agent: st
 # Of the suite: every level, files, programs, the network, storage and people.
 SAMPLE = (
     "sandbox/test_same_at_every_level.py",
-    "sandbox/test_running_programs.py",
+    "sandbox/programs/test_running_programs.py",
     "tools",
-    "guard/test_fetch_real.py",
+    "guard/handles/test_fetch_real.py",
     "guard/test_own_ends.py",
 )
 

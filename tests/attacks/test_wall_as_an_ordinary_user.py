@@ -33,8 +33,8 @@ ON_PROGRAMS = (
     "attacks/test_wall_program_network.py::test_unix_sockets_of_the_host",
     "attacks/test_wall_program_processes.py::test_ending_another_process",
     "attacks/test_wall_program_kernel.py::test_privileges_do_not_come_back",
-    "sandbox/test_launcher.py::test_a_program_ends_by_its_own_signal",
-    "sandbox/test_launcher.py::test_one_http_request_of_a_program",
+    "sandbox/programs/test_launcher.py::test_a_program_ends_by_its_own_signal",
+    "sandbox/programs/test_launcher.py::test_one_http_request_of_a_program",
 )
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS})
 OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone

@@ -1,0 +1,871 @@
+"""A diff finds exactly what grew and what shrank, by meaning: nothing for another spelling, something for the rest."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from core.manifests import HERE, layer, manifest, manifests, seat, tool, versions
+from core.naive import PlainUse, universe
+from core.strategies import domains
+from licet.assemble import Places, review
+from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.use import Use
+from licet.core.origin import Origin
+from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
+from licet.core.policy.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, Rule
+from licet.core.review.changes import Change, Changes
+from licet.core.review.diff import diff
+from licet.core.review.surface import surface
+
+Two = tuple[Manifest, Manifest]
+
+
+@cache
+def _use(plain: PlainUse) -> Use:
+    return Use(plain.text)
+
+
+def grants(found: Manifest) -> dict[str, CapabilitySet]:
+    shown = surface(found)
+    return {one.name: one.grant for one in (*shown.tools, *filter(None, (shown.commands,)))}
+
+
+def reach(changes: tuple[Change, ...]) -> set[tuple[str | None, str]]:
+    return {(change.tool, change.text) for change in changes if change.kind == "reach"}
+
+
+def told(changes: Changes) -> dict[str, list[str]]:
+    """The texts of all changes, by side, with the tool in front; sides without any are left out."""
+    sides = {"grown": changes.grown, "shrunk": changes.shrunk, "changed": changes.changed}
+    assert bool(changes) is any(sides.values())
+    return {
+        side: [f"{change.tool}: {change.text}" if change.tool else change.text for change in found]
+        for side, found in sides.items()
+        if found
+    }
+
+
+# What a diff promises ------------------------------------------------------------------------------------------------
+
+
+@given(manifests)
+def test_a_manifest_does_not_differ_from_itself(found: Manifest) -> None:
+    assert not diff(found, found)
+
+
+@given(versions)
+def test_a_diff_is_empty_exactly_when_the_surfaces_are_equal(two: Two) -> None:
+    old, new = two
+    assert bool(diff(old, new)) is (surface(old) != surface(new))
+
+
+@given(versions)
+def test_what_grew_one_way_shrank_the_other_way(two: Two) -> None:
+    old, new = two
+    there, back = diff(old, new), diff(new, old)
+    assert reach(there.grown) == reach(back.shrunk)
+    assert reach(there.shrunk) == reach(back.grown)
+
+
+@given(versions)
+def test_reach_grew_exactly_when_some_tool_holds_what_it_did_not(two: Two) -> None:
+    old, new = (grants(one) for one in two)
+    within = all(grant <= old.get(name, CapabilitySet()) for name, grant in new.items())
+    assert bool(reach(diff(*two).grown)) is not within
+
+
+@given(versions, domains)
+def test_a_tool_for_which_no_reach_grew_gets_no_new_use(two: Two, domain: str) -> None:
+    old, new = (grants(one) for one in two)
+    grown = {change.tool for change in diff(*two).grown if change.kind == "reach"}
+    for name, grant in new.items():
+        gained = any(
+            grant.has(use) and not old.get(name, CapabilitySet()).has(use) for use in map(_use, universe(domain))
+        )
+        assert name in grown or not gained
+
+
+@given(versions)
+def test_the_changes_are_plain_json(two: Two) -> None:
+    document = diff(*two).document()
+    assert json.loads(json.dumps(document)) == document
+
+
+# Any command ---------------------------------------------------------------------------------------------------------
+
+_WC = manifest(allows=["process:exec:wc", "fs:read:/srv"])
+_FULL: dict[str, Any] = {"max_effect": "full", "budget": Budget(max_calls_per_session=9)}
+COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "every binary and the whole disk, and no tool asks for them": (
+        _WC,
+        manifest(allows=["process:exec:*", "fs:read:/"]),
+        {"grown": ["licet run: fs:read:* except /srv", "licet run: process:exec:* except wc"]},
+    ),
+    "a first binary": (
+        manifest(allows=["fs:read:/srv"]),
+        _WC,
+        {"grown": ["licet run: any command can be run", "licet run: fs:read:/srv", "licet run: process:exec:wc"]},
+    ),
+    "no binary any more": (
+        _WC,
+        manifest(allows=["fs:read:/srv"]),
+        {
+            "shrunk": [
+                "licet run: any command can no longer be run",
+                "licet run: fs:read:/srv",
+                "licet run: process:exec:wc",
+            ]
+        },
+    ),
+    "what no program can use": (_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "secret:read:KEY"]), {}),
+    "without a binary nothing is reached": (manifest(allows=["fs:read:/srv"]), manifest(allows=["fs:read:/"]), {}),
+    "a class is said once, for the agent": (
+        _WC,
+        manifest(allows=["process:exec:wc", "fs:read:/srv"], max_effect="write_limited"),
+        {"grown": ["max_side_effect_class: read_only → write_limited"]},
+    ),
+    "a class that cannot be had without a budget": (
+        manifest(allows=["process:exec:wc"], max_effect="full"),
+        manifest(allows=["process:exec:wc"], **_FULL),
+        {
+            "grown": ["licet run: any command can be run", "licet run: process:exec:wc"],
+            "shrunk": ["max_calls_per_session: no limit → 9"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), COMMAND_CASES.values(), ids=list(COMMAND_CASES))
+def test_what_any_command_gains_is_told_though_no_tool_does(
+    old: Manifest, new: Manifest, expected: dict[str, list[str]]
+) -> None:
+    assert told(diff(old, new)) == expected
+    assert bool(expected) is (surface(old) != surface(new))
+
+
+def test_growth_for_any_command_says_where_the_ceiling_lets_it_in() -> None:
+    (grown,) = diff(_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "fs:read:/etc"])).grown
+    assert (grown.tool, grown.text, str(grown.origin)) == ("licet run", "fs:read:/etc", "agent.yaml:12")
+
+
+# Reach ---------------------------------------------------------------------------------------------------------------
+
+READER = tool("reader", "fs:*:*", "network:*:*", "secret:read:*", effect="read_only")
+BASE = manifest(READER, allows=["fs:read:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"])
+
+RESPELT: dict[str, Manifest] = {
+    "rules in another order, twice and with a smaller one inside": manifest(
+        READER,
+        allows=["network:https:*.x.test", "fs:read:/srv/a", "fs:read:/srv", "fs:read:/srv"],
+        denies=["fs:read:/srv/key/old", "fs:read:/srv/key"],
+    ),
+    "a ceiling in two layers": manifest(
+        READER,
+        layers=(
+            layer(["fs:read:/srv", "network:*:*"]),
+            layer(["fs:read:*", "network:https:*.x.test"], ["fs:read:/srv/key"], "workspace"),
+        ),
+    ),
+    "what the class refuses anyway": manifest(
+        READER, allows=["fs:*:/srv", "network:https:*.x.test"], denies=["fs:read:/srv/key"]
+    ),
+    "other files": replace(BASE, files=("somewhere/else.yaml",), origin=Origin("else.yaml", 9, 9)),
+    "another policy file that it protects": replace(
+        BASE,
+        layers=(
+            *BASE.layers,
+            layer(
+                denies=["fs:write:/srv/new.yaml", "fs:delete:/srv/new.yaml"], kind="policy files", silent=EVERY_DOMAIN
+            ),
+        ),
+    ),
+    "a tool for somebody else": BASE.declare([tool("other", "fs:*:*")]),
+}
+
+
+@pytest.mark.parametrize("respelt", RESPELT.values(), ids=list(RESPELT))
+def test_another_spelling_of_the_same_is_no_change(respelt: Manifest) -> None:
+    assert told(diff(BASE, respelt)) == {}
+    assert told(diff(respelt, BASE)) == {}
+
+
+def _reader(*allows: str, denies: tuple[str, ...] = (), **given: Any) -> Manifest:
+    return manifest(READER, allows=allows, denies=denies, **given)
+
+
+REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "a host more": (
+        _reader("network:https:a.test"),
+        _reader("network:https:a.test", "network:https:b.test"),
+        {"grown": ["reader: network:read:https://b.test"]},
+    ),
+    "a wildcard around a host tells the rest": (
+        _reader("network:https:a.x.test"),
+        _reader("network:https:*.x.test"),
+        {"grown": ["reader: network:read:https://*.x.test except a.x.test"]},
+    ),
+    "a path inside an old one is nothing new": (_reader("fs:read:/srv"), _reader("fs:read:/srv", "fs:read:/srv/a"), {}),
+    "a narrower path shrinks": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv/a"),
+        {"shrunk": ["reader: fs:read:/srv except /srv/a"]},
+    ),
+    "a deny that cuts in shrinks": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv", denies=("fs:*:/srv/key",)),
+        {"shrunk": ["reader: fs:read:/srv/key"], "changed": ["denied: none → fs:*:/srv/key"]},
+    ),
+    "a deny that goes away grows": (
+        _reader("fs:read:/srv", denies=("fs:read:/srv/key", "fs:read:/srv/b")),
+        _reader("fs:read:/srv", denies=("fs:read:/srv/b",)),
+        {"grown": ["reader: fs:read:/srv/key"], "changed": ["denied: fs:read:/srv/key → none"]},
+    ),
+    "one place for another": (
+        _reader("fs:read:/a"),
+        _reader("fs:read:/b"),
+        {"grown": ["reader: fs:read:/b"], "shrunk": ["reader: fs:read:/a"]},
+    ),
+    "a secret prefix": (
+        _reader("secret:read:github/token"),
+        _reader("secret:read:github/*"),
+        {"grown": ["reader: secret:read:github/* except github/token"]},
+    ),
+    "a deny from another root may free something on some machine": (
+        _reader("fs:read:~", denies=("fs:read:/home/ada/.ssh",)),
+        _reader("fs:read:~"),
+        {"grown": ["denied: fs:read:/home/ada/.ssh → none"]},
+    ),
+    "and the same when it is added": (
+        _reader("fs:read:${workdir}"),
+        _reader("fs:read:${workdir}", denies=("fs:read:/srv/key",)),
+        {"shrunk": ["denied: none → fs:read:/srv/key"]},
+    ),
+    "a deny that touches nothing is neither more nor less": (
+        _reader("fs:read:/srv"),
+        _reader("fs:read:/srv", denies=("network:*:y.test",)),
+        {"changed": ["denied: none → network:*:y.test"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), REACH.values(), ids=list(REACH))
+def test_reach_is_compared_exactly(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert told(diff(old, new)) == expected
+
+
+def test_manifests_about_which_nothing_can_be_decided_yet_are_not_compared() -> None:
+    old, new = (_reader(*allows, denies=("fs:*:${workdir}/.env",)) for allows in (["fs:read:/a"], ["fs:read:*"]))
+    with pytest.raises(ValueError, match=r"names no real directory yet .*; call `manifest\.expand"):
+        diff(old, new)
+    assert told(diff(old.expand("/w", "/h"), new.expand("/w", "/h"))) == {
+        "grown": ["reader: fs:read:* except /a, /w/.env"]
+    }
+
+
+def test_growth_says_where_the_ceiling_lets_it_in() -> None:
+    (change,) = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).grown
+    assert change == Change("reach", "reader", "fs:read:/b", "", "fs:read:/b", Origin("agent.yaml", 11, 3))
+
+
+def test_what_shrank_says_where_it_was_written() -> None:
+    (change,) = diff(_reader("fs:read:/a", "fs:read:/b"), _reader("fs:read:/a")).shrunk
+    assert change == Change("reach", "reader", "fs:read:/b", "fs:read:/b", "", Origin("agent.yaml", 11, 3))
+
+
+def test_agent_wide_changes_say_where_their_key_stands() -> None:
+    there, here = Origin("old.yaml", 30, 3), Origin("new.yaml", 31, 3)
+    old = manifest(budget=Budget(2), places={"max_calls_per_session": there})
+    more, less = (replace(old, budget=Budget(calls), places={"max_calls_per_session": here}) for calls in (3, 1))
+    assert [change.origin for change in diff(old, more).grown] == [here]
+    assert [change.origin for change in diff(old, less).shrunk] == [there], "what shrank stood in the old file"
+    assert [change.origin for change in diff(old, replace(old, version="2", origin=here)).changed] == [here]
+
+
+def test_a_deny_that_is_gone_stood_in_the_old_file() -> None:
+    (change,) = diff(
+        _reader("fs:read:/a", denies=("fs:read:/c", "fs:read:/b")), _reader("fs:read:/a", denies=("fs:read:/c",))
+    ).changed
+    assert (change.before, change.after, change.origin) == ("fs:read:/b", "", Origin("agent.yaml", 51, 3))
+
+
+def test_growth_through_a_bundle_is_written_where_the_bundle_widened() -> None:
+    def bundled(*hosts: str) -> Manifest:
+        narrowing = replace(layer([f"network:*:{host}" for host in hosts], kind="bundle"), silent=ALL_BUT_NETWORK)
+        lines = enumerate(narrowing.allows)
+        moved = tuple(Rule(rule.capability, Origin("licet.yaml", line, 9), "destinations") for line, rule in lines)
+        held = seat(bundle="desk", layer=replace(narrowing, allows=moved))
+        return manifest(READER, allows=["network:*:*.test"], seats={"reader": (held,)})
+
+    (change,) = diff(bundled("a.test"), bundled("a.test", "b.test")).grown
+    assert (change.text, change.origin) == ("network:read:b.test", Origin("licet.yaml", 1, 9))
+
+
+def test_where_a_workspace_says_the_same_growth_is_written_in_the_agents_own_file() -> None:
+    def both(*hosts: str) -> Manifest:
+        rules = [f"network:*:{host}" for host in hosts]
+        shared, own = layer(rules, kind="workspace"), layer(["fs:read:/a", *rules])
+        return manifest(READER, layers=(shared, own))
+
+    (change,) = diff(both("a.test"), both("a.test", "b.test")).grown
+    assert change.origin == Origin("agent.yaml", 12, 3)
+
+
+def test_a_need_that_the_ceiling_allowed_all_along_is_the_tools_own_growth() -> None:
+    (change,) = diff(
+        manifest(tool("reader", "fs:read:/a"), allows=["fs:read:*"]),
+        manifest(tool("reader", "fs:read:/a", "fs:read:/b"), allows=["fs:read:*"]),
+    ).grown
+    assert (change.text, str(change.origin)) == ("fs:read:/b", "licet.yaml:7")
+
+
+# Tools ---------------------------------------------------------------------------------------------------------------
+
+SMALL = tool("small", "fs:read:/a")
+ALLOWED = ["fs:*:/a"]
+BLOCKED = replace(SMALL, effect="full")
+HELD = manifest(SMALL, allows=ALLOWED)
+NOBODY = manifest(allows=ALLOWED, seats={})
+UNDECLARED = manifest(allows=["fs:read:/a"], seats={"small": (seat(),)})
+IN_BUNDLE = manifest(SMALL, allows=ALLOWED, seats={"small": (seat(bundle="desk"),)})
+
+TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
+    "a new tool": (NOBODY, HELD, {"grown": ["small: `small` can be called", "small: fs:read:/a"]}),
+    "a tool that is gone": (HELD, NOBODY, {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]}),
+    "a tool that was blocked": (
+        manifest(BLOCKED, allows=ALLOWED),
+        HELD,
+        {"grown": ["small: `small` can be called", "small: fs:read:/a"]},
+    ),
+    "a tool that is blocked now": (
+        HELD,
+        manifest(BLOCKED, allows=ALLOWED),
+        {"shrunk": ["small: `small` can no longer be called", "small: fs:read:/a"]},
+    ),
+    "a blocked tool is nothing to reach": (
+        NOBODY,
+        manifest(BLOCKED, allows=ALLOWED),
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
+    "a tool that is blocked for another reason": (
+        manifest(BLOCKED, allows=ALLOWED),
+        manifest(replace(BLOCKED, sandbox=None), allows=ALLOWED),
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
+    "a tool that stays blocked": (manifest(BLOCKED, allows=ALLOWED), manifest(BLOCKED, allows=["fs:*:*"]), {}),
+    "a blocked tool that is gone": (
+        manifest(BLOCKED, allows=ALLOWED),
+        NOBODY,
+        {"changed": ["small: `small` cannot be called, as before"]},
+    ),
+    "an undeclared tool counts with the ceiling": (
+        manifest(allows=["fs:read:/a"], seats={}),
+        UNDECLARED,
+        {"grown": ["small: `small` is admitted, declared nowhere", "small: fs:read:/a"]},
+    ),
+    "declaring less than the ceiling shrinks": (
+        manifest(allows=["fs:read:/"], seats={"small": (seat(),)}),
+        manifest(SMALL, allows=["fs:read:/"]),
+        {
+            "shrunk": ["small: sandbox level: isolated → restricted", "small: fs:read:* except /a"],
+            "changed": ["small: declaration: undeclared → callable"],
+        },
+    ),
+    "a tool in a bundle": (HELD, IN_BUNDLE, {"changed": ["small: bundle: none → desk"]}),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
+def test_tools_that_come_and_go_are_told(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert told(diff(old, new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "standings"),
+    [
+        (NOBODY, HELD, ("absent", "callable")),
+        (HELD, NOBODY, ("callable", "absent")),
+        (HELD, manifest(BLOCKED, allows=ALLOWED), ("callable", "blocked")),
+        (manifest(BLOCKED, allows=ALLOWED), UNDECLARED, ("blocked", "undeclared")),
+        (NOBODY, manifest(BLOCKED, allows=ALLOWED), ("absent", "blocked")),
+    ],
+)
+def test_a_tool_that_comes_or_goes_is_told_with_how_it_stood_and_stands(
+    old: Manifest, new: Manifest, standings: tuple[str, str]
+) -> None:
+    changes = diff(old, new)
+    (change,) = [one for one in (*changes.grown, *changes.shrunk, *changes.changed) if one.kind == "tool"]
+    assert (change.before, change.after) == standings
+    assert change.origin in (Origin("licet.yaml", 7, 3), Origin("agent.yaml", 5, 5))
+
+
+def test_changes_are_told_tool_by_tool_in_order() -> None:
+    specs = [tool(name, "fs:read:/a") for name in ("b", "d", "a", "c", "e")]
+    grown = diff(NOBODY, manifest(*specs, allows=ALLOWED)).grown
+    assert list(dict.fromkeys(change.tool for change in grown)) == ["a", "b", "c", "d", "e"]
+
+
+def _one(*seats: Any, **given: Any) -> Manifest:
+    spec = given.pop("spec", tool("one", "fs:*:/a", effect="write_limited"))
+    given = {"max_effect": "destructive", "budget": Budget(9), **given}
+    return manifest(spec, allows=["fs:*:/a"], seats={"one": seats or (seat(approval="session"),)}, **given)
+
+
+def _effect(effect: Any, **given: Any) -> Manifest:
+    return _one(seat(approval="manifest"), spec=tool("one", "fs:read:/a", effect=effect, **given))
+
+
+ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
+    "a stronger class": (_effect("read_only"), _effect("full"), "side-effect class: read_only → full"),
+    "a looser level": (
+        _effect("read_only"),
+        _effect("read_only", sandbox="isolated"),
+        "sandbox level: restricted → isolated",
+    ),
+    "a higher cost": (_effect("read_only"), _effect("read_only", cost_usd=Decimal("0.50")), "cost_usd: 0 → 0.5"),
+    "asking once a session": (
+        _one(seat(approval="call")),
+        _one(seat(approval="session")),
+        "asks about writes: before each call → once a session",
+    ),
+    "asking nobody": (
+        _one(seat(approval="session")),
+        _one(seat(approval="manifest")),
+        "asks about writes: once a session → never (the file approves them)",
+    ),
+    "more calls": (_one(seat(max_calls=3)), _one(seat(max_calls=4)), "max_calls: 3 → 4"),
+    "any number of calls": (_one(seat(max_calls=3)), _one(seat()), "max_calls: 3 → no limit"),
+    "more money of a tool": (
+        _one(seat(max_cost_usd=Decimal("1.50"))),
+        _one(seat(max_cost_usd=Decimal(2))),
+        "max_cost_usd: 1.5 → 2",
+    ),
+    "any money of a tool": (_one(seat(max_cost_usd=Decimal(0))), _one(seat()), "max_cost_usd: 0 → no limit"),
+    "a higher limit": (
+        _one(seat(limits={"wall_seconds": 3})),
+        _one(seat(limits={"wall_seconds": 4})),
+        "wall_seconds: 3 → 4",
+    ),
+    "no rule on an argument": (
+        _one(seat(args={"to": {"enum": ["a"]}})),
+        _one(seat()),
+        'rules on `to`: {"enum":["a"]} → none',
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "text"), ABOUT_A_TOOL.values(), ids=list(ABOUT_A_TOOL))
+def test_what_a_tool_may_more_easily_do_has_grown_and_shrinks_the_other_way(
+    old: Manifest, new: Manifest, text: str
+) -> None:
+    assert told(diff(old, new)) == {"grown": [f"one: {text}"]}
+    back = diff(new, old)
+    assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
+    assert (back.grown, back.changed) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "side"),
+    [
+        ({"to": {"enum": ["a"]}}, {"to": {"enum": ["a", "b"]}}, "grown"),
+        ({"to": {"enum": ["a", "b"]}}, {"to": {"enum": ["a"]}}, "grown"),
+        ({"to": {"maxLength": 3, "minLength": 1}}, {"to": {"minLength": 1, "maxLength": 3}}, ""),
+        ({}, {"to": {"enum": ["a"]}}, "shrunk"),
+        ({"to": {"enum": ["a"]}}, {"from": {"enum": ["a"]}}, "grown"),
+    ],
+)
+def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, side: str) -> None:
+    changes = told(diff(_one(seat(args=old)), _one(seat(args=new))))
+    assert (side in changes) is bool(side)
+    assert side or not changes
+
+
+def test_a_second_rule_on_an_argument_narrows() -> None:
+    rule, other = {"enum": ["a"]}, {"maxLength": 3}
+    old, new = _one(seat(args={"to": rule})), _one(seat(args={"to": rule}), seat(args={"to": other}))
+    assert told(diff(old, new)) == {
+        "shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']
+    }
+
+
+def test_a_limit_against_a_default_nobody_knows_here_counts_as_grown_both_ways() -> None:
+    stated, unstated = _one(limits={"wall_seconds": 3}), _one()
+    assert told(diff(stated, unstated)) == {"grown": ["wall_seconds: 3 → the default"]}
+    assert told(diff(unstated, stated)) == {"grown": ["wall_seconds: the default → 3"]}
+
+
+def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
+    two = (tool("one", "fs:*:/a", effect="write_limited"), tool("two", "fs:*:/a", effect="write_limited"))
+
+    def asking(write: Any, seconds: int) -> Manifest:
+        return manifest(
+            *two,
+            allows=ALLOWED,
+            max_effect="write_limited",
+            approvals=Approvals(write),
+            limits={"wall_seconds": seconds},
+        )
+
+    assert told(diff(asking("call", 3), asking("session", 4))) == {
+        "grown": ["asks about writes: before each call → once a session", "wall_seconds: 3 → 4"]
+    }
+
+
+def test_a_tool_whose_own_limit_is_tighter_is_told_apart() -> None:
+    old = _one(seat(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
+    new = _one(seat(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
+    assert told(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
+
+
+def test_a_tool_that_gains_its_first_write_is_not_said_to_ask_more() -> None:
+    old, new = _one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one()
+    assert told(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
+    assert told(diff(new, old)) == {"shrunk": ["one: fs:write:/a"]}
+
+
+def test_a_destructive_tool_that_steps_down_asks_less() -> None:
+    old = _one(spec=tool("one", "fs:*:/a", effect="destructive"))
+    new = _one(spec=tool("one", "fs:*:/a", effect="full"))
+    assert told(diff(old, new)) == {
+        "shrunk": ["one: side-effect class: destructive → full"],
+        "grown": ["one: asks about writes: before each call → once a session"],
+    }
+
+
+def test_a_tool_that_speaks_through_another_connector_has_grown() -> None:
+    lines = (ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE))
+    lists = Connectors(lines, profiles=(lines,))
+    github, slack, none = (
+        _one(spec=tool("one", connector=ref), connectors=lists)
+        for ref in (ConnectorRef("github"), ConnectorRef("slack"), None)
+    )
+    assert told(diff(github, slack)) == {"grown": ["one: connector: github → slack"]}
+    assert told(diff(none, github)) == {"grown": ["one: connector: none → github"]}
+    assert told(diff(github, none)) == {"changed": ["one: connector: github → none"]}
+
+
+# The agent ------------------------------------------------------------------------------------------------------------
+
+
+def _agent(**given: Any) -> Manifest:
+    return manifest(**given)
+
+
+def _listed(*lines: tuple[str, str], app: tuple[tuple[str, str], ...] | None = None) -> Manifest:
+    rules = tuple(ConnectorRule(name, versions, HERE) for name, versions in lines)
+    narrowed = None if app is None else tuple(ConnectorRule(name, versions, HERE) for name, versions in app)
+    everything = tuple(ConnectorRule(name, "", HERE) for name in ("github", "slack"))
+    return _agent(connectors=Connectors(rules, narrowed, profiles=(everything,)))
+
+
+AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
+    "a stronger class for all": (
+        _agent(max_effect="read_only"),
+        _agent(max_effect="full"),
+        "max_side_effect_class: read_only → full",
+    ),
+    "a native tool": (
+        manifest(tool("a")),
+        manifest(tool("a"), natives=(Natives(frozenset({"a"}), HERE),)),
+        "`a` may run in this process",
+    ),
+    "a private range": (
+        _agent(private=(("10.1.0.0/16",),)),
+        _agent(private=(("10.0.0.0/8", "10.1.0.0/16"),)),
+        "private addresses 10.0.0.0/8 except 10.1.0.0/16",
+    ),
+    "writes that ask less": (
+        _agent(approvals=Approvals("session")),
+        _agent(approvals=Approvals("manifest")),
+        "asks about writes: once a session → never (the file approves them)",
+    ),
+    "answers that hold longer": (
+        _agent(approvals=Approvals(expires_seconds=60)),
+        _agent(approvals=Approvals(expires_seconds=61)),
+        "expires_seconds: 60 → 61",
+    ),
+    "fewer who must agree": (
+        _agent(approvals=Approvals(quorum=2)),
+        _agent(approvals=Approvals(quorum=1)),
+        "quorum: 2 → 1",
+    ),
+    "one more who may approve": (
+        _agent(approvals=Approvals(keys=("k1",))),
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        "key k2 may approve",
+    ),
+    "no keys asked for": (
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        _agent(),
+        "who approves: keys k1, k2 → any approver",
+    ),
+    "nobody, then anybody": (_agent(approvals=Approvals(keys=())), _agent(), "who approves: no key → any approver"),
+    "more calls": (_agent(budget=Budget(1)), _agent(budget=Budget(2)), "max_calls_per_session: 1 → 2"),
+    "any number of calls": (_agent(budget=Budget(1)), _agent(), "max_calls_per_session: 1 → no limit"),
+    "more money": (
+        _agent(budget=Budget(None, Decimal("5.00"))),
+        _agent(budget=Budget(None, Decimal("5.10"))),
+        "max_cost_usd: 5 → 5.1",
+    ),
+    "more money a day": (
+        _agent(budget=Budget(None, None, Decimal(1))),
+        _agent(budget=Budget(None, None, Decimal(2))),
+        "max_cost_usd_per_day: 1 → 2",
+    ),
+    "more calls a day": (
+        _agent(budget=Budget(max_calls_per_day=1)),
+        _agent(budget=Budget(max_calls_per_day=2)),
+        "max_calls_per_day: 1 → 2",
+    ),
+    "any number of calls a day": (
+        _agent(budget=Budget(max_calls_per_day=1)),
+        _agent(),
+        "max_calls_per_day: 1 → no limit",
+    ),
+    "a higher limit": (
+        _agent(limits={"memory_mb": 64}),
+        _agent(limits={"memory_mb": 128}),
+        "memory_mb: 64 → 128",
+    ),
+    "a sandbox that may degrade": (_agent(), _agent(allow_degraded=True), "allow_degraded: false → true"),
+    "a full record": (_agent(), _agent(record="full"), "record: digests → full"),
+    "a connector": (_listed(), _listed(("github", ">=2.0")), "connector github"),
+    "any version of a connector": (
+        _listed(("github", ">=2.0")),
+        _listed(("github", "")),
+        "versions of github: >=2.0 → any version",
+    ),
+    "one list less that names a version": (
+        _listed(("github", ">=2.0"), app=(("github", "<3"),)),
+        _listed(("github", ">=2.0")),
+        "versions of github: <3 and >=2.0 → >=2.0",
+    ),
+    "a server": (_agent(), _agent(servers={"files": {"command": ["serve", "."]}}), "server `files`"),
+    "a server's grant": (
+        _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a/b"]}}),
+        _agent(servers={"files": {"command": ["serve"], "grants": ["fs:read:/a"]}}),
+        "server `files` holds fs:read:/a except /a/b",
+    ),
+    "a server's variable": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "env": ["HOME"]}}),
+        "server `files` has the variable `HOME`",
+    ),
+    "a server's secret": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "github/token"}}}),
+        "server `files` has the secret in `TOKEN`",
+    ),
+    "a server's tool": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "tools": {"read": {"needs": ["fs:read:/a"]}}}}),
+        "server `files` has the tool `read`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "text"), AGENT_WIDE.values(), ids=list(AGENT_WIDE))
+def test_what_is_looser_for_the_whole_agent_has_grown_and_shrinks_the_other_way(
+    old: Manifest, new: Manifest, text: str
+) -> None:
+    assert told(diff(old, new)) == {"grown": [text]}
+    back = diff(new, old)
+    assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
+    assert (back.grown, back.changed) == ((), ())
+
+
+GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
+    "another range of versions": (_listed(("github", ">=2.0")), _listed(("github", ">=1.0"))),
+    "another command": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", "--all"]}}),
+    ),
+    "a command in other words": (
+        _agent(servers={"files": {"command": ["serve all"]}}),
+        _agent(servers={"files": {"command": ["serve", "all"]}}),
+    ),
+    "a command with an empty word": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve", ""]}}),
+    ),
+    "another secret in the same variable": (
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "a"}}}),
+        _agent(servers={"files": {"command": ["serve"], "secrets": {"TOKEN": "b"}}}),
+    ),
+    "a server key that nobody knows": (
+        _agent(servers={"files": {"command": ["serve"]}}),
+        _agent(servers={"files": {"command": ["serve"], "cwd": "/"}}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), GROWN_EITHER_WAY.values(), ids=list(GROWN_EITHER_WAY))
+def test_where_nobody_can_tell_which_is_wider_both_ways_have_grown(one: Manifest, other: Manifest) -> None:
+    for changes in (diff(one, other), diff(other, one)):
+        assert (len(changes.grown), changes.shrunk, changes.changed) == (1, (), ())
+        (change,) = changes.grown
+        assert change.before != change.after
+
+
+UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {
+    "a private range inside another": (
+        _agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.0.0.0/8", "10.2.0.0/16"),)),
+    ),
+    "a private range in halves": (
+        _agent(private=(("10.0.0.0/8",),)),
+        _agent(private=(("10.128.0.0/9", "10.0.0.0/9"),)),
+    ),
+    "a version named by another list": (
+        _listed(("github", ">=2.0")),
+        _listed(("github", ""), app=(("github", ">=2.0"),)),
+    ),
+    "keys in another order": (
+        _agent(approvals=Approvals(keys=("k1", "k2"))),
+        _agent(approvals=Approvals(keys=("k2", "k1"))),
+    ),
+    "money with more zeros": (
+        _agent(budget=Budget(None, Decimal(5))),
+        _agent(budget=Budget(None, Decimal("5.00"))),
+    ),
+    "a server's rules in another order": (
+        _agent(servers={"f": {"command": ["s"], "grants": ["fs:read:/a", "fs:read:/b"], "env": ["A", "B"]}}),
+        _agent(servers={"f": {"env": ["B", "A"], "grants": ["fs:read:/b", "fs:read:/a"], "command": ["s"]}}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), UNCHANGED.values(), ids=list(UNCHANGED))
+def test_lists_are_compared_by_what_they_hold(old: Manifest, new: Manifest) -> None:
+    assert told(diff(old, new)) == {}
+
+
+def test_names_are_neither_more_nor_less() -> None:
+    old = _agent(agent="clerk", version="1.0", app="desk", personality=None)
+    new = _agent(agent="cook", version="2.0", app="kitchen", personality="kind")
+    assert told(diff(old, new)) == {
+        "changed": ["agent: clerk → cook", "version: 1.0 → 2.0", "app: desk → kitchen", "personality: none → kind"]
+    }
+
+
+def test_another_personality_is_more_where_its_store_is_reached() -> None:
+    keeper = tool("keeper", "storage:read:*")
+    old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
+    assert told(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+
+
+SOURCE = '''from licet import tool
+
+@tool(capabilities={"network": {"allowed_hosts": ["a.example"]}}, effect="read_only", sandbox="restricted", cost_usd=1)
+def fetch(url: str) -> str:
+    """Fetch it."""
+    return url
+'''
+AGENT = """agent: a
+tools: {fetch: {from: "%s:fetch"}}
+capabilities: {tools: [fetch], max_side_effect_class: write_limited, destinations: {allow: [a.example, b.example]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("old", SOURCE.replace("Fetch it.", "Fetch a page, and give it back.").replace("url", "link"), {}),
+        ("moved", SOURCE, {}),
+        (
+            "moved",
+            SOURCE.replace(
+                'capabilities={"network": {"allowed_hosts": ["a.example"]}}', 'needs=["network:*:a.example"]'
+            ),
+            {},
+        ),
+        ("old", SOURCE.replace('"]}}', '", "b.example"]}}'), {"grown": ["fetch: network:read:b.example"]}),
+        (
+            "moved",
+            SOURCE.replace('"a.example"', '"b.example"'),
+            {"grown": ["fetch: network:read:b.example"], "shrunk": ["fetch: network:read:a.example"]},
+        ),
+        (
+            "old",
+            SOURCE.replace("read_only", "write_limited").replace("=1", "=2"),
+            {
+                "grown": [
+                    "fetch: side-effect class: read_only → write_limited",
+                    "fetch: cost_usd: 1 → 2",
+                    "fetch: network:write:a.example",
+                ]
+            },
+        ),
+        ("old", SOURCE.replace("restricted", "isolated"), {"grown": ["fetch: sandbox level: restricted → isolated"]}),
+        ("moved", SOURCE.replace("@tool", "@other"), None),
+    ],
+)
+def test_another_source_is_a_change_where_it_declares_something_else(
+    module: str, source: str, expected: dict[str, list[str]] | None, tmp_path: Path
+) -> None:
+    versions = []
+    for folder, name, text in (("one", "old", SOURCE), ("two", module, source)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text(text)
+        (tmp_path / folder / "m.yaml").write_text(AGENT % name)
+        policy = review(tmp_path / folder / "m.yaml", places=Places("/srv", "/home/a"))
+        assert policy.manifest is not None
+        versions.append(policy.manifest)
+    changes = told(diff(*versions))
+    if expected is None:  # nobody can tell any more what it declares, so it may be everything
+        assert "fetch: declaration: callable → undeclared" in changes["changed"]
+        assert "fetch: network:read:b.example" in changes["grown"]
+    else:
+        assert changes == expected
+
+
+def test_native_for_a_tool_that_the_agent_does_not_have_is_no_difference() -> None:
+    assert not diff(_agent(), _agent(natives=(Natives(frozenset({"a"}), HERE),)))
+
+
+def test_every_change_is_of_a_known_kind() -> None:
+    pairs = [(old, new) for cases in (REACH, TOOLS, ABOUT_A_TOOL, AGENT_WIDE) for old, new, _ in cases.values()]
+    found = {
+        change.kind
+        for old, new in pairs
+        for side in ("grown", "shrunk", "changed")
+        for change in getattr(diff(old, new), side)
+    }
+    assert found == {
+        "approval", "arguments", "budget", "bundle", "connector", "cost", "declaration", "deny", "effect", "level",
+        "limit", "native", "private", "reach", "record", "sandbox", "server", "tool",
+    }  # fmt: skip
+
+
+def test_a_change_without_a_place_is_told_as_data_too() -> None:
+    assert Change("deny", None, "denied").document() == {
+        "kind": "deny",
+        "tool": None,
+        "text": "denied",
+        "before": "",
+        "after": "",
+        "origin": None,
+    }
+
+
+def test_a_change_is_told_as_data() -> None:
+    document = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).document()
+    assert document == {
+        "grown": [
+            {
+                "kind": "reach",
+                "tool": "reader",
+                "text": "fs:read:/b",
+                "before": "",
+                "after": "fs:read:/b",
+                "origin": "agent.yaml:11:3",
+            }
+        ],
+        "shrunk": [],
+        "changed": [],
+    }
