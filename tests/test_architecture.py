@@ -30,7 +30,7 @@ PURE_MODULES = {
     "__future__", "abc", "base64", "bisect", "collections", "collections.abc", "dataclasses", "datetime", "decimal",
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "keyword",
     "math", "operator", "re", "string", "types", "typing", "unicodedata",
-    "can_ada", "idna", "packaging.specifiers", "packaging.version", "rfc8785",
+    "can_ada", "idna", "msgspec", "packaging.specifiers", "packaging.version", "rfc8785",
     "licet.values",
 }  # fmt: skip
 IMPURE_BUILTINS = {

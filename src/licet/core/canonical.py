@@ -1,83 +1,87 @@
-"""Canonical JSON (RFC 8785) and the content address of a value.
+"""Canonical JSON (RFC 8785), the digest of a value, and the text of a public key.
 
-What a person is asked, in the one spelling that is stored, shown and signed; and whose yes counts.
+Everything that is hashed or signed is written by `canonical_json`:
 
-Pure: the time and the check of a signature are passed in. An answer can only repeat the request, or say less.
+- Data that msgspec writes exactly as RFC 8785 demands (no floats, ASCII keys, integers below 2**53) is written by
+  msgspec, which is about thirty times faster. A property test compares the two writers.
+- Everything else is written by `rfc8785`, or refused by it: integers from 2**53 on, NaN, lone surrogates, bytes.
+
+>>> canonical_json({"b": [1, True], "a": None})
+b'{"a":null,"b":[1,true]}'
 """
 
 import base64
-import hashlib
-from collections.abc import Callable
+import json
 from decimal import Decimal
 from hashlib import sha256
-from json import encoder
 from typing import Any
 
-# Python's own, as `random` has it: for a short text, what OpenSSL does before and after costs more than the hash. Where
-# it is kept differs by version, and `hashlib` knows; to try one name after the other would take what others call so.
-try:
-    _short_sha256: Callable[[bytes], Any] = hashlib.__get_builtin_constructor("sha256")  # type: ignore[attr-defined]
-except (AttributeError, ValueError):  # a Python that has OpenSSL alone
-    _short_sha256 = sha256
+import msgspec
 
-_SHORT = 64  # bytes: beyond that OpenSSL makes up for it, from 3.12 on; in 3.11 from some 190 on
-_WITH_EXPONENT = 1e21  # from here on floats are written with one, and like no integer
-quoted: Callable[[str], str] = encoder.encode_basestring  # a text as RFC 8785 writes it, and without a detour
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_SAFE = 2**53  # JSON numbers from here on are not exact everywhere, and RFC 8785 does not write such integers
+_WITH_EXPONENT = 1e21  # RFC 8785 writes floats below this without an exponent
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value; decimals become normalised strings, sets sorted lists."""
+    """Encode a value as RFC 8785 does; `ValueError` if it has no such form.
+
+    Decimals become text without trailing zeros, sets become sorted lists. A `msgspec.Struct` is encoded by its fields,
+    which must hold no floats.
+    """
+    if isinstance(value, msgspec.Struct) or _is_simple(value):
+        return _ENCODER.encode(value)
     import rfc8785
 
     return rfc8785.dumps(plain(value))
 
 
 def digest(value: Any) -> str:
-    """The content address of a value: `sha256:` and 64 hexadecimal digits."""
-    return "sha256:" + sha256(canonical_json(value)).hexdigest()
+    """The digest of a value: `sha256:` and 64 hexadecimal digits over its canonical JSON."""
+    return f"sha256:{sha256(canonical_json(value)).hexdigest()}"
+
+
+def data_json(value: Any) -> bytes:
+    """Encode JSON data from outside, with numbers of any size, so that different data has different bytes.
+
+    RFC 8785 does not write integers from 2**53 on, and writes a larger float with the digits of an integer that it may
+    not equal. Data with such a number is written by Python's `json` with sorted keys.
+    """
+    if not _is_simple(value) and _has_large_number(value):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return canonical_json(value)
 
 
 def data_digest(value: Any) -> str:
-    """The content address of plain data, as it came from JSON: that of `digest`, but for numbers beyond 2**53."""
-    return text_digest((quoted(value) if type(value) is str else data_text(value)).encode())
+    """The digest of JSON data from outside: that of `digest`, and defined for numbers of any size."""
+    return f"sha256:{sha256(data_json(value)).hexdigest()}"
 
 
-def text_digest(text: bytes) -> str:
-    """The content address of a text that is canonical JSON already."""
-    return f"sha256:{(_short_sha256 if len(text) <= _SHORT else sha256)(text).hexdigest()}"
-
-
-def data_text(value: Any) -> str:
-    """The one spelling of plain data: that of RFC 8785, which leaves numbers beyond 2**53 to others."""
+def _is_simple(value: Any) -> bool:
+    """Whether msgspec encodes a value exactly as RFC 8785 demands."""
     kind = type(value)
-    if kind is str:
-        return quoted(value)
-    if kind is dict:
-        # RFC 8785 sorts as JavaScript does, by UTF-16; of ASCII that is the order of Python.
-        names = sorted(value) if "".join(value).isascii() else sorted(value, key=_utf16)
-        return "{" + ",".join([f"{quoted(name)}:{data_text(value[name])}" for name in names]) + "}"
-    if kind is list:
-        return "[" + ",".join([data_text(item) for item in value]) + "]"
-    if value is None:
-        return "null"
-    if kind is bool:
-        return "true" if value else "false"
+    if kind is str or kind is bool or value is None:
+        return True
     if kind is int:
-        return int.__repr__(value)
-    if kind is float and value.is_integer() and abs(value) < _WITH_EXPONENT:
-        # Beyond 2**53 the shortest digits that mean a float, which RFC 8785 has, can be those of another integer.
-        return int.__repr__(int(value))
-    if kind is float and 1e-4 <= abs(value) < 1e16:  # where Python writes no exponent, it writes what RFC 8785 does
-        return float.__repr__(value)
-    return canonical_json(value).decode()
+        return bool(-_SAFE < value < _SAFE)
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
+    return (kind is list or kind is tuple) and all(map(_is_simple, value))
 
 
-def _utf16(key: str) -> bytes:
-    return key.encode("utf-16-be", "surrogatepass")
+def _has_large_number(value: Any) -> bool:
+    kind = type(value)
+    if kind is int:
+        return bool(abs(value) >= _SAFE)
+    if kind is float:
+        return bool(_SAFE <= abs(value) < _WITH_EXPONENT)
+    if kind is dict:
+        return any(map(_has_large_number, value.values()))
+    return (kind is list or kind is tuple) and any(map(_has_large_number, value))
 
 
 def plain(value: Any) -> Any:
-    """A value as bare JSON data."""
+    """Convert a value to JSON data."""
     if isinstance(value, Decimal):
         return money_text(value)
     if isinstance(value, frozenset | set):
@@ -103,18 +107,18 @@ _SMALL = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})  # y of all ei
 
 
 def key_text(key: bytes) -> str:
-    """The one spelling of a public key."""
+    """A public key as text: `ed25519:` and URL-safe base64."""
     return KEY + base64.urlsafe_b64encode(key).decode().rstrip("=")
 
 
 def key_bytes(text: str) -> bytes | None:
-    """The public key in a text, in either alphabet of base 64; None if it is none, or one that anybody signs for."""
+    """Read a public key in either alphabet of base64; None if it is malformed or of small order."""
     key = _decoded(text)
     return None if key is None or _of_small_order(key) else key
 
 
 def checked_key(text: str) -> str:
-    """The text of a public key; `ValueError` if anybody could sign for it."""
+    """Return the text of a public key; `ValueError` if the key is of small order, so that anybody could sign for it."""
     key = _decoded(text)
     if key is not None and _of_small_order(key):
         raise ValueError("anybody can sign for this one: make a key with `licet approvals key FILE`")
@@ -122,13 +126,13 @@ def checked_key(text: str) -> str:
 
 
 def _of_small_order(key: bytes) -> bool:
-    """Whether a key is a point of small order, in whatever spelling.
+    """Whether a key is a point of small order, in any encoding.
 
-    Nobody holds the private half of such a key, and nobody needs it: under the neutral element one constant verifies
-    as the signature of every message, and under the others one message in eight, which is soon found. Verifying does
-    not rule them out (RFC 8032 does not ask for it), and takes y above the prime for what is left of it.
+    Such a key needs no private half: under the neutral element one constant signature verifies for every message, and
+    under the other points for one message in eight. RFC 8032 does not ask verifiers to refuse these keys, and verifiers
+    reduce a `y` above the prime.
     """
-    y = int.from_bytes(key, "little") & (2**255 - 1)  # the last bit says which of two x is meant
+    y = int.from_bytes(key, "little") & (2**255 - 1)  # the last bit is the sign of x
     return y % _PRIME in _SMALL
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import data_digest, data_text
+from licet.core.canonical import canonical_json, digest
 
 MOST_TEXTS = 64  # of one list
 MOST_CHARACTERS = 8192  # of one list
@@ -47,9 +47,9 @@ class Access(NamedTuple):
 def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str], runtime: Iterable[str]) -> Access:
     """The rules around one process; what a receipt cannot keep of them is counted and under the digest."""
     lists = [[visible(text) for text in texts] for texts in (granted, closed, rules, runtime)]
-    digest = data_digest(dict(zip(LISTS, lists, strict=True)))
+    whole = digest(dict(zip(LISTS, lists, strict=True)))
     first, second, third, fourth = map(_beginning, lists)
-    return Access(first, second, third, fourth, tuple(map(len, lists)), digest)
+    return Access(first, second, third, fourth, tuple(map(len, lists)), whole)
 
 
 def _beginning(texts: list[str]) -> tuple[str, ...]:
@@ -89,4 +89,4 @@ NO_PROGRAMS = ProgramAccess()
 @lru_cache(256)
 def access_text(one: Access | ProgramAccess | None) -> str:
     """Rules as JSON."""
-    return "null" if one is None else data_text(one.document())
+    return "null" if one is None else canonical_json(one.document()).decode()

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.canonical import canonical_json, data_digest, text_digest
+from licet.core.canonical import canonical_json, data_digest
 from licet.core.decision.decide import tied, use_of
 from licet.core.decision.decision import Deny, Ground
-from licet.declare.arguments import Given
-from licet.declare.plain_json import plain_json
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.grant import MOST_OF_A_GROUND
@@ -17,8 +15,6 @@ from licet.guard.registration import Registered, Rules
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
-
-_AS_JSON = frozenset({str, int, bool, type(None)})
 
 
 def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
@@ -64,15 +60,5 @@ def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
 
 
 def arguments_digest(arguments: dict[str, Any]) -> str:
-    """The content address of arguments, of which nothing is left out."""
-    last, sorted_already = "", True
-    for name, value in arguments.items():
-        if type(value) not in _AS_JSON or not name.isascii():
-            return data_digest(exact(arguments))
-        if name <= last:
-            sorted_already = False
-        last = name
-    if type(arguments) is Given and arguments.anew:
-        return data_digest(exact(arguments))
-    # Texts, whole numbers and the like under plain names: once sorted, any writer spells them as RFC 8785 does.
-    return text_digest(plain_json(arguments if sorted_already else dict(sorted(arguments.items()))))
+    """The digest of all arguments of a call."""
+    return data_digest(exact(arguments))

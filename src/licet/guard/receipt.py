@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import data_digest, data_text, money_text, quoted
+from licet.core.canonical import data_digest, data_json, money_text
 from licet.core.decision.budget import Spent, plus, spent_of
 from licet.core.decision.decision import (
     UNUSED,
@@ -22,7 +22,7 @@ from licet.core.decision.decision import (
     SandboxEntered,
     all_events,
 )
-from licet.core.ledger.entry import Frame, Stem, frame, given, listed, time_text
+from licet.core.ledger.entry import Frame, Stem, frame, given, listed, quoted, time_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.access import Access, access_text
 from licet.guard.approvals import told_agreements
@@ -208,7 +208,7 @@ def _told(call: "Call", known: _Known, parts: ResultParts, full: bool) -> Frame:
 
 def _agreements(call: "Call") -> str:
     """What people have agreed to for this call, and who."""
-    return data_text(
+    return data_json(
         [
             {
                 "arguments": agreed.approval.arguments or None,
@@ -218,7 +218,7 @@ def _agreements(call: "Call") -> str:
             }
             for agreed in told_agreements(call)
         ]
-    )
+    ).decode()
 
 
 def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
@@ -311,6 +311,6 @@ def _bodies(call: "Call", parts: ResultParts) -> str:
     if call.digest:
         text = plain_json(call.arguments)
         arguments = data_again(text if call.redactor is None else call.redactor.json(text))
-    given = quoted(data_text(arguments)) if call.digest else "null"
-    value = quoted(data_text(parts.value)) if parts._refusal is None else "null"
+    given = quoted(data_json(arguments).decode()) if call.digest else "null"
+    value = quoted(data_json(parts.value).decode()) if parts._refusal is None else "null"
     return f'"bodies":{{"arguments":{given},"result":{value}}},'

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ledgers import KEY, LEDGER, OTHER_KEY, check, heads, rows, sample_stem, sign, verified
-from licet.core.canonical import data_text, money_text
+from licet.core.canonical import money_text
 from licet.core.ledger.entry import (
     KEYS,
     START,
@@ -36,6 +36,11 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import leaf_hash
 from licet.core.ledger.verify import verify
 from tampered import changed
+
+
+def data_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 # Two sessions of one agent and one of another, interleaved; heads after 4 and 8 of 10 entries.
 NAMES = ["s a", "s a", "z a", "s b", "s a", "z a", "s b", "s a", "z a", "s a"]

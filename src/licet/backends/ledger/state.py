@@ -27,7 +27,7 @@ from typing import NamedTuple
 from licet.backends.keys import SigningKey, check_signature
 from licet.backends.sqlite.file import Format
 from licet.backends.sqlite.schema import foreign_part
-from licet.core.canonical import quoted
+from licet.core.canonical import canonical_json
 from licet.core.ledger.entry import Head, HeadFacts, Unsound, read_head
 from licet.core.ledger.evidence import head_line, kept_heads
 from licet.core.ledger.merkle import Frontier
@@ -115,12 +115,15 @@ class Tagging:
         """Whether nobody who has the key left a ledger so."""
         if not state.tag and may_lack_tag(state.ledger):
             return False
-        return not hmac.compare_digest(state.tag, self._tag(state))
+        try:
+            return not hmac.compare_digest(state.tag, self._tag(state))
+        except ValueError:  # a text with lone surrogates, or a number that licet never writes
+            return True
 
     def _tag(self, state: State) -> bytes:
         ledger, key, size, frontier, recorded, signed, signed_at, _ = state
-        texts = f"[{quoted(ledger)},{quoted(key)},{quoted(recorded)},{size},{signed},{signed_at!r}]"
-        return hmac.digest(self._secret, texts.encode(errors="surrogateescape") + frontier, "sha256")
+        said = canonical_json([ledger, key, recorded, size, signed, repr(signed_at)])
+        return hmac.digest(self._secret, said + frontier, "sha256")
 
 
 def new_name() -> str:

@@ -4,8 +4,6 @@ Asking is a chain of look-ups along a use's ancestors. Meet, union, order and di
 names and ports, a finite union of rules covers a rule only if one of them does, atom by atom. See docs/algebra.md.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, NoReturn
 
@@ -15,6 +13,7 @@ from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, parse_rule, said
 from licet.core.algebra.grid import Grids, Order, Tables
 from licet.core.algebra.scope import TOP, Malformed, directory_key, is_unexpanded
 from licet.core.algebra.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
+from licet.core.canonical import digest
 
 Rules = Iterable[Capability | str]
 
@@ -123,9 +122,7 @@ class CapabilitySet(Sealed, _SetParts):
     def digest(self) -> str:
         """The SHA-256 of the canonical form: the same for every spelling of the same set."""
         allow, deny = self._canonical()
-        # Rule texts hold no characters on which RFC 8785 and this spelling differ (a test holds the two together).
-        text = json.dumps({"allow": allow, "deny": deny}, ensure_ascii=False, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return digest({"allow": allow, "deny": deny})
 
     def expand(self, workdir: str, home: str) -> "CapabilitySet":
         """The same set with `${workdir}` and `~` replaced by real directories."""

@@ -10,12 +10,14 @@ Signed heads of a ledger: what is signed of it now and then, and what such a sta
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from json import encoder
 from typing import Any, NamedTuple
 
-from licet.core.canonical import quoted
+from licet.core.canonical import canonical_json
 from licet.core.ledger.merkle import leaf_hash
 
 FORMAT = 1
+quoted: Callable[[str], str] = encoder.encode_basestring
 SMOOTHED = timedelta(minutes=1)  # how far a clock may go back and be taken for one that was only set right
 KINDS = ("decision", "receipt")
 VERDICTS = ("allow", "ask", "deny")
@@ -272,7 +274,7 @@ def canonical_object(data: bytes) -> dict[str, Any]:
 
 def canonical_text(value: Any) -> bytes:
     """Data without fractions and with plain keys, as RFC 8785 writes it."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return canonical_json(value)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -309,10 +311,8 @@ class HeadFacts(NamedTuple):
 
 def head_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
     """The bytes that are signed."""
-    return (
-        f'{{"format":{FORMAT},"key":{quoted(key)},"kind":"head","ledger":{quoted(ledger)},'
-        f'"root":"sha256:{root.hex()}","size":{size},"time":{quoted(time)}}}'
-    ).encode()
+    facts = {"key": key, "ledger": ledger, "root": f"sha256:{root.hex()}", "size": size, "time": time}
+    return canonical_json({"format": FORMAT, "kind": "head", **facts})
 
 
 def read_head(body: bytes) -> HeadFacts:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from licet.core.canonical import canonical_json
 from licet.core.ledger.entry import (
     CheckSignature,
     Head,
@@ -52,7 +53,7 @@ def sound_entry(row: Row) -> dict[str, Any]:
 
 def head_line(head: Head) -> str:
     """A head as one line of text, to be kept somewhere else than the ledger."""
-    return _json({"head": canonical_object(head.body), "signature": _text(head.signature)}).decode()
+    return canonical_json({"head": canonical_object(head.body), "signature": _text(head.signature)}).decode()
 
 
 def kept_heads(text: str) -> list[Head]:
@@ -65,7 +66,7 @@ def kept_heads(text: str) -> list[Head]:
             kept = canonical_object(line.strip().encode())
             if kept.keys() != {"head", "signature"}:
                 raise Unsound("expected a line that `licet receipts head` has printed")
-            body = _json(kept["head"])
+            body = canonical_json(kept["head"])
             heads.append(Head(read_head(body).size, body, _bytes(kept["signature"])))
         except (UnicodeEncodeError, ValueError) as wrong:
             raise Unsound(f"line {number} is no head of a ledger: {wrong}") from None
@@ -80,7 +81,7 @@ def kept_heads(text: str) -> list[Head]:
 def statement(rows: Iterable[Row], head: Head, proofs: dict[int, list[bytes]]) -> bytes:
     """The in-toto Statement about some entries, as canonical JSON; the proofs are by index, from 0."""
     rows = sorted(rows, key=lambda row: row.number)
-    return _json(
+    return canonical_json(
         {
             "_type": STATEMENT_TYPE,
             "subject": [
@@ -108,7 +109,7 @@ def envelope(payload: bytes, key: str, signature: bytes) -> str:
     """The DSSE envelope around a signed payload."""
     signed = {"keyid": key, "sig": base64.b64encode(signature).decode()}
     packed = base64.b64encode(payload).decode()
-    return _json({"payload": packed, "payloadType": PAYLOAD_TYPE, "signatures": [signed]}).decode() + "\n"
+    return canonical_json({"payload": packed, "payloadType": PAYLOAD_TYPE, "signatures": [signed]}).decode() + "\n"
 
 
 # Checking ------------------------------------------------------------------------------------------------------------
@@ -198,10 +199,6 @@ def _linked(entry: dict[str, Any], body: bytes, tails: dict[tuple[str, str], tup
     tails[session] = entry["sequence"], leaf_hash(body)
     follows = entry["previous"] == (f"sha256:{before.hex()}" if before else None)
     return "it does not follow the one before it" if entry["sequence"] == sequence + 1 and not follows else ""
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _text(data: bytes) -> str:

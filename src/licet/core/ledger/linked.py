@@ -10,8 +10,7 @@ their hashes.
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-from licet.core.canonical import quoted
-from licet.core.ledger.entry import Row, Tail, canonical_text, check_entry
+from licet.core.ledger.entry import Row, Tail, canonical_text, check_entry, quoted
 from licet.core.ledger.merkle import leaf_hash
 
 Kind = Literal[

@@ -11,7 +11,7 @@ import click
 from licet.backends.ledger.reader import LedgerReader
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
-from licet.core.canonical import quoted
+from licet.core.canonical import canonical_json
 from licet.core.ledger.denials import DENIED, UNLISTED, Checks, Tally
 from licet.core.ledger.entry import Row
 from licet.surfaces.cli.options import Command
@@ -126,7 +126,7 @@ def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
     """Texts that the body of every receipt has that fits, of each tuple one: SQLite compares them much faster."""
     yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
     longest = max(checks.pattern.split("*"), key=len)
-    yield quoted(longest)[1:-1], UNLISTED
+    yield canonical_json(longest).decode()[1:-1], UNLISTED
     if checks.rule is not None:
         yield *(f'"capability":"{rule.domain}:' for rule in checks.rule.allow), UNLISTED
 
