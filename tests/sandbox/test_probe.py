@@ -103,7 +103,8 @@ def test_what_cannot_be_tried_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> 
     [b"", b"[]", b"{}", b'{"landlock": 7}', b'{"landlock": "x", "attempts": []}', b'{"landlock": 7, "attempts": [1]}'],
 )
 def test_nonsense_is_not_believed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr(supervisor_client, "_START", f"\nimport sys; sys.stdout.buffer.write({said!r})")
+    program = f"import os, sys; sys.stdout.buffer.write({said!r}); sys.stdout.flush(); os._exit(0)"
+    monkeypatch.setattr(supervisor_client, "PRELUDE", program)
     assert not probe.look().keeps("restricted")
 
 

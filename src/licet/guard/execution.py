@@ -78,10 +78,6 @@ class Watch(Protocol):
     """Whoever stays outside while a program runs behind walls."""
 
     @property
-    def launcher(self) -> str:
-        """The folder of `launcher`, the module that builds the walls and starts the program in them."""
-
-    @property
     def files(self) -> tuple[int, ...]:
         """What that is handed to begin with; closed by whoever starts it, once that is done."""
 

@@ -176,12 +176,12 @@ def look() -> Support:
     """Try now, in an interpreter that has no threads and inherits nothing."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
-    folders = {"licet.sandbox": os.path.dirname(os.path.abspath(__file__))}
     try:
         # Where walled calls will have their scratch, the attempts have theirs.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
-            own_interpreter(folders, "licet.sandbox.attempts:main"), stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=_SECONDS, check=False, cwd="/", env={**libraries(), **scratch_places()},
+            own_interpreter("from licet.sandbox.attempts import main; main()"),
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False,
+            cwd="/", env={**libraries(), **scratch_places()},
         )  # fmt: skip
         return _read(ended.stdout) if ended.returncode == 0 else _untried(ended)
     except (*_UNREADABLE, subprocess.TimeoutExpired) as wrong:

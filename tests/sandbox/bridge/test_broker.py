@@ -7,12 +7,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from licet.core.decision.decision import Deny, Ground, Request
 from licet.errors import Refused
 from licet.guard.meter import Meter
-from licet.sandbox.bridge.broker import MOST_REFUSALS, Broker, a_moment, begun
+from licet.sandbox.bridge.broker import MOST_REFUSALS, Broker
 from licet.sandbox.workers.wire import packed
 
 
@@ -117,16 +115,3 @@ def test_no_more_is_taken_than_may_wait_for_answers() -> None:
             return held
 
     assert asyncio.run(run()) <= half + 2 * len(body)
-
-
-def test_a_byte_that_is_no_data_does_not_start_a_call_again() -> None:
-    near, far = socket.socketpair()
-    with near, far:
-        near.setblocking(False)
-        try:
-            far.send(b"!", socket.MSG_OOB)  # which makes `near` readable, and is not read
-        except OSError as wrong:
-            pytest.skip(f"this kernel has no urgent data here: {wrong.strerror}")
-        assert begun(near, b"start") == b""
-        assert a_moment(near, 1, 5.0) == (None, b"")
-        assert far.recv(64) == b"start"

@@ -19,7 +19,6 @@ from licet.sandbox.probe import Support
 from licet.sandbox.programs import supervisor_client
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
-from licet.sandbox.programs.walls import LAUNCHER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are run on Linux only")
 
@@ -42,7 +41,7 @@ def test_the_first_program_has_the_one_that_is_ready() -> None:
 
 
 def test_one_that_was_started_for_walls_starts_nothing_without_them() -> None:
-    ready = Supervisor(LAUNCHER)
+    ready = Supervisor(walled=True)
     assert int(output(LocalProcesses("/usr/bin:/bin", ready=ready), "echo $PPID")) != ready.process.pid
     ready.discard()
     assert not alive(ready.process.pid)
@@ -50,7 +49,7 @@ def test_one_that_was_started_for_walls_starts_nothing_without_them() -> None:
 
 def test_one_that_is_not_needed_is_gone() -> None:
     before = open_files()
-    ready = supervisor_client.start_early(LAUNCHER)
+    ready = supervisor_client.supervisor_in_advance()
     assert ready is not None
     assert alive(ready.process.pid)
     ready.discard()
@@ -115,7 +114,7 @@ def test_nothing_is_left_behind_where_the_host_goes_without_having_read_all(
 
 @needs_walls
 def test_one_that_is_started_early_tries_out_the_walls(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = supervisor_client.start_early(LAUNCHER)
+    ready = supervisor_client.supervisor_in_advance()
     assert ready is not None
     monkeypatch.setattr(probe, "_known", None)
     monkeypatch.setattr(probe, "_under_way", None)
@@ -133,7 +132,7 @@ def test_one_that_is_started_early_tries_out_the_walls(monkeypatch: pytest.Monke
 def test_walls_are_tried_here_if_it_does_not_say_what_came_of_them(
     monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    ready = Supervisor(LAUNCHER, trying=True)
+    ready = Supervisor(trying=True)
     ready.control.close()
     ready.control, far = socket.socketpair()
     far.sendall(said)
@@ -150,7 +149,7 @@ def test_one_that_is_not_needed_clears_up_what_it_tries_walls_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    ready = Supervisor(LAUNCHER, trying=True)
+    ready = Supervisor(trying=True)
     until(lambda: bool(os.listdir(tmp_path)) or ready.process.poll() is not None)
     ready.discard()
     assert [os.listdir(tmp_path / name) for name in os.listdir(tmp_path)] == [[]]  # the parent of all scratch stays
@@ -159,7 +158,7 @@ def test_one_that_is_not_needed_clears_up_what_it_tries_walls_with(
 def test_where_none_can_be_started_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     before = open_files()
-    assert supervisor_client.start_early(LAUNCHER) is None
+    assert supervisor_client.supervisor_in_advance() is None
     assert left_open(before) == set()
 
 

@@ -8,14 +8,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attacks.programs import alive
-from licet import Backends, Gate, Result, tool
-from licet.sandbox.bridge import broker
-from licet.sandbox.workers import engine, pool
+from licet import Backends, Gate, tool
+from licet.sandbox.workers import pool
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -175,63 +173,6 @@ def test_each_worker_draws_numbers_of_its_own(tmp_path: Path) -> None:
 def test_a_worker_that_stays_does_not_keep_files_for_the_next_call(tmp_path: Path) -> None:
     at = gate(tmp_path, "restricted", wild.leave_behind)
     assert [call(at, "leave_behind", {"name": name}).value for name in "abc"] == [[], [], []]
-
-
-def test_quick_calls_one_after_the_other_leave_the_loop_its_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "MOMENT", 5.0)  # so that on every machine each of them is quick
-    at = gate(tmp_path, "restricted", wild.count_on)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def calls() -> list[object]:
-        nonlocal turns
-        async with at.session("s") as session:
-            beside = asyncio.create_task(others())
-            await session.call("count_on")  # it has to wait for a worker
-            turns = 0
-            values = [(await session.call("count_on")).value for _ in range(200)]
-            beside.cancel()
-        return values
-
-    assert asyncio.run(calls()) == list(range(2, 202))
-    assert turns >= 5
-
-
-def test_a_worker_that_has_had_no_call_may_answer_at_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "FIRST_MOMENT", 5.0)
-    tools, backends = (wild.count, wild.misbehave, wild.meet), Backends.memory(secrets={"place": "x"})
-    at = gate(tmp_path, "restricted", *tools, backends=backends, secrets=["place"])
-    waited, moment = list[object](), broker.a_moment
-
-    def noted(*given: Any) -> Any:
-        waited.append(given)
-        return moment(*given)
-
-    monkeypatch.setattr(engine, "a_moment", noted)
-
-    async def calls(tool: str, arguments: dict[str, str]) -> list[Result]:
-        async with at.session("s") as session:
-            results = [await session.call(tool, arguments)]
-            for _ in range(2):
-                await asyncio.sleep(0)  # in which the next workers are asked for
-                results.append(await session.call(tool, arguments))
-        return results
-
-    for name, arguments, reason in (
-        ("count", {}, "ALLOWED"),
-        ("meet", {}, "ALLOWED"),  # which asks, so that a moment is not enough
-        ("misbehave", {"how": "exit"}, "TOOL_CRASHED"),
-    ):
-        waited.clear()
-        assert [result.reason for result in asyncio.run(calls(name, arguments))] == [reason] * 3
-        assert len(waited) == 2 or reason != "ALLOWED"
 
 
 def test_scratch_disappears_whatever_is_in_it(tmp_path: Path) -> None:

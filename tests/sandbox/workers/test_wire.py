@@ -19,11 +19,7 @@ from licet.sandbox.workers.wire import (
     Sizes,
     Unpacker,
     Wire,
-    framed,
     packed,
-    succeeded,
-    value_in,
-    whole,
 )
 
 SMALL = Sizes(head=2000, blob=100)
@@ -177,13 +173,3 @@ def test_half_a_frame_and_a_close_is_a_close(ends: tuple[Wire, Wire]) -> None:
     one.close()
     with pytest.raises(Closed):
         two.receive()
-
-
-@given(st.integers(0, 300), st.integers(0, 300), st.binary(max_size=40), st.integers(-60, 60))
-def test_a_value_is_taken_from_the_one_frame_that_says_so(call: int, other: int, value: bytes, cut: int) -> None:
-    frame = framed(succeeded(other), value)
-    sent = frame[:cut] if cut < 0 else frame + bytes(cut)
-    found = whole(sent, FROM_A_CHILD)
-    right = found is not None and found[0] == succeeded(call)
-    assert value_in(sent, call) == (value if right else None)
-    assert value_in(framed(succeeded(call), value), call) == value

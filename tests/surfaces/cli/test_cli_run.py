@@ -257,14 +257,10 @@ finally:
 """
 
 
-def test_a_program_ends_when_threads_and_what_waits_for_the_end_are_done() -> None:
-    def said(entry: str) -> tuple[int, set[str]]:
-        command = [sys.executable, "-c", PROGRAM.format(entry), "explain", "--nonsense"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        assert "No such option" in ended.stderr
-        *before, last = ended.stdout.splitlines()
-        assert last == "at the end"
-        return ended.returncode, set(before)
-
-    assert said("program") == (2, {"thread"})
-    assert said("main") == (2, {"thread", "after it"})
+@pytest.mark.parametrize("entry", ["program", "main"])
+def test_the_process_waits_for_threads_and_exit_handlers(entry: str) -> None:
+    command = [sys.executable, "-c", PROGRAM.format(entry), "explain", "--nonsense"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert "No such option" in ended.stderr
+    *before, last = ended.stdout.splitlines()
+    assert (ended.returncode, set(before), last) == (2, {"thread", "after it"}, "at the end")

@@ -8,7 +8,6 @@ that wait, files on their way) is counted by the meter of the call before it is 
 
 import asyncio
 import os
-import select
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,6 @@ from licet.sandbox.bridge.programs import Programs
 from licet.sandbox.workers.wire import (
     FROM_A_CHILD,
     RESULT_BYTES,
-    SHORT_READ,
     BrokenWire,
     Closed,
     Frame,
@@ -32,16 +30,11 @@ from licet.sandbox.workers.wire import (
     TooMuch,
     Unpacker,
     packed_head,
-    value_in,
 )
 
 MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
 MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
 _GROWN = 4  # bytes of memory that one of a head may become: heads hold few values, see `Sizes`
-_MOST_SELECTED = 1024  # `select` knows no files beyond these; it alone waits for less than a millisecond
-# Seconds for which a quick answer is waited for, which takes less than to have the loop wait for it: from a worker that
-# has had calls before, and from one that runs everything for the first time.
-MOMENT, FIRST_MOMENT = 0.0002, 0.0005
 
 
 class Outcome(NamedTuple):
@@ -92,16 +85,13 @@ class Broker:
         self._mirrors, self._programs = Mirrors(self._meter), Programs(self._context)
         return Operations(self._context, self._mirrors, self._programs, self.reply, direct=self._direct)
 
-    async def serve(self, start: bytes, come: bytes = b"") -> Outcome:
-        """Send what starts the call, answer questions until it ends; `BrokenWire` or `Closed` if it does not.
+    async def serve(self, start: bytes) -> Outcome:
+        """Send the frame that starts the call, and answer questions until the call ends.
 
-        A call that was given a moment already says what is left to send, and what has come.
+        Raises `BrokenWire` or `Closed` if there is no result.
         """
         try:
-            if start:
-                self._outbox.put(start, b"", (), 0)
-            if come:
-                self._take(come)
+            self._outbox.put(start, b"", (), 0)
             self._balance()
             return await self._done
         finally:
@@ -303,33 +293,6 @@ class Broker:
     @property
     def _is_full(self) -> bool:
         return len(self._open) >= MOST_OPEN
-
-
-def begun(end: socket.socket, start: bytes) -> bytes:
-    """Send what starts a call, and return what there was no room for."""
-    try:
-        return start[end.send(start, socket.MSG_DONTWAIT) :]
-    except BlockingIOError:
-        return start
-    except OSError as gone:
-        raise Closed(str(gone)) from None
-
-
-def a_moment(end: socket.socket, call: int, seconds: float) -> tuple[Outcome | None, bytes]:
-    """The outcome if a call ends well in a moment, or else what has come: the quickest need nobody who answers."""
-    fd = end.fileno()
-    if fd >= _MOST_SELECTED or not select.select((fd,), (), (), seconds)[0]:
-        return None, b""
-    try:
-        come = end.recv(SHORT_READ)
-    except BlockingIOError:  # what came is an urgent byte, which is no data
-        return None, b""
-    except OSError as gone:
-        raise Closed(str(gone)) from None
-    if not come:
-        raise Closed("the other side has closed")
-    value = value_in(come, call)
-    return (None, come) if value is None else (Outcome({}, value), b"")
 
 
 def _close(files: Sequence[int]) -> None:

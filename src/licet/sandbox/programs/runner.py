@@ -84,8 +84,7 @@ class LocalProcesses:
     def _fitting(self, command: Command) -> Supervisor | None:
         """The supervisor that was started already, once, if it was started for such walls."""
         ready, self._ready = self._ready, None
-        launcher = command.watch.launcher if command.watch is not None else None
-        return ready if ready is not None and ready.launcher == launcher else None
+        return ready if ready is not None and ready.walled == (command.watch is not None) else None
 
     async def _watched(self, command: Command, walls: Walls, attached: AttachedStreams | None) -> Finished:
         inside, trouble = _inside(command, walls), None
@@ -147,7 +146,7 @@ async def _supervised(
         talk = _Talk(command)
         streams = talk.streams(attached, joined=joined)
         if supervisor is None:
-            supervisor = Supervisor(command.watch.launcher if command.watch is not None else None)
+            supervisor = Supervisor(walled=command.watch is not None)
         talk.message = supervisor.send(talk.message, (*streams, talk.status[1], *files))
     except BaseException:
         if talk is not None:

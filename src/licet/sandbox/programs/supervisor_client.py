@@ -1,15 +1,12 @@
-"""How licet starts an interpreter of its own: the command, with a few modules of licet and nothing else of the host.
+"""Starts interpreters of licet's own, and supervisors of programs, which run in one.
 
-Every one is started with `-I -S`: no variable, no user directory, and no `site`. So no `.pth` file, `sitecustomize` or
-`usercustomize` runs there, whoever has written it.
+Such an interpreter has the standard library and licet, and nothing else of the host. It starts with `-I -S`: without
+variables, user directory and `site`. So no `.pth` file, `sitecustomize` or `usercustomize` runs in it.
 
-Starting supervisors of programs: each is an interpreter of its own, which holds nothing of this process.
+A supervisor is told what to run after it was started, together with the files of the program. So it can be started
+early, and the program does not wait for the start of an interpreter.
 
-What one runs it is told afterwards, together with the files that the program gets. So one can be started before it is
-known what it will run, and whoever waits for a program does not wait for an interpreter. It loads little, and so does
-this module.
-
-Pipes in an event loop: read to a limit, written as the other side takes it, and closed once each.
+`Pipes`, `Receiver` and `Sender` are pipes in an event loop: read up to a limit, written as the other side reads.
 """
 
 import asyncio
@@ -17,76 +14,64 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-# Modules, and not scripts, which Python would compile each time. `licet` itself would load more than is needed, and is
-# not on the path; nor are the folders of its packages, whose `http` is not the one that others mean.
-_START = """
-import sys
-for name in ("licet", *folders):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = [folders[name]] if name in folders else []
-def found(place):
-    module, _, name = place.partition(":")
-    __import__(module)
-    return getattr(sys.modules[module], name)
-main, *others = map(found, places)
-main(*others)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+# Makes `licet` importable without the directory around it, which may hold anything.
+_IMPORT_LICET = f"""
+import importlib.util, os, sys
+spec = importlib.util.spec_from_file_location("licet", os.path.join({_PACKAGE!r}, "__init__.py"))
+sys.modules["licet"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["licet"])
 """
-# Python text that every such interpreter runs first. Tests put an audit hook here, from within this process; nothing
-# outside of it can.
+# Python text that every such interpreter runs first. Tests of this process put an audit hook here.
 PRELUDE = ""
 _SCRATCH = ("TMPDIR", "TEMP", "TMP")  # where `tempfile` looks, in this order
 
 
-def own_interpreter(folders: Mapping[str, str], *places: str) -> list[str]:
-    """The command of an interpreter that has these packages, and calls the first function with the others.
+def own_interpreter(program: str, *options: str) -> list[str]:
+    """The command of an interpreter that runs a Python text, with the standard library and licet alone.
 
-    A function is named by its module and its own name: `licet.sandbox.attempts:main`. What is added to the command are
-    arguments.
+    Words that are added to the command are its arguments.
     """
-    return isolated_interpreter(f"folders, places = {dict(folders)!r}, {places!r}{_START}")
-
-
-def isolated_interpreter(program: str, *options: str) -> list[str]:
-    """The command of an interpreter that runs this text and has the standard library alone."""
-    return [sys.executable, "-I", "-S", *options, "-c", f"{PRELUDE}\n{program}"]
+    return [sys.executable, "-I", "-S", *options, "-c", f"{PRELUDE}\n{_IMPORT_LICET}{program}"]
 
 
 def libraries() -> dict[str, str]:
-    """The variable that an interpreter which was built with shared libraries needs to start. No program gets it."""
+    """The variable that an interpreter built with shared libraries needs to start. No program gets it."""
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
 def scratch_places() -> dict[str, str]:
-    """The variables that say where files for a while are kept, for a process that is in another directory."""
+    """The variables that name the directory for temporary files, made absolute for a process in another directory."""
     return {name: os.path.abspath(os.environ[name]) for name in _SCRATCH if os.environ.get(name)}
 
 
-_SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_MODULE = "licet.sandbox.programs.supervisor"
+_WITHOUT_WALLS = "from licet.sandbox.programs.supervisor import main; main()"
+_WALLED = "from licet.sandbox.programs import launcher, supervisor; supervisor.main(launcher.main)"
+_TRYING = """
+from licet.sandbox import attempts
+from licet.sandbox.programs import launcher, supervisor
+supervisor.main(launcher.main, attempts.tried, launcher.prepare)
+"""
 _PATIENCE = 60.0  # seconds
 
 
 class Supervisor:
-    """One that has been started and waits for its command; `control` is the socket to it, whose end means stop.
+    """A supervisor that was started and waits for its command. Closing `control`, the socket to it, stops it.
 
-    `launcher` is the folder of the module that builds walls. One that was started with it starts no program without
-    walls, and one that was started without it none behind walls. With `trying` it first tries out the walls.
+    A `walled` one starts its program behind walls only, and another one without walls only. With `trying` it first
+    tests whether the walls hold on this machine.
     """
 
-    def __init__(self, launcher: str | None = None, *, trying: bool = False) -> None:
-        self.launcher, self._trying = launcher, trying
-        folders, places = {"licet.sandbox": _SANDBOX}, [f"{_MODULE}:main"]
-        if launcher is not None:
-            places.append("licet.sandbox.programs.launcher:main")
-            if trying:
-                places += ["licet.sandbox.attempts:tried", "licet.sandbox.programs.launcher:prepare"]
+    def __init__(self, *, walled: bool = False, trying: bool = False) -> None:
+        self.walled, self._trying = walled or trying, trying
+        program = _TRYING if trying else _WALLED if walled else _WITHOUT_WALLS
         self.control, far = socket.socketpair()
         try:
-            self.process = subprocess.Popen(  # noqa: S603 - the interpreter and a script of our own
-                [*own_interpreter(folders, *places), str(far.fileno())],
+            self.process = subprocess.Popen(  # noqa: S603 - the interpreter and a program of our own
+                [*own_interpreter(program), str(far.fileno())],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env={**libraries(), **scratch_places()}, cwd="/", pass_fds=[far.fileno()], start_new_session=True,
             )  # fmt: skip
@@ -97,40 +82,40 @@ class Supervisor:
             far.close()
 
     def tried(self) -> bytes:
-        """What came of trying out the walls, as soon as it is known; `OSError` if that cannot be said any more."""
+        """Wait for the results of testing the walls. Raises `OSError` if there are none."""
         self.control.settimeout(_PATIENCE)
-        said = b""
-        while not said.endswith(b"\n"):
+        report = b""
+        while not report.endswith(b"\n"):
             more = self.control.recv(1 << 16)
             if not more:
                 raise BrokenPipeError("the supervisor has ended")
-            said += more
+            report += more
         self._trying = False
-        return said
+        return report
 
     def send(self, message: bytes, files: Sequence[int]) -> bytes:
-        """Hand over files with the beginning of a message; what is left of it is to be written to `control`."""
-        self.control.setblocking(False)  # it is empty, and so takes some of it at once
-        with suppress(BrokenPipeError, ConnectionResetError):  # it is gone, and so says nothing about any program
+        """Send files with the beginning of a message; the caller writes the returned rest to `control`."""
+        self.control.setblocking(False)  # its buffer is empty, so some bytes are sent at once
+        with suppress(BrokenPipeError, ConnectionResetError):  # a dead supervisor reports nothing about its program
             return message[socket.send_fds(self.control, [message], files) :]
         return b""
 
     def discard(self) -> None:
-        """End it, unless somebody has told it what to run: whoever does that also waits for its end."""
+        """End a supervisor that was given no command; the code that gives it one also waits for its end."""
         if self.control.fileno() != -1:
             self.control.close()
-            if self._trying:  # it has files to clear up, and then sees that nobody wants anything of it
+            if self._trying:  # it removes its files, and then finds the socket closed
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(_PATIENCE)
             self.process.kill()
             self.process.wait()
 
 
-def start_early(launcher: str) -> Supervisor | None:
-    """A supervisor that tries out the walls and is there for the first program behind them; None if that cannot be."""
+def supervisor_in_advance() -> Supervisor | None:
+    """A supervisor that tests the walls and waits for the first program behind them; None if none can be started."""
     if sys.platform == "linux" and sys.executable:
         with suppress(OSError):
-            return Supervisor(launcher, trying=True)
+            return Supervisor(trying=True)
     return None
 
 
@@ -138,14 +123,14 @@ _CHUNK = 1 << 16
 
 
 class Pipes:
-    """The ends of some pipes; closing is done once each, whatever happens when."""
+    """The ends of some pipes. Each is closed once."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
 
     def pipe(self) -> tuple[int, int]:
         """A new pipe, as (read, write)."""
-        pair = os.pipe()  # not inherited by anything else that this process starts
+        pair = os.pipe()  # no other program that this process starts inherits it
         self._open.update(pair)
         return pair
 
@@ -155,17 +140,17 @@ class Pipes:
         os.close(fd)
 
     def keep(self, fd: int) -> int:
-        """Close an open file of another kind together with the pipes."""
+        """Close another open file together with the pipes."""
         self._open.add(fd)
         return fd
 
     def give(self, fd: int) -> int:
-        """One end, which then is the caller's to close."""
+        """Hand over one end, which the caller then closes."""
         self._open.remove(fd)
         return fd
 
     def close(self) -> None:
-        """Close what is still open."""
+        """Close all ends that are open."""
         while self._open:
             os.close(self._open.pop())
 
@@ -176,39 +161,39 @@ class _Stream:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
-        self._leave: Callable[[int], object] = self._loop.remove_reader
+        self._remove: Callable[[int], object] = self._loop.remove_reader
         self._fd = -1
         self._watched = True
 
     def stop(self) -> None:
-        """Look at the pipe no longer."""
+        """Stop watching the pipe."""
         self._unwatch()
         self.done.cancel()
 
     def _finish(self) -> None:
         self._unwatch()
-        if not self.done.done():  # whoever waited for it and was cancelled has cancelled it too
+        if not self.done.done():  # a cancelled task that awaited it has cancelled it too
             self.done.set_result(None)
 
     def _unwatch(self) -> None:
-        if self._watched:  # otherwise its number may be another's already
+        if self._watched:  # otherwise its number may belong to another file by now
             self._watched = False
-            self._leave(self._fd)
+            self._remove(self._fd)
 
 
 class Receiver(_Stream):
-    """Keeps the first bytes and reads on: a flood neither grows this process nor blocks the program."""
+    """Keeps the first bytes and reads on: a flood neither fills the memory of this process nor blocks the program."""
 
     def __init__(self, fd: int, limit: int) -> None:
         super().__init__()
         os.set_blocking(fd, False)
         self._fd, self._limit = fd, limit
         self.data, self.truncated = bytearray(), False
-        self.first: asyncio.Future[None] = self._loop.create_future()  # something has come, or nothing ever will
+        self.first: asyncio.Future[None] = self._loop.create_future()  # done with the first bytes, or at the end
         self._loop.add_reader(fd, self._read)
 
     def stop(self) -> None:
-        """Look at the pipe no longer."""
+        """Stop watching the pipe."""
         super().stop()
         self.first.cancel()
 
@@ -227,12 +212,12 @@ class Receiver(_Stream):
 
 
 class Sender(_Stream):
-    """Writes some bytes as the other side takes them, and then does what is to be done with the pipe."""
+    """Writes some bytes as the other side reads them, and then calls `then` with the pipe."""
 
     def __init__(self, fd: int, data: bytes, then: Callable[[int], object] = lambda _: None) -> None:
         super().__init__()
         os.set_blocking(fd, False)
-        self._leave = self._loop.remove_writer
+        self._remove = self._loop.remove_writer
         self._fd, self._left, self._then = fd, memoryview(data), then
         self._loop.add_writer(fd, self._write)
 
@@ -241,7 +226,7 @@ class Sender(_Stream):
             self._left = self._left[os.write(self._fd, self._left[:_CHUNK]) :]
         except (BlockingIOError, InterruptedError):
             return
-        except (BrokenPipeError, ConnectionResetError):  # it does not want the rest
+        except (BrokenPipeError, ConnectionResetError):  # the reader has closed it
             self._left = self._left[:0]
         if not self._left:
             self._finish()

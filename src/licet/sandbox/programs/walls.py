@@ -35,7 +35,6 @@ from licet.values import replace
 if TYPE_CHECKING:
     from licet.sandbox.programs.proxy import Egress
 
-LAUNCHER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
@@ -215,8 +214,6 @@ _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES
 
 class Attendant:
     """Stays outside while one program runs: gives the launcher its orders, and serves the way out to the network."""
-
-    launcher = LAUNCHER
 
     def __init__(self, orders: Mapping[str, Any], egress: "Egress | None", scratch: str | None) -> None:
         self._limits = orders["limits"]

@@ -15,14 +15,17 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from time import perf_counter
 from typing import Any
+from weakref import ref
 
+from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.effects import Level
+from licet.declare import Tool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
+from licet.guard.gate import Gate
 from licet.sandbox import probe
-from licet.sandbox.bridge.broker import FIRST_MOMENT, MOMENT, Broker, Outcome, a_moment, begun
+from licet.sandbox.bridge.broker import Broker, Outcome
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import Prepared, _in_a_fork, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, Overrun, TooMuch
@@ -93,7 +96,7 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
 
 
 _KNOWN = 512  # kinds of call that are prepared
-_LOOP_TURNS = 32  # calls after which the loop has its turn, however quick each of them was
+_Key = tuple[ref[Gate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
 
 
 if hasattr(os, "register_at_fork"):
@@ -113,9 +116,8 @@ class Workers:
         self._native = native
         self._support = support or (lambda: probe.support())
         self._programs = programs
-        self._prepared: dict[tuple[int, int, int, Level], Prepared] = {}
+        self._prepared: dict[_Key, Prepared] = {}
         self._preparing = threading.Lock()  # nothing is added to what has just been forgotten
-        self._calls = 0
 
     def load_code(self) -> None:
         """Import what programs need; all that workers need is imported with this module."""
@@ -147,27 +149,13 @@ class Workers:
         zygote.begin(child)
         kept, loop = False, asyncio.get_running_loop()
         try:
-            start, come, outcome = start_of(prepared, call, context, child.calls), b"", None
-            self._calls += 1
-            quick, moment = prepared.quick and self._calls % _LOOP_TURNS, MOMENT
-            if not call.tool.reuse:
-                moment = FIRST_MOMENT
-                if not pool.ready(prepared):  # while this one works, the next are made ready
-                    quick = False
-                    loop.call_soon(pool.park, prepared, zygote)
-            began = perf_counter()
-            if quick and not (start := begun(child.end, start)):
-                if not zygote.alone():  # other calls go on while this one works
-                    await asyncio.sleep(0)
-                outcome, come = a_moment(child.end, child.calls, moment)
-            clean = outcome is not None
-            if outcome is None:
-                meter, isolated = context._holding.meter, level == "isolated"
-                broker = Broker(child.end, context, child.calls, call.tool.name, direct=isolated, meter=meter)
-                outcome = await broker.serve(start, come)
-                clean = broker.clean
-            prepared.quick = perf_counter() - began < 2 * moment
-            kept = call.tool.reuse and clean and _reusable(child, prepared)
+            start = start_of(prepared, call, context, child.calls)
+            if not call.tool.reuse and not pool.ready(prepared):
+                loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
+            meter, isolated = context._holding.meter, level == "isolated"
+            broker = Broker(child.end, context, child.calls, call.tool.name, direct=isolated, meter=meter)
+            outcome = await broker.serve(start)
+            kept = call.tool.reuse and broker.clean and _reusable(child, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, child, wrong, prepared.limits) from None
         finally:
@@ -187,15 +175,11 @@ class Workers:
         pool.forget(gone)
 
     def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
-        reach = context._holding.reach
-        key = (id(call.tool), id(reach.grant), id(call.limits), level)
+        # A weak reference to the gate: parked workers do not keep a gate alive.
+        limits = frozenset(call.limits.items())
+        key: _Key = (ref(context._session.gate), call.tool, context._holding.reach.grant, limits, level)
         found = self._prepared.get(key)
-        if (
-            found is None
-            or found.tool is not call.tool
-            or found.grant is not reach.grant
-            or found.stated is not call.limits
-        ):
+        if found is None or not found.in_force():
             if len(self._prepared) >= _KNOWN:
                 self.forget()
             found = prepare(level, call, context, self._support())

@@ -11,10 +11,11 @@ import inspect
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
+
+from msgspec import Struct, field
 
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
@@ -34,7 +35,7 @@ from licet.sandbox import probe
 from licet.sandbox.grant_paths import Rules, base_rules, denied_among, grant_rules
 from licet.sandbox.rules_in_force import REACHED, worker_access
 from licet.sandbox.workers.tool_source import import_path, source_of, zygote_path
-from licet.sandbox.workers.wire import RESULT_BYTES, framed, members
+from licet.sandbox.workers.wire import RESULT_BYTES, packed
 from licet.sandbox.workers.zygote_client import Child, Watched, Zygote
 
 # Where the manifest states no limit.
@@ -46,17 +47,12 @@ DEFAULTS: Mapping[str, int] = {
     "file_mb": 64,
     "scratch_mb": 256,
 }
-_KNOWN = 512  # sessions whose words are kept
 
 
-@dataclass(eq=False)
-class Prepared:
+class Prepared(Struct, eq=False, dict=True):
     """Everything about a tool at a level that is the same for each of its calls."""
 
     tool: Tool
-    level: Level
-    grant: CapabilitySet
-    stated: Mapping[str, int]
     limits: Mapping[str, int]
     fixed: Mapping[str, Any]
     rules: Callable[[], Rules]  # those of the grant, asked anew for each worker: what lies around a deny changes
@@ -64,7 +60,6 @@ class Prepared:
     told: Callable[[Rules], Access]  # what a receipt says of them
     in_force: Callable[[], bool]  # whether such a call could still come: not once its gate was reloaded or frozen
     forgotten: bool = False  # whether no worker may wait for such calls any more
-    quick: bool = False  # whether the last of these calls had its answer at once
     access: Access | None = None  # the rules around the worker that was last told what to be
     _granted: Rules = field(default_factory=list)
 
@@ -73,12 +68,7 @@ class Prepared:
         granted = self.rules()
         if self.access is None or granted != self._granted:
             self._granted, self.access = granted, self.told(granted)
-        changing = members({"rules": [*self.own, *granted], "scratch": scratch})
-        return framed(b"{%s,%s}" % (self._fixed, changing))
-
-    @cached_property
-    def _fixed(self) -> bytes:
-        return members(self.fixed)
+        return packed({**self.fixed, "rules": [*self.own, *granted], "scratch": scratch})
 
     @cached_property
     def defaults(self) -> Mapping[str, Any]:
@@ -143,7 +133,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         },
     }
     told = partial(worker_access, level, reach, base)
-    return Prepared(tool, level, reach.grant, call.limits, limits, fixed, rules, base, told, in_force)
+    return Prepared(tool, limits, fixed, rules, base, told, in_force)
 
 
 def _written_ceiling(manifest: Manifest) -> CapabilitySet:
@@ -169,13 +159,10 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
     # What hints have made of it cannot be made again of itself: aliases, secrets, whatever a validator turns into else.
     plain = is_plain(given)
     sent = call.arguments.sent if not plain and isinstance(call.arguments, Given) else plain_json(given)
-    who = b"" if call.tool.context_parameter is None else _who(context.session_id, context.agent, context.workdir)
-    return framed(b'{"call":%d,"plain":%s%s}' % (number, b"true" if plain else b"false", who), sent)
-
-
-@lru_cache(_KNOWN)
-def _who(session_id: str, agent: str, workdir: str) -> bytes:
-    return b"," + members({"session_id": session_id, "agent": agent, "workdir": workdir})
+    head: dict[str, Any] = {"call": number, "plain": plain}
+    if call.tool.context_parameter is not None:
+        head |= {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}
+    return packed(head, sent)
 
 
 _PARKED_OF_ONE = 2  # workers of one tool that wait ahead of time

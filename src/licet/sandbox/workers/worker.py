@@ -13,7 +13,6 @@ import errno
 import importlib
 import importlib.machinery
 import os
-import random
 import socket
 import struct
 import sys
@@ -33,7 +32,7 @@ from licet.sandbox.bridge import socket_shim, subprocess_shim
 from licet.sandbox.bridge.client import Answer, Asking
 from licet.sandbox.bridge.context import RemoteContext, Waiting
 from licet.sandbox.kernel import hardening, landlock, seccomp
-from licet.sandbox.workers.wire import Closed, Frame, framed, succeeded
+from licet.sandbox.workers.wire import Closed, Frame
 
 
 class Given:
@@ -104,7 +103,6 @@ class LastWords:
 def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
     """Be a worker; does not return."""
     words = LastWords(fd)
-    random.seed()  # or each worker would draw the same numbers
     try:
         asking = Asking(end)
         spec = asking.wire.receive().head
@@ -217,10 +215,7 @@ class _Worker:
                 self._load()
             head, blob = self._answer(frame)
             call: int = frame.head["call"]
-            if head:
-                wire.send({"op": "result", "call": call, **head}, blob)
-            else:
-                wire.send_packed(framed(succeeded(call), blob))
+            wire.send({"op": "result", "call": call, **head}, blob)
             if not self._spec["reuse"]:
                 os._exit(0)
 

@@ -17,7 +17,7 @@ from licet.declare.decorator import declare_later
 from licet.sandbox import scratch
 from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.workers import worker
-from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Wire, framed, packed
+from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Wire, packed
 
 _REHEARSALS = 16
 _STACK = 2 << 20  # of a thread of a worker: what the system would take counts as memory, and is four times that
@@ -147,7 +147,7 @@ def _rehearse() -> None:
         wire = Wire(one, FROM_THE_HOST)
         other.sendall(packed({"rules": [["/", 0, None]]}) * 2)
         wire.receive()
-        wire.send_packed(framed(b"{}", b""))
+        wire.send({})
     if landlock.abi():
         os.close(landlock.ruleset([landlock.Rule("/", landlock.READ)]))
     hardening.limit(hardening.Limits())

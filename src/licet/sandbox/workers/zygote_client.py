@@ -22,27 +22,17 @@ from licet.core.decision.decision import Reason
 from licet.guard.access import Access
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import scratch
-from licet.sandbox.programs.supervisor_client import isolated_interpreter, libraries
+from licet.sandbox.programs.supervisor_client import libraries, own_interpreter
 from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Wire, packed, send_all
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-# The same licet as here, wherever it lies; everything else comes from the directories that are handed over. `site` is
-# not run, which would run what `.pth` files say. It only gives tools the names that each Python has: `exit`, `help`.
-# Modules ask to be told of forks, to repair what other threads of a parent may have held. The zygote has no other, and
-# each worker would pay for it; the one thing that matters, fresh random numbers, workers see to themselves.
+# Third-party packages are imported from the directories that are passed as arguments. `site` does not run, because it
+# would execute `.pth` files; it only adds the builtins that tools expect: `exit`, `help` and others.
 _START = """
-import os, site, sys
-package, control, base, sys.prefix, sys.exec_prefix, *path = sys.argv[1:]
+import site
+control, base, sys.prefix, sys.exec_prefix, *path = sys.argv[1:]
 sys.path += [place for place in path if place not in sys.path]
 site.setquit(), site.setcopyright(), site.sethelper()
-import importlib.util
-tell, os.register_at_fork = os.register_at_fork, lambda **_: None
-init = os.path.join(package, "__init__.py")
-spec = importlib.util.spec_from_file_location("licet", init, submodule_search_locations=[package])
-sys.modules["licet"] = module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
 from licet.sandbox.workers.zygote import main
-os.register_at_fork = tell
 main(int(control), base)
 """
 _PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead
@@ -147,12 +137,12 @@ class Zygote:
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
-        arguments = [_PACKAGE, str(theirs.fileno()), self.base, sys.prefix, sys.exec_prefix, *path]
+        arguments = [str(theirs.fileno()), self.base, sys.prefix, sys.exec_prefix, *path]
         # One arena: threads of a tool would otherwise each reserve memory that counts and that they never use.
         environment = {"MALLOC_ARENA_MAX": "1", **libraries()}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-                [*isolated_interpreter(_START, "-B"), *arguments],
+                [*own_interpreter(_START, "-B"), *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
                 pass_fds=[theirs.fileno()], env=environment, cwd="/", start_new_session=True,
             )  # fmt: skip
@@ -200,10 +190,6 @@ class Zygote:
             self._idle = False
             with contextlib.suppress(OSError):
                 self._wake.send(b"x", socket.MSG_DONTWAIT)
-
-    def alone(self) -> bool:
-        """Whether no other call runs than the one that asks."""
-        return len(self._running) == 1
 
     def rest(self, child: Child) -> None:
         """Stop watching: the call is over, and the worker stays."""

@@ -1,11 +1,4 @@
-"""`licet run`: any command under a manifest, behind walls, with this terminal's input and output.
-
-One program under a manifest: the gate around it, and how its end is told. What `licet run` does with its words.
-
-What `licet run` takes an interpreter of its own for, started before all that it takes to read the command line.
-
-It loads beside us: it tries out the walls, and then waits for the program that it is to supervise.
-"""
+"""`licet run`: any command under a manifest, behind walls, with the input and output of this terminal."""
 
 import json
 import os
@@ -18,7 +11,6 @@ from typing import NoReturn
 
 import click
 
-from licet import sandbox
 from licet.assemble.gate import run, state_directory, state_option
 from licet.assemble.program import UnknownTool, program_gate
 from licet.core.algebra.scope import Malformed, visible
@@ -31,21 +23,19 @@ from licet.guard.handles.files import held_paths
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import policy_root
 from licet.sandbox.programs.attached import AttachedStreams
-from licet.sandbox.programs.supervisor_client import Supervisor, start_early
+from licet.sandbox.programs.supervisor_client import Supervisor, supervisor_in_advance
 from licet.surfaces.cli.discovery import NOTHING_HERE, Named, check_setting, find_policy, require_trust
 from licet.surfaces.cli.options import FILE, Setting, json_option, setting_options, sound_manifest
 from licet.surfaces.cli.output import fail, result_document, show, show_refusal
 
 
 class _Split(click.Command):
-    """A command whose own words end at `--`; what follows is not ours to read."""
+    """A command whose own arguments end at `--`; the rest belongs to the program."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """The words of the usage line."""
         return ["[OPTIONS]", "[MANIFEST]", "--", "CMD..."]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read our own words, and keep the rest."""
         place = args.index("--") if "--" in args else len(args)
         ctx.meta["command"] = args[place + 1 :]
         return super().parse_args(ctx, args[:place])
@@ -86,7 +76,7 @@ def command(
     words: list[str] = ctx.meta["command"]
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    with supervisor() as ready:
+    with _supervisor() as ready:
         from licet.sandbox import probe
 
         if ready is not None:
@@ -96,9 +86,9 @@ def command(
 
 
 REFUSED = 125
-MOST_TOLD = 10  # refusals that are told when a program has ended
-UNWRITTEN = 1  # where the command itself has ended well
-LATE = 124  # as `timeout` says it
+MOST_SHOWN = 10  # refusals that are listed when a program has ended
+UNWRITTEN = 1  # the command succeeded, but some of its output could not be written
+LATE = 124  # like `timeout`
 
 
 def run_program(
@@ -110,7 +100,7 @@ def run_program(
     as_json: bool,
     ready: Supervisor | None,
 ) -> int:
-    """Run a program with what the manifest allows, or with what a tool of it holds: the exit code of the command."""
+    """Run a program with all that the manifest allows, or with what one of its tools holds; returns the exit code."""
     try:
         named = _named(manifest, as_json)
         check_setting(named, setting)
@@ -125,7 +115,7 @@ def run_program(
         )
     except UnknownTool as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--tool") from None
-    except click.exceptions.Exit:  # what is wrong with the files has been shown
+    except click.exceptions.Exit:  # the problems of the files were shown
         return REFUSED
     except Refused as wrong:  # the lock next to the policy holds another digest
         show(wrong.explain(), err=True, colour="red")
@@ -142,7 +132,7 @@ def run_program(
     finally:
         attached.finish(wait=in_time)
         signal.signal(signal.SIGTERM, before)
-    code = _tell(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
+    code = _report(result, ended, gate.policy.tools[tool].seconds, state_option(state), attached.lost, as_json)
     if code and result.ok and not as_json:
         degraded = bool(result.programs and result.programs.missing)
         _show_hints(_hints(gate.policy.tools[tool].reach, held, degraded=degraded))
@@ -150,7 +140,7 @@ def run_program(
 
 
 def _named(manifest: Path | None, as_json: bool) -> Named:
-    """The manifest, or the policy of this directory; the command ends if there is neither: CMD is not run."""
+    """The manifest, or the policy of this directory; exits without running CMD if there is neither."""
     if manifest is not None:
         return Named(manifest)
     found = find_policy()
@@ -160,14 +150,14 @@ def _named(manifest: Path | None, as_json: bool) -> Named:
 
 
 def _terminated(number: int, _: object) -> NoReturn:
-    """End in order: the command is ended, its receipt is written, and the terminal is left as it was."""
+    """Unwind: end the command, write its receipt, and restore the terminal."""
     raise SystemExit(128 + number)
 
 
-def _tell(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:
-    """Say on stderr what has to be said, and find the exit code; stdout is the program's.
+def _report(result: Result, ended: list[Finished], seconds: float, state: str, lost: str | None, as_json: bool) -> int:
+    """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` says which of its output could not be passed on.
+    `lost` names the output that could not be passed on.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -175,8 +165,8 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, los
     limit = ended[-1].reason if ended else ""
     if as_json:
         sys.stdout.flush()
-        told = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
-        click.echo(json.dumps({**result_document(result), **told}, indent=2), err=True)
+        ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
+        click.echo(json.dumps({**result_document(result), **ended_as}, indent=2), err=True)
     elif late:
         text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
         show(text, err=True, colour="red")
@@ -188,47 +178,47 @@ def _tell(result: Result, ended: list[Finished], seconds: float, state: str, los
     if lost and not as_json:
         show(f"licet: {lost}", err=True, colour="red")
     if result.ok and not as_json:
-        _tell_refusals(result, state)
+        _report_refusals(result, state)
     return code
 
 
-def _tell_refusals(result: Result, state: str) -> None:
-    """What the proxy refused while the program ran: that makes of it what it likes, and often says nothing."""
+def _report_refusals(result: Result, state: str) -> None:
+    """List what the proxy refused while the program ran: many programs do not report it."""
     refused = (event for event in result.events if isinstance(event, CapabilityDenied))
-    told = list(dict.fromkeys(f"licet: refused {event.capability}: {event.rule}" for event in refused))
-    for line in told[:MOST_TOLD]:
+    lines = list(dict.fromkeys(f"licet: refused {event.capability}: {event.rule}" for event in refused))
+    for line in lines[:MOST_SHOWN]:
         show(visible(line), err=True, colour="red")
-    if told:
-        more = f"{len(told) - MOST_TOLD} more, and " if len(told) > MOST_TOLD else ""
+    if lines:
+        more = f"{len(lines) - MOST_SHOWN} more, and " if len(lines) > MOST_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 
 def _hints(reach: Reach | None, held: set[str], *, degraded: bool) -> Iterator[str]:
-    """What walls of this call may have made a program fail, which itself says only that it was not permitted."""
+    """Walls that may have made the program fail: it can only report that something was not permitted."""
     if reach is None or reach.effect in (None, "read_only"):
         return
-    # Most programs fail for reasons of their own: only a person is told this, and not each line of a log.
-    watched = sys.stderr is not None and sys.stderr.isatty()
-    if watched and reach.effect != "destructive" and held_paths(reach.grant).allowed("write"):
+    # Most programs fail for other reasons, so this is shown on a terminal and not in logs.
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if on_terminal and reach.effect != "destructive" and held_paths(reach.grant).allowed("write"):
         yield f"programs of class {reach.effect} neither rename nor delete files; `git` and `sed -i` need destructive"
     if held:
-        more = f" and {len(held) - MOST_TOLD} more" if len(held) > MOST_TOLD else ""
-        names = ", ".join(f"`{visible(path)}`" for path in sorted(held)[:MOST_TOLD])
+        more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
+        names = ", ".join(f"`{visible(path)}`" for path in sorted(held)[:MOST_SHOWN])
         yield f"closed files lie in {names}{more}: moves and hard links into or out of there fail, copies do not"
     yield from _without_new_names(reach, degraded=degraded)
 
 
 def _without_new_names(reach: Reach, *, degraded: bool) -> Iterator[str]:
-    """The directories in which the program could make no new names."""
+    """The directories in which the program could not create files."""
     rules = (rule for layer in reach.layers if layer.kind == "policy files" for rule in layer.denies)
-    # A private root lays a mount over a closed name, if there is something under that name.
+    # With a private root, a closed name that exists is covered by a mount.
     missing = {rule.capability.key for rule in rules if rule.key == POLICY and not os.path.lexists(rule.capability.key)}
     found = [
         directory
         for directory in held_paths(reach.grant).directories_with_closed_names()
         if degraded or directory in map(os.path.dirname, missing)
     ]
-    for directory in found[:MOST_TOLD]:
+    for directory in found[:MOST_SHOWN]:
         why = "without namespaces, and with closed names in it" if degraded else "for policy could be planted in it"
         way = "write below it, or through a tool with `ctx.fs`" if degraded else "keep policy in .licet/ to change that"
         yield f"no new names can be made directly in `{visible(directory)}`, {why}: {way}"
@@ -245,21 +235,11 @@ def _code(returncode: int) -> int:
     return returncode if returncode >= 0 else 128 - returncode
 
 
-_begun: list[Supervisor | None] = []
-
-
-def begin() -> None:
-    """Start it; whoever is next to enter `supervisor` has it."""
-    _fill_streams()
-    _begun.append(start_early(os.path.dirname(os.path.abspath(sandbox.__file__))))
-
-
 @contextmanager
-def supervisor() -> Iterator[Supervisor | None]:
-    """The one that was started; None where there can be none, which the first program then hears."""
-    if not _begun:
-        begin()
-    started = _begun.pop()
+def _supervisor() -> Iterator[Supervisor | None]:
+    """Start a supervisor, which tests the walls while this process reads the policy; None if there can be none."""
+    _fill_streams()
+    started = supervisor_in_advance()
     try:
         yield started
     finally:
@@ -268,7 +248,7 @@ def supervisor() -> Iterator[Supervisor | None]:
 
 
 def _fill_streams() -> None:
-    """Put an empty pipe where a stream is closed: what is opened next would have its number, and be the command's."""
+    """Open an empty pipe in place of a closed stream: the next open file would get its number and go to the command."""
     for stream in (0, 1, 2):
         try:
             os.fstat(stream)
