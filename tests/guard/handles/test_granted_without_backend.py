@@ -15,7 +15,7 @@ from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
 from licet.guard.handles.secrets import ScopedEnv, ScopedSecrets
 from licet.guard.redaction.redact import Redactor
-from licet.sandbox.programs.dial import dial
+from licet.sandbox.connect import connect
 
 NEEDS = (
     "network:*:site.test", "fs:*:/box", "secret:read:KEY", "process:exec:ls", "process:exec:/bin/ls",
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, Callable[[Holding], Awaitable[Any]]]] = {
     "fetch, to delete": ("network", lambda held: ScopedFetch(held, None)("https://site.test/", "DELETE")),
     "fetch, malformed": ("network", lambda held: ScopedFetch(held, None)("https://site.test/", headers=5)),
     "stream": ("network", stream),
-    "connect": ("network", lambda held: dial(held, None, "site.test", 80)),
+    "connect": ("network", lambda held: connect(held, None, "site.test", 80)),
     "read": ("files", lambda held: files(held).read("/box/a")),
     "write": ("files", lambda held: files(held).write("/box/a", "")),
     "write much": ("files", lambda held: files(held).write("/box/a", bytes(2 << 20))),

@@ -15,7 +15,7 @@ import pytest
 from guard.holdings import holding
 from licet.backends.http_memory import Answer
 from licet.errors import Refused
-from licet.sandbox.programs.dial import dial
+from licet.sandbox.connect import connect
 from loopback import authority_file, serving, talking
 from sandbox.walled import needs_filter
 
@@ -101,7 +101,7 @@ def connecting(asked: list[str]) -> Iterator[socket.socket]:
                 name, port = line.split()
                 asked.append(name)
                 try:
-                    made = asyncio.run(dial(held, Names(), name, int(port)))  # type: ignore[arg-type]
+                    made = asyncio.run(connect(held, Names(), name, int(port)))  # type: ignore[arg-type]
                 except Refused as refusal:
                     near.sendall(str(refusal).encode())
                 else:

@@ -22,12 +22,14 @@ from licet.values import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 
-# How a message is framed and where it goes is decided by what was checked, never by a caller.
-_OURS = {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer"}
-_OURS |= {"transfer-encoding", "upgrade"}
-# By these many servers take a request for one of another method than the one that was checked.
+# Headers that belong to one connection, or state the host or the length: the sender of a request writes them anew.
+HOP_BY_HOP = frozenset(
+    {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer"}
+    | {"transfer-encoding", "upgrade"}
+)
+# Many servers take a request with such a header for one of another method, which was not checked.
 METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _MOST_BYTES = 256 << 10  # of the headers of a request together; servers take far less
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
 
@@ -85,7 +87,7 @@ _NOTHING = Outgoing()
 def checked_value(name: str, value: str) -> str:
     """The value of a header without the spaces around it, or `BadRequest` if it is more than one line of ASCII."""
     bare = value.strip(" \t")
-    if not _VALUE.fullmatch(bare):
+    if not HEADER_VALUE.fullmatch(bare):
         raise BadRequest(f"the header `{name}` has a value that is not one line of visible ASCII")
     return bare
 
@@ -110,7 +112,7 @@ def _checked_name(name: str) -> str:
     if not TOKEN.fullmatch(name):
         raise BadRequest("a header has a name with characters that no name has")
     lower = name.lower()
-    if lower in _OURS or lower.startswith("proxy-"):
+    if lower in HOP_BY_HOP or lower.startswith("proxy-"):
         raise BadRequest(f"the header `{name}` is not a caller's to set")
     if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers take the one for the other
         raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")

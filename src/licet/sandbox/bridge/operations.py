@@ -18,7 +18,7 @@ from licet.guard.handles.kv import ScopedKv
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.outbox import packed_names
 from licet.sandbox.bridge.programs import Programs
-from licet.sandbox.programs.dial import dial
+from licet.sandbox.connect import connect
 from licet.sandbox.workers.wire import FROM_A_CHILD, BrokenWire, Overrun
 
 _UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
@@ -220,7 +220,7 @@ class Operations:
     async def connect(self, _: int, head: Head, blob: bytes) -> Answered:
         """A connection that nobody mediates, where the level has direct access at all."""
         self._needs_direct()
-        made = await dial(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
+        made = await connect(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
         return Answered({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
