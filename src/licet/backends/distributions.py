@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import metadata
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.algebra.scope import Malformed
+from licet.core.algebra.scope import Malformed, inside
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
@@ -69,9 +69,9 @@ def _owners(wanted: Iterable[str], libraries: list[str]) -> Mapping[str, set[Ins
     owners: dict[str, set[Installed]] = {}
     for distribution in metadata.distributions(path=libraries):
         root = os.path.realpath(str(distribution.locate_file("")))
-        inside = [file for file in wanted if file.startswith(f"{root}/")]
-        record = distribution.read_text("RECORD") if inside else None
-        for file in inside:
+        below = [file for file in wanted if inside(file, (root,))]
+        record = distribution.read_text("RECORD") if below else None
+        for file in below:
             # Most distributions are ruled out by their text; reading all of them as tables takes long.
             if record is not None and file[len(root) + 1 :] not in record:
                 continue

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from licet.core.algebra.scope import inside
 from licet.guard.handles.files import HeldPaths
 
 WritableImports = Literal["refuse", "drop", "accept"]
@@ -53,7 +54,7 @@ def writable_imports(held: HeldPaths) -> Iterator[Writable]:
     links: dict[str, bool] = {}
     allowed = [way for path in held.allowed("write") for way in ways(path, links)]
     closed = {way for path in held.denied("write") for way in ways(path, links)} if allowed else set()
-    roots = [way for way in allowed if not _inside_any(way, closed)]
+    roots = [way for way in allowed if not inside(way, closed)]
     modules = _Modules()
     for entry in entries() if roots else ():
         if (path := _harm(ways(entry.path, links), entry, roots, closed, modules)) is not None:
@@ -119,7 +120,7 @@ def _harm(
 ) -> str | None:
     """The path inside a grant at which a module of an entry could be planted; None if there is none."""
     for way in spelled:
-        if _inside_any(way, roots) and not _inside_any(way, closed):
+        if inside(way, roots) and not inside(way, closed):
             return way
         above = f"{way.rstrip('/')}/"
         for root in roots:
@@ -201,10 +202,6 @@ def _listed(search: Any) -> list[str]:
         return [stated for stated in search if isinstance(stated, str)]
     except Exception:
         return []
-
-
-def _inside_any(path: str, directories: Collection[str]) -> bool:
-    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in directories)
 
 
 def _prefixes(path: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from licet.core.algebra.grid import TooManyPairs
-from licet.core.algebra.scope import visible
+from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import use_of_path
 from licet.core.canonical import money_text
@@ -212,7 +212,7 @@ def _import_misfit(tool: str, where: Writable) -> Ground:
     said = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
     text = f"{said} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
     fix = _IMPORT_FIX
-    if where.path.startswith(entry.path.rstrip("/") + "/"):
+    if where.path != entry.path and inside(where.path, (entry.path,)):
         name = where.path[len(entry.path.rstrip("/")) + 1 :].partition("/")[0]
         text = f"{text}; `{visible(name)}` is also the name of a module, whose place it could take"
         fix = f"give the directory a name that no module has, such as `work`; or {_IMPORT_FIX}"

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import SECOND_CODE
@@ -179,11 +180,6 @@ def _led(reach: Reach, path: str, action: str) -> str | None:
     return None if inside(real, (*held.denied("read"), *held.denied(action))) else real
 
 
-def inside(path: str, trees: Iterable[str]) -> bool:
-    """Whether a path is one of some trees or lies in it."""
-    return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)
-
-
 def _rules(
     roots: Iterable[str],
     access: int,
@@ -312,7 +308,7 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
     denied = [os.path.realpath(path) for path in held_paths(grant).denied("read")]
     for path in denied:
         for allowed, _, _ in rules:
-            if path.startswith(f"{allowed}/"):
+            if path != allowed and inside(path, (allowed,)):
                 return path
     return ""
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.bundle_rules import private_of
 from licet.core.decision.reach import Reach
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.effects import Level
 from licet.guard.access import Access, access
-from licet.sandbox.grant_paths import inside
 from licet.sandbox.kernel import landlock
 
 REACHED = frozenset(("fs", "network", "process"))  # what a process uses of a grant without a handle

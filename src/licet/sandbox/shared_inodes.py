@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
+from licet.core.algebra.scope import inside
 from licet.guard.execution import SandboxUnavailable
 
 MOST_SEARCHED = 100_000  # files of a grant that are searched for second names
@@ -64,7 +65,7 @@ def _second_names(
             f"`{example}` is closed to this call and has a second name, and the grant holds more than {most} "
             "files, too many to search for it: grant smaller directories, or replace the file by a copy"
         )
-    return tuple(one.path for one in found if one.inode in elsewhere and not _inside(one.path, closed))
+    return tuple(one.path for one in found if one.inode in elsewhere and not inside(one.path, closed))
 
 
 def _named_elsewhere(closed: Iterable[str]) -> dict[Inode, str]:
@@ -130,7 +131,3 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return about.st_dev, about.st_ino, about.st_nlink
-
-
-def _inside(path: str, trees: Iterable[str]) -> bool:
-    return any(path == tree or path.startswith(tree.rstrip("/") + "/") for tree in trees)

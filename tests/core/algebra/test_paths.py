@@ -12,7 +12,15 @@ from core.liars import Broken, BrokenText, FalseText, Liar, LyingBytes
 from core.manifests import manifest, tool
 from core.strategies import clean_paths, odd_paths, outcome
 from licet.core.algebra.capability import Capability
-from licet.core.algebra.scope import LONGEST_PATH, Malformed, path_ancestors, path_key, resolved_path, secret_ancestors
+from licet.core.algebra.scope import (
+    LONGEST_PATH,
+    Malformed,
+    inside,
+    path_ancestors,
+    path_key,
+    resolved_path,
+    secret_ancestors,
+)
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path
 
@@ -510,3 +518,22 @@ def test_a_path_that_is_not_expanded_is_reached_by_nobody() -> None:
 def test_a_place_that_is_no_clean_path_is_refused(place: str) -> None:
     with pytest.raises(Malformed):
         CapabilitySet(["fs:read:${workdir}/x"]).expand(place, "/home/u")
+
+
+INSIDE = [
+    ("/a/b", ("/a",), True),
+    ("/a/b", ("/a/b",), True),
+    ("/a/b", ("/a/",), True),
+    ("/a", ("/a/b",), False),
+    ("/ab", ("/a",), False),
+    ("/a", ("/",), True),
+    ("/", ("/",), True),
+    ("/c", ("/a", "/b"), False),
+    ("/b/c", ("/a", "/b"), True),
+    ("/a", (), False),
+]
+
+
+@pytest.mark.parametrize(("path", "trees", "expected"), INSIDE)
+def test_a_path_is_inside_a_directory_or_not(path: str, trees: tuple[str, ...], expected: bool) -> None:
+    assert inside(path, trees) is expected

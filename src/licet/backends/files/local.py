@@ -16,6 +16,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from licet.backends.files.resolver import DIRECTORY, PATH_ONLY, Paths, Resolver
+from licet.core.algebra.scope import inside
 from licet.guard.ports import ANY_TIME, Escaped, Held, Stat, TooLarge, Turn
 
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
@@ -148,7 +149,7 @@ class LocalFiles:
                 # What lies between the root of the grant and a path that is held is held too: a deny there would deny
                 # the path. Asking about each parent would take time that grows with the cube of the depth.
                 root = root or held.root("write", path)
-                if not above or not f"{above}/".startswith(f"{root.rstrip('/')}/"):
+                if not above or not inside(above, (root,)):
                     raise
                 missing.append(above)
                 continue

@@ -6,6 +6,7 @@ used for (domain, action, port) is not known here.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NoReturn
 
@@ -263,6 +264,11 @@ def path_ancestors(key: str) -> tuple[str, ...]:
         slash = key.rfind("/", 0, slash)
     keys.append(TOP)
     return tuple(keys)
+
+
+def inside(path: str, trees: Iterable[str]) -> bool:
+    """Whether a path is one of some directories or lies in one. For real paths: rules are compared by ancestors."""
+    return any(path == tree or path.startswith(f"{tree.rstrip('/')}/") for tree in trees)
 
 
 def paths_below(key: str) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import IO, Any, NoReturn, TypeVar
 
 from licet.core.algebra.capability import capability
-from licet.core.algebra.scope import path_ancestors
+from licet.core.algebra.scope import inside, path_ancestors
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Kind, Use, path_text, use_of_path
 from licet.errors import Refused
@@ -57,9 +57,8 @@ class HeldPaths:
 
     def overlaps(self, action: str, path: str) -> bool:
         """Whether anything at a path or below it is held."""
-        below = f"{_key(path)}/"
         kept = (key for key, allowed in self._answers[action].items() if allowed)
-        return self.covers(action, path) or any(key.startswith(below) for key in kept)
+        return self.covers(action, path) or any(inside(key, (path,)) for key in kept)
 
     def allowed(self, action: str) -> tuple[str, ...]:
         """The outermost paths that are held; below them, what `denied` names is not."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NoReturn, Protocol
 
-from licet.core.algebra.scope import TOP
+from licet.core.algebra.scope import TOP, inside
 from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
 from licet.core.decision.decision import Reason
 from licet.core.policy.seconds import seconds
@@ -278,9 +278,9 @@ class ScopedProcesses:
     def _holds_below(self, directory: str) -> bool:
         """Whether something in a directory is held, which then is behind the walls too, and shows nothing else."""
         held = held_paths(self._holding.reach.grant)
-        below = f"{directory.rstrip('/')}/"
-        paths = (*held.allowed("read"), *held.allowed("write"))
-        return any(os.path.realpath(path).startswith(below) and os.path.lexists(path) for path in paths)
+        paths = [path for path in (*held.allowed("read"), *held.allowed("write")) if os.path.lexists(path)]
+        reals = {*map(os.path.realpath, paths)} - {directory}
+        return any(inside(real, (directory,)) for real in reals)
 
     def _walls(self, use: Use) -> Walls:
         text = "no sandbox is configured"

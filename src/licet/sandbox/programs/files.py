@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from licet.core.algebra.scope import inside
 from licet.core.algebra.use import Use
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.guard.handles.files import held_paths
 from licet.guard.links import FoundProgram, changeable
-from licet.sandbox.grant_paths import NEVER, Identity, identity, inside
+from licet.sandbox.grant_paths import NEVER, Identity, identity
 
 # What programs are made of, and what they need to start. None of it belongs to anybody: of /etc/ssl not the keys.
 SYSTEM = (

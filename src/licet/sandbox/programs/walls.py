@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from licet.core.algebra.scope import TOP
+from licet.core.algebra.scope import TOP, inside
 from licet.core.decision.decision import Reason
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import least_limits
@@ -24,7 +24,7 @@ from licet.guard.handles.files import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
-from licet.sandbox.grant_paths import Identity, KernelRule, around, identity, inside, kernel_paths
+from licet.sandbox.grant_paths import Identity, KernelRule, around, identity, kernel_paths
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.files import SYSTEM, of_binary

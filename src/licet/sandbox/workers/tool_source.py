@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
+from licet.core.algebra.scope import inside
 from licet.declare import Tool
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
@@ -132,7 +133,7 @@ def zygote_path() -> list[str]:
 
 
 def _is_library(path: str) -> bool:
-    return any(path.startswith(f"{directory}/") for directory in libraries())
+    return inside(path, libraries())
 
 
 def _reached(name: str, place: Place) -> dict[str, Place]:
@@ -162,7 +163,7 @@ def _place(name: str) -> Place | None:
     where = list(spec.submodule_search_locations or ())
     directory = os.path.realpath(where[0]) if where else None
     file = os.path.realpath(spec.origin) if spec.has_location and spec.origin else None
-    if (file is None and directory is None) or _is_library(file or f"{directory}/"):
+    if (file is None and directory is None) or _is_library(file or str(directory)):
         return None
     return Place(file, directory)
 
