@@ -45,10 +45,10 @@ TOLD = {
     "different tools and allows": (0, "fine"),
     "one long pattern": (1, "more than 65536 characters in different rules with patterns"),
     "one version": (1, "a version range of at most 500 characters"),
-    "arguments that a tool has not": (1, "more are not shown: mend these first"),
-    "unknown keys": (1, "more are not shown: mend these first"),
-    "misfits": (1, "more are not shown: mend these first"),
-    "one tool with many connector needs": (1, "more are not shown: mend these first"),
+    "arguments that a tool has not": (1, "more are not shown: fix these first"),
+    "unknown keys": (1, "more are not shown: fix these first"),
+    "misfits": (1, "more are not shown: fix these first"),
+    "one tool with many connector needs": (1, "more are not shown: fix these first"),
 }
 
 SLOW = {"different tools and allows", "misfits", "wide tools and allows"}

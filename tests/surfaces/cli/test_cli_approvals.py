@@ -83,7 +83,7 @@ def test_without_a_terminal_nobody_agrees_by_accident(more: list[str]) -> None:
     request = asked()
     refused = run("approvals", "approve", request, *more)
     assert refused.exit_code == 2
-    assert "say `--yes`, or sign with `--key FILE`" in refused.stderr
+    assert "add `--yes`, or sign with `--key FILE`" in refused.stderr
     assert json.loads(run("approvals", "show", request, "--json").stdout)["state"] == "waiting"
     run("approvals", "key", "me.key")
     assert run("approvals", "approve", request, "--key", "me.key", *more).exit_code == 0
@@ -133,8 +133,8 @@ def test_a_request_that_a_newer_manifest_asks_again_says_so() -> None:
     old = asked()
     policy(expires_seconds=200)
     new = asked()
-    assert f"than {new}," in run("approvals", "list").stdout
-    assert f"than {new}," in run("approvals", "approve", old, "--yes").stderr
+    assert f"{new} is a newer request" in run("approvals", "list").stdout
+    assert f"{new} is a newer request" in run("approvals", "approve", old, "--yes").stderr
     assert call().exit_code == 1
     assert "another manifest" not in run("approvals", "approve", new, "--yes").stderr
     assert call().exit_code == 0
@@ -160,7 +160,7 @@ def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> Non
     while asked(text=f"Hail {seconds}.") and "Rain." in run("approvals", "list", "--all").stdout:
         time.sleep(0.2)
         seconds += 1
-    assert "no longer kept" in run("approvals", "list", "--all").stdout
+    assert "no longer stored" in run("approvals", "list", "--all").stdout
     assert "  arguments     no longer kept: nobody answered in time\n" in run("approvals", "show", expired).stdout
     assert json.loads(run("approvals", "show", expired, "--json").stdout)["arguments"] is None
     assert "is expired since" in run("approvals", "approve", expired, "--yes").stderr

@@ -482,7 +482,7 @@ from pydantic import Field
 @tool(needs=[], effect="read_only", sandbox="restricted")
 def ask(%s) -> None: ...
 """
-MISNAMED = "that `qestion` is no argument of `ask`: its rule would stop nothing"
+MISNAMED = "that `qestion` is not an argument of `ask`, so its rule has no effect"
 
 
 @pytest.mark.parametrize(

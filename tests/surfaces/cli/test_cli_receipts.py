@@ -377,7 +377,7 @@ def test_to_list_requests_makes_nothing(tmp_path: Path) -> None:
     for words in ["list"], ["show", "a-1"], ["approve", "a-1", "--yes"], ["deny", "a-1"]:
         result = CliRunner().invoke(licet, ["approvals", *words, "--state", str(state)])
         assert (result.exit_code, result.stdout) == (1, "")
-        assert f"there is no directory {state}: name the state that calls were given" in result.stderr
+        assert f"there is no directory {state}: give the state directory of the calls" in result.stderr
         assert not state.exists()
 
 

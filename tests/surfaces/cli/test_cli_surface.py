@@ -76,7 +76,8 @@ command   isolated           paths     /srv  read except /srv/notes/private
           asks per delete    binaries  git
                              env       LANG
 
-undeclared   unknown is admitted, but no file says what for; shown is the most
+undeclared   unknown is admitted but not declared; shown is the most that any
+             declaration gives
 """
 
 
@@ -108,7 +109,7 @@ def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
     (here / "m.yaml").write_text("agent: a\ncapabilities: {process: {allowed_binaries: [wc]}}\n")
     said = run(COLUMNS="200").stdout
     assert "\nany       read_only   binaries  wc\ncommand   isolated\n" in said
-    assert "\nany command  what `licet run` starts holds this" in said
+    assert "\nany command  what `licet run` starts can reach this" in said
     assert "binaries  wc" in said
 
 
@@ -154,7 +155,7 @@ def test_text_from_files_cannot_act_on_the_terminal(here: Path) -> None:
 def test_a_working_directory_that_no_rule_can_name_is_refused() -> None:
     result = run("--workdir", "/srv/a*b")
     assert result.exit_code == 2
-    assert "no rule can name the working directory: found `/srv/a*b`" in result.stderr
+    assert "no rule can contain the path of the working directory: found `/srv/a*b`" in result.stderr
 
 
 def test_brackets_in_text_are_text(here: Path) -> None:
@@ -260,7 +261,7 @@ def test_a_picture_never_replaces_a_file_that_is_no_picture(here: Path) -> None:
     before = (here / "m.yaml").read_text("utf-8")
     result = run("--svg", "m.yaml")
     assert result.exit_code == 2
-    assert "m.yaml exists and is not called .svg: it is not replaced" in result.stderr
+    assert "m.yaml exists and does not end in .svg, so it is not replaced" in result.stderr
     assert (here / "m.yaml").read_text("utf-8") == before
 
 

@@ -94,7 +94,7 @@ def test_a_file_beside_the_directory_is_reported_and_not_read() -> None:
     write(POLICY.replace("agent: a", "agent: beside"), "licet.yaml")
     result = run("surface", "--json")
     assert json.loads(result.stdout)["agent"] == "inside"
-    assert result.stderr == "licet: licet.yaml is not read, for .licet/licet.yaml is there too\n"
+    assert result.stderr == "licet: licet.yaml is ignored, since .licet/licet.yaml exists too\n"
     assert run("surface", "licet.yaml").stderr == ""  # it was named
 
 
@@ -151,8 +151,8 @@ def test_a_call_without_a_tool_says_so(words: list[str]) -> None:
 
 # What is used --------------------------------------------------------------------------------------------------------
 
-NOT_ACCEPTED = ".licet/licet.yaml was found and not named: see what it allows, and accept it, with `licet trust`\n"
-CHANGED = ".licet/licet.yaml has changed since it was accepted: see what changed, and accept it, with `licet trust`\n"
+NOT_ACCEPTED = ".licet/licet.yaml has not been accepted: review and accept it with `licet trust`, or name it\n"
+CHANGED = ".licet/licet.yaml has changed since it was accepted: review and accept the change with `licet trust`\n"
 
 
 def test_a_policy_that_was_found_is_used_once_it_is_accepted() -> None:
@@ -265,7 +265,7 @@ def test_what_was_accepted_is_not_combined_with_another_file(option: str) -> Non
     run("trust", "--yes")
     result = run("call", "hello", option, "p.yaml")
     assert result.exit_code == 2
-    assert "need the manifest by name" in result.stderr
+    assert "need a named manifest" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff"])
@@ -332,14 +332,14 @@ def test_then_what_has_changed() -> None:
         "accepted .licet/licet.yaml",
     ):
         assert line in lines
-    assert run("trust", "--yes").stdout == ".licet/licet.yaml is accepted already, as it is now\n"
+    assert run("trust", "--yes").stdout == ".licet/licet.yaml is already accepted\n"
 
 
 def test_nobody_accepts_by_looking() -> None:
     write(POLICY)
     result = run("trust")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "nobody can be asked here: say `--yes`" in result.stderr
+    assert "there is no terminal to ask at: add `--yes`" in result.stderr
     assert run("trust", "--json").exit_code == 2
     assert run("call", "hello").exit_code == 1
 

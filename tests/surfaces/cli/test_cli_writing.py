@@ -113,6 +113,6 @@ def test_a_manifest_is_begun_in_no_device(here: Path, force: list[str]) -> None:
     Path("null.yaml").symlink_to("/dev/null")
     result = licet_of("init", "tools.py", "-o", "null.yaml", *force)
     assert result.exit_code == 1
-    assert "found something that is no file, expected a new file; -o - only prints" in result.stderr
+    assert "found something that is not a file, expected a new file; -o - only prints" in result.stderr
     assert os.readlink("null.yaml") == "/dev/null"
     assert not Path(".licet").exists()

@@ -1,4 +1,4 @@
-"""The frame of the command line: the list of commands, help that teaches, and how every run ends.
+"""The entry point of the command line: the list of commands, the help, and the exit code of every run.
 
 Commands are modules of this package, imported when they run or when their own help is asked for; nothing of the
 library is imported here.
@@ -16,17 +16,17 @@ import click
 
 from licet import __version__
 
-USAGE = 2  # what click reports for words that it does not understand
+USAGE = 2  # what click reports for a bad command line
 INTERRUPTED = 130  # what shells report for Ctrl-C
 CLOSED_PIPE = 141  # what shells report for a reader that went away
 INTERNAL_ERROR = 70  # EX_SOFTWARE
 NO_OUTPUT = 74  # EX_IOERR
-# What a stream says when it takes no more. Commands say themselves what is wrong with a file that they write.
+# Errors of an output stream that takes no more. Commands report errors of the files that they write themselves.
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class Entry(NamedTuple):
-    """One command in the list: what it is for, and a line that a newcomer can type."""
+    """One command in the list: its purpose, and an example that a newcomer can type."""
 
     name: str
     about: str
@@ -34,25 +34,25 @@ class Entry(NamedTuple):
 
 
 FIRST = (
-    Entry("init", "write the manifest that fits the tools in a file exactly", "licet init tools.py"),
-    Entry("check", "find everything that is wrong in policy files", "licet check"),
+    Entry("init", "write a manifest for the tools in a file", "licet init tools.py"),
+    Entry("check", "find every problem in policy files", "licet check"),
     Entry("surface", "show everything that an agent can reach", "licet surface"),
     Entry(
         "explain",
-        "say why a use is allowed or refused, and what would allow it",
+        "show why a use is allowed or denied, and what would allow it",
         "licet explain fetch_weather https://api.weather.gov",
     ),
-    Entry("diff", "show what grew and what shrank between two versions", "licet diff ../before/.licet/licet.yaml"),
+    Entry("diff", "show what two versions of a policy allow more or less of", "licet diff ../before/.licet/licet.yaml"),
 )
 FURTHER = (
-    Entry("trust", "accept the policy of this directory, as it is now", "licet trust"),
+    Entry("trust", "accept the policy of this directory", "licet trust"),
     Entry("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
     Entry("run", "run any command under a manifest", "licet run -- git log"),
-    Entry("approvals", "answer calls that wait for a person", "licet approvals list"),
-    Entry("receipts", "list, show, verify and export what happened", "licet receipts list --since 1d"),
-    Entry("doctor", "try which levels this machine can keep", "licet doctor"),
+    Entry("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
+    Entry("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
+    Entry("doctor", "test which sandbox levels this machine supports", "licet doctor"),
     Entry("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
-    Entry("completion", "print the script that completes `licet` in your shell", "licet completion bash"),
+    Entry("completion", "print the completion script for your shell", "licet completion bash"),
 )
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
 
@@ -92,23 +92,23 @@ class Licet(click.Group):
         return [item for item in found if item.value.startswith(incomplete)] + options
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands first, in the order in which a newcomer meets them, each with an example."""
-        for title, entries in (("From the first minute on", FIRST), ("Also", FURTHER)):
+        """Write the commands first, each with an example."""
+        for title, entries in (("Getting started", FIRST), ("More commands", FURTHER)):
             with formatter.section(title):
                 for entry in entries:
                     formatter.write(f"  {entry.name:<12}{entry.about}\n{'':<14}$ {entry.example}\n")
         click.Command.format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what holds for all commands."""
+        """Write what applies to all commands."""
         formatter.write(
             "\nMore about one command: licet COMMAND --help. Every command takes --json.\n"
-            "Exit codes: 0 fine; 1 denied, wrong or grown; 2 not a sensible command line;\n"
-            "70 a fault of licet itself; 74 its output cannot be written.\n"
+            "Exit codes: 0 success; 1 denied, a problem, or more allowed than before;\n"
+            "2 bad command line; 70 internal error; 74 the output cannot be written.\n"
         )
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the words before the command."""
+        """Parse the options before the command."""
         with _told(), _spelled_out():
             return super().make_context(*args, **extra)
 
@@ -122,8 +122,8 @@ class Licet(click.Group):
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Whatever goes wrong ends in one line and a code, not in a traceback; and so does output that goes nowhere."""
-    if sys.stdout is None:  # a file that is opened later would take its place, and get what is printed
+    """Report an error as one line and an exit code, not as a traceback."""
+    if sys.stdout is None:  # a file that is opened later would get its number, and all that is printed
         _end(NO_OUTPUT, "cannot write its output: it is closed")
     try:
         try:
@@ -151,14 +151,14 @@ def _told() -> Iterator[None]:
         from licet.errors import LicetError
 
         text = visible(" ".join(str(error).split()))[:500]
-        if isinstance(error, LicetError):  # it says itself what is wrong, and nothing is wrong with licet
+        if isinstance(error, LicetError):  # its text explains what is wrong; it is no internal error
             _end(USAGE, text)
         _end(INTERNAL_ERROR, f"unexpected {type(error).__name__}: {text} (set LICET_DEBUG=1 to see where)")
 
 
 @contextmanager
 def _spelled_out() -> Iterator[None]:
-    """Let no complaint pass with characters that act on a terminal: click repeats words as they were typed."""
+    """Escape control characters in messages of click, which repeats words as they were typed."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:  # the help, line by line; nothing in it was typed

@@ -1,4 +1,4 @@
-"""`licet approvals`: what calls wait for a person, and that person's answer."""
+"""`licet approvals`: lists the calls that wait for approval, and answers them."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ from licet.values import replace
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")
-_OTHER = "asked under another manifest than {}, which asks for the same and is newer: answer that one"
+_OTHER = "{} is a newer request for the same call, under another manifest: answer that one"
 _OF_ONE_ASKING = (
     "id",
     "nonce",
@@ -29,7 +29,7 @@ _OF_ONE_ASKING = (
     "asked",
     "expires",
     "why",
-)  # what differs between two askings of one call
+)  # the fields that differ between two requests for one call
 _MOST_OF_ARGUMENTS = 100  # characters
 
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 def state_option(command: Command) -> Command:
     """Add `--state` to a command."""
-    text = "Where requests are kept.  [default: for this directory, below $XDG_STATE_HOME]"
+    text = "Where requests are stored.  [default: for this directory, below $XDG_STATE_HOME]"
     return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
 
 
@@ -52,10 +52,10 @@ key_option = click.option(
 
 @click.group(name="approvals")
 def command() -> None:
-    """List, show and answer the requests of calls that wait for a person.
+    """List, show and answer the requests of calls that wait for approval.
 
-    A call that asks is refused, and leaves a request. Once that is approved, the same call goes through when it is
-    made again, until the request expires.
+    A call that needs approval is refused, and its request is stored. After you approve the request, the same call
+    succeeds when it is made again, until the request expires.
 
     \b
       licet approvals list
@@ -68,13 +68,13 @@ def command() -> None:
     \b
     Exit codes:
       0  done
-      1  there is no such request, or it cannot be answered any more, or not like this
-      2  a command line that makes no sense
+      1  there is no such request, or it cannot be answered (any more) in this way
+      2  bad command line
     """
 
 
 @command.command(name="list")
-@click.option("--all", "every", is_flag=True, help="Also those that were denied, used, or have expired.")
+@click.option("--all", "every", is_flag=True, help="Also list requests that were denied, used, or have expired.")
 @state_option
 @json_option
 def list_command(every: bool, state: Path | None, as_json: bool) -> None:
@@ -113,7 +113,7 @@ def show_command(request: str, state: Path | None, as_json: bool) -> None:
 @click.argument("request")
 @key_option
 @click.option(
-    "--only-these-arguments", "narrow", is_flag=True, help="Agree to calls with exactly these arguments, not to any."
+    "--only-these-arguments", "narrow", is_flag=True, help="Agree only to calls with exactly these arguments."
 )
 @click.option(
     "--yes", is_flag=True, help="Do not ask again. Needed without a terminal and with --json, unless you sign."
@@ -138,7 +138,7 @@ def approve_command(
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     asks = not yes and not as_json and sys.stdin.isatty()
     if not (yes or asks or key):  # a script that only wants to look must not agree to anything
-        raise click.UsageError("nobody can be asked here: say `--yes`, or sign with `--key FILE`", ctx)
+        raise click.UsageError("there is no terminal to ask at: add `--yes`, or sign with `--key FILE`", ctx)
     seen = _run(store.find(request), as_json)
     if asks:
         _tell(seen, store.now(), as_json)
@@ -156,7 +156,7 @@ def approve_command(
 @state_option
 @json_option
 def deny_command(request: str, state: Path | None, as_json: bool) -> None:
-    """Say no to a request; also to one that was approved and can still be used."""
+    """Deny a request. An approved one can still be denied until it is used."""
     store = _store(state, as_json)
     seen = _run(store.find(request), as_json)
     _tell(_run(store.deny(seen), as_json), store.now(), as_json)
@@ -169,7 +169,7 @@ def deny_command(request: str, state: Path | None, as_json: bool) -> None:
 def key_command(file: Path, public: bool, as_json: bool) -> None:
     """Make a personal key to sign approvals with, and print its public half.
 
-    The file must stay where no tool can read it. The public half belongs under `approvals.keys` of a manifest.
+    Keep the file where no tool can read it. Put the public half under `approvals.keys` of a manifest.
     """
     try:
         name = (read_approver_key if public else make_key)(file).public
@@ -182,11 +182,11 @@ def key_command(file: Path, public: bool, as_json: bool) -> None:
 
 
 def _store(state: Path | None, as_json: bool) -> SqliteApprovals:
-    """What is kept in a directory of state; one that was named has to be there, others may not have been made yet."""
+    """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
     place = state if state is not None else state_directory(Path.cwd())
     if wrong := wrong_state(place, new):
-        fail(f"{wrong}: name the state that calls were given with --state, or their manifest with --manifest", as_json)
+        fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest", as_json)
     return stored_approvals(place)
 
 
@@ -198,7 +198,7 @@ def _run(work: Coroutine[Any, Any, _T], as_json: bool) -> _T:
 
 
 def _later(kept: Kept, known: list[Kept]) -> Kept | None:
-    """A newer request for the same under another manifest: a yes to the older one serves no call under that."""
+    """A newer request for the same call under another manifest, for which approving this one has no effect."""
     asked = kept.request
     for other in reversed(known):
         if other.request.id == asked.id:  # the list begins with the oldest
@@ -209,9 +209,9 @@ def _later(kept: Kept, known: list[Kept]) -> Kept | None:
 
 
 def _beginning(arguments: dict[str, Any] | None) -> str:
-    """As much of the arguments as fits a line, so that requests can be told apart; `show` has all of them."""
+    """The arguments, cut to one line; `show` prints all of them."""
     if arguments is None:
-        return "arguments that are no longer kept: nobody answered in time"
+        return "its arguments are no longer stored: it was not answered in time"
     text = ", ".join(f"{visible(name)}={shown(value)}" for name, value in sorted(arguments.items())) or "no arguments"
     return text if len(text) <= _MOST_OF_ARGUMENTS else f"{text[:_MOST_OF_ARGUMENTS]}…"
 

@@ -1,6 +1,6 @@
-"""The arguments of a call as a person types them: `key=value`, `key:=json`, or a file with a JSON object.
+"""`licet call`: one tool call under a manifest.
 
-`licet call`: one tool call under a manifest, and what came of it.
+Arguments are typed as `key=value` or `key:=json`, or come from a file with a JSON object.
 """
 
 import difflib
@@ -41,24 +41,24 @@ from licet.surfaces.cli.options import FILE, Setting, json_option, refuse, setti
 from licet.surfaces.cli.output import fail, misfit_document, result_document, show, show_json, show_refusal
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
-_LARGEST = 4 << 20  # bytes of a file of arguments; what a call takes is limited again, and less
+_LARGEST = 4 << 20  # bytes of a file of arguments; a call has a lower limit of its own
 
 
 class BadArguments(ValueError):
-    """Words that are no arguments, and what was expected instead."""
+    """Words that are not arguments."""
 
 
 class BadFile(BadArguments):
-    """A file of arguments that is none."""
+    """A file that has no arguments."""
 
 
 def typed_arguments(words: Iterable[str], file: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that were typed. Text stays text where the schema takes text; elsewhere it is read as JSON."""
+    """Parse arguments. A value is text if the schema takes text, and JSON otherwise."""
     arguments = {} if file is None else _from_file(file)
     for word in words:
         parts = _WORD.fullmatch(word)
         if parts is None:
-            raise BadArguments(f"`{word[:80]}` is no argument; expected `key=value` or `key:=json`")
+            raise BadArguments(f"`{word[:80]}` is not an argument; expected `key=value` or `key:=json`")
         key, sign, text = parts.groups()
         if key in arguments:
             raise BadArguments(f"`{key}` is given twice")
@@ -82,14 +82,14 @@ def _from_file(file: str) -> dict[str, Any]:
         if file.lstrip().startswith("{"):
             raise BadFile("expected the name of a file, found JSON: pipe it in with `--args -`") from None
         if isinstance(error, UnicodeDecodeError):
-            raise BadFile(f"{file} is not a text in UTF-8") from None
-        raise BadFile(f"cannot read {file}: {getattr(error, 'strerror', 'no name of a file')}") from None
+            raise BadFile(f"{file} is not UTF-8 text") from None
+        raise BadFile(f"cannot read {file}: {getattr(error, 'strerror', 'not a file name')}") from None
     try:
         found = _read(text, file)
     except BadArguments as wrong:
         raise BadFile(str(wrong)) from None
     if not isinstance(found, dict):
-        raise BadFile(f"{file} holds no JSON object")
+        raise BadFile(f"{file} does not contain a JSON object")
     return found
 
 
@@ -100,22 +100,22 @@ def _read(text: str, what: str, wanted: Any = None) -> Any:
         kind = wanted.get("type") if isinstance(wanted, dict) else None
         expected = f"JSON for a value of type {kind}" if isinstance(kind, str) else "JSON"
         why = f" ({error})" if isinstance(error, BadArguments) else ""
-        raise BadArguments(f"{what} is no JSON{why}; expected {expected}") from None
+        raise BadArguments(f"{what} is not JSON{why}; expected {expected}") from None
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise BadArguments("a key twice")
+        raise BadArguments("a duplicate key")
     return found
 
 
 def _no_number(word: str) -> NoReturn:
-    raise BadArguments(f"{word} is no number of JSON")
+    raise BadArguments(f"{word} is not a JSON number")
 
 
 def _takes_text(wanted: Any, schema: Mapping[str, Any], depth: int = 0) -> bool:
-    """Whether a schema takes texts, perhaps among other things; one that says nothing takes anything."""
+    """Whether a schema accepts text. One without a type accepts anything."""
     if not isinstance(wanted, dict) or depth > 8:
         return True
     if isinstance(reference := wanted.get("$ref"), str):
@@ -137,7 +137,7 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
     "words", metavar="[MANIFEST] TOOL [KEY=VALUE]...", nargs=-1, required=True, shell_complete=complete_words
 )
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
-@click.option("--session", metavar="ID", default="main", help="The session that the call belongs to.  [default: main]")
+@click.option("--session", metavar="ID", default="main", help="The session of the call.  [default: main]")
 @click.option(
     "--secrets",
     metavar="FILE",
@@ -150,8 +150,8 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
     type=FILE,
     help="Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]",
 )
-@click.option("--ask", is_flag=True, help="Ask at this terminal where a person must agree, and wait for the answer.")
-@click.option("--wait", is_flag=True, help="Where a person must agree, wait until the request is answered elsewhere.")
+@click.option("--ask", is_flag=True, help="If the call needs approval, ask at this terminal.")
+@click.option("--wait", is_flag=True, help="If the call needs approval, wait until `licet approvals` answers it.")
 @setting_options
 @json_option
 @click.pass_context
@@ -167,11 +167,11 @@ def command(
     setting: Setting,
     as_json: bool,
 ) -> None:
-    """Call one tool under a manifest, with everything that guards a call.
+    """Call one tool under a manifest, with all checks of a call.
 
-    The tools that the manifest names with `from:` are imported, so their code runs. What the call touches is checked
-    as in any program; a refusal is explained on stderr. MANIFEST is the policy in this directory if left out:
-    .licet/licet.yaml, or licet.yaml, once you have accepted it with `licet trust`.
+    The tools that the manifest names with `from:` are imported, so their code runs. A refusal is explained on stderr.
+    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. You must have accepted that
+    one with `licet trust`.
 
     \b
       licet call fetch_weather city=oslo
@@ -188,13 +188,13 @@ def command(
       key:=json    always read as JSON
 
     \b
-    A secrets file holds NAME=value lines, and only its owner may read it (chmod 600).
+    A secrets file has NAME=value lines, and only its owner may read it (chmod 600).
 
     \b
     Exit codes:
       0  the tool ran, and its value was printed: text as text, data as JSON
-      1  refused, or the tool failed; or the files are wrong
-      2  a command line that makes no sense
+      1  refused, or the tool failed; or the files have errors
+      2  bad command line
     """
     manifest, words = named_first(words)
     if not words or "=" in words[0]:
@@ -229,7 +229,7 @@ def command(
 
 
 def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
-    """Who is asked, and whether the call is held meanwhile; without either option a request is kept."""
+    """The approver for `--ask` and `--wait`. Without either, a request is stored and the call refused."""
     waiting = waiting_approver(state, _announce) if wait else None
     if ask:
         return {"approver": terminal_approver(state, waiting)}
@@ -237,7 +237,7 @@ def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
 
 
 def _announce(question: Question, kept: Kept, approve: str) -> None:
-    """Say on stderr what the call waits for, and how to answer."""
+    """Print on stderr what the call waits for, and how to answer."""
     show(f"asks: `{visible(kept.request.tool)}` waits for a person: {visible(question.why)}", err=True, colour="yellow")
     for line in told(kept.request, kept.arguments):
         show(line, err=True)
@@ -249,13 +249,13 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
     from licet.assemble.importing import imported_tools
 
     try:
-        # One tool is called: another one that does not fit is no reason to refuse this call.
+        # Other tools that do not fit are no reason to refuse this call.
         return CommandGate(policy, imported_tools(policy), backends, workdir=workdir, on_misfit="deny")
     except ManifestError as wrong:
         refuse(list(wrong.problems), as_json)
-    except Refused as refused:  # the lock next to the policy holds another digest
+    except Refused as refused:  # the lock next to the policy has another digest
         fail(refused.explain(), as_json)
-    except RegistrationRefused as refused:  # the policy is too large to work out what its tools may do
+    except RegistrationRefused as refused:  # the policy is too large to compute the grants of its tools
         if as_json:
             show_json({"misfits": [misfit_document(misfit) for misfit in refused.misfits]})
         else:
@@ -263,25 +263,25 @@ def _gate(ctx: click.Context, policy: Manifest, backends: Backends, workdir: Pat
                 show(str(misfit), err=True)
         ctx.exit(1)
     except Malformed as wrong:
-        raise click.UsageError(f"no rule can name the directories of this machine: {wrong}") from None
+        raise click.UsageError(f"no rule can contain the working or home directory: {wrong}") from None
 
 
 def _check_secrets(file: Path, as_json: bool) -> None:
-    """End the command if a file is not fit for secrets: before any code runs, and whether or not one is asked for."""
+    """Exit if a file is not fit for secrets, before any code of a tool runs."""
     if wrong := unfit(file):
         found, expected = "a file that is not fit for secrets", "`NAME=value` lines that only their owner can read"
         refuse([Problem(Origin(str(file), 1, 1), found, expected, wrong)], as_json)
 
 
 def _show_value(result: Result) -> None:
-    """Print a value: texts as they are in a pipe, and with everything invisible made visible on a terminal."""
+    """Print a value. Text is printed unchanged in a pipe; on a terminal, invisible characters are escaped."""
     if isinstance(result.value, str):
         text = result.value
         if sys.stdout.isatty():
             text = "\n".join(map(_seen, text.split("\n")))
     else:
         text = _readable(json.dumps(result.value, indent=2, ensure_ascii=False))
-    # Not with click, which takes escapes out of what goes into a pipe: there a text is what it is.
+    # Not with click, which removes escape sequences in a pipe.
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     if result.truncated:
         show("the value was longer than the limits allow; this is the beginning", err=True, colour="yellow")
@@ -292,12 +292,12 @@ def _seen(line: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """JSON with its letters as letters, and as escapes of JSON what nobody would see."""
+    """JSON with letters unchanged, and invisible characters as JSON escapes."""
     return "".join(char if char == "\n" or visible(char) == char else json.dumps(char)[1:-1] for char in text)
 
 
 def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
-    """What would help that only a person at this command line can do."""
+    """Advice that only applies at the command line."""
     known = policy.seats.keys()
     if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
         yield f"  did you mean  {near[0]}"

@@ -1,8 +1,4 @@
-"""`licet check`: every problem of every file in one run, for people, for programs (`--json`) and for code review
-(`--sarif`).
-
-Problems as a SARIF 2.1.0 log, the format that code review tools and editors read.
-"""
+"""`licet check`: every problem of every file in one run, as text, JSON, or a SARIF 2.1.0 log for code review."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,18 +42,18 @@ def command(
     as_json: bool,
     sarif: bool,
 ) -> None:
-    """Find everything that is wrong in policy files, in one run.
+    """Find every problem in policy files, in one run.
 
     FILE is a manifest, a workspace or a personality, in YAML or JSON; if left out, the policy in this directory:
-    .licet/licet.yaml, or licet.yaml. Each problem is one line: where it is, what was found, what was expected, and
-    often the way out. Tools are read from their source, never imported; one that asks for more than its agent is
-    allowed is a problem too.
+    .licet/licet.yaml, or licet.yaml. Each problem is one line: its place, what was found, what was expected,
+    and often how to fix it. Tools are read from source and never imported. A tool that declares more than its agent
+    is allowed is a problem too.
 
     \b
     Exit codes:
-      0  fine; warnings do not count
-      1  at least one error, a file that cannot be read included
-      2  a command line that makes no sense
+      0  no errors; there may be warnings
+      1  at least one error, or a file that cannot be read
+      2  bad command line
     """
     if as_json and sarif:
         raise click.UsageError("--json and --sarif exclude each other")

@@ -1,4 +1,4 @@
-"""`licet completion`: the script that teaches a shell to complete `licet`."""
+"""`licet completion`: the script that completes `licet` in a shell."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`licet diff`: what an agent can reach more or less of than before, by meaning, never by text."""
+"""`licet diff`: what an agent can reach more or less of than before. Meanings are compared, not texts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +23,13 @@ SIGNS = {"grown": ("+", "red"), "shrunk": ("−", "green"), "changed": ("~", "ye
     type=click.Choice(("grown", "changed", "none")),
     default="grown",
     show_default=True,
-    help="What ends with exit code 1: something grew, anything changed, or nothing does.",
+    help="Exit with 1 if something grew, if anything changed, or never.",
 )
-@click.option("--old-workspace", metavar="FILE", type=FILE, help="The workspace of OLD, if not beside it.")
-@click.option("--new-workspace", metavar="FILE", type=FILE, help="The workspace of NEW, if not beside it.")
+@click.option("--old-workspace", metavar="FILE", type=FILE, help="The workspace of OLD, if not next to it.")
+@click.option("--new-workspace", metavar="FILE", type=FILE, help="The workspace of NEW, if not next to it.")
 @click.option("--workspace", metavar="FILE", type=FILE, help="One workspace for both.")
-@click.option("--personality", metavar="FILE", type=FILE, help="A second ceiling for both.")
-@click.option("--workdir", metavar="DIR", type=FILE, help="What `${workdir}` stands for, in both.")
+@click.option("--personality", metavar="FILE", type=FILE, help="A second policy file for both.")
+@click.option("--workdir", metavar="DIR", type=FILE, help="The value of `${workdir}` in both.")
 @json_option
 @click.pass_context
 def command(
@@ -46,21 +46,20 @@ def command(
 ) -> None:
     """Show exactly what grew and what shrank between two versions of an agent.
 
-    Compared is what tools and any command of `licet run` can reach, and everything that decides about it (classes,
-    levels, approvals, budgets, limits, argument rules), not how it is written: moving a rule to another file or
-    spelling it differently is no difference. Each version is read with the `licet.yaml` beside it. NEW is the policy in
-    this directory if left out.
+    The command compares what tools and `licet run` can reach, and what decides about it: classes, levels, approvals,
+    budgets, limits, argument rules. Moving a rule to another file or writing it differently is no difference. Each
+    version is read with the `licet.yaml` next to it. NEW is the policy in this directory if left out.
 
     \b
-      +  grew: there is more that a call can do, or less that stops it
+      +  grew: calls can do more, or fewer checks stop them
       −  shrank
-      ~  changed, and is neither
+      ~  changed in another way
 
     \b
     Exit codes:
       0  nothing grew (see --fail-on)
-      1  something grew, or the files are wrong
-      2  a command line that makes no sense
+      1  something grew, or the files have errors
+      2  bad command line
     """
     new = named_or_found(new, "NEW").path
     before = read_sound(old, Setting(old_workspace or workspace, personality, workdir), as_json)

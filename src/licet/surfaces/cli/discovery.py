@@ -1,6 +1,6 @@
-"""The policy that a command uses if none is named: found in the current directory, and trusted before anything starts.
+"""The policy that a command uses if none is named: the one in the current directory, if this user has accepted it.
 
-Only the current directory is looked at, and `.licet/licet.yaml` comes before `licet.yaml`.
+No other directory is searched, and `.licet/licet.yaml` comes before `licet.yaml`.
 """
 
 import os
@@ -12,7 +12,7 @@ import click
 
 from licet.surfaces.cli.options import FILE, Setting
 
-# Words that make no sense are answered before anything of the library is loaded.
+# A bad command line is reported before the library is loaded.
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -22,24 +22,24 @@ PLACES = (Path(".licet", "licet.yaml"), Path("licet.yaml"))
 NOTHING_HERE = (
     "there is no .licet/licet.yaml and no licet.yaml here: name a policy file, or write one with `licet init`"
 )
-_ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy, and whoever reads it says so
+_ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy; its reader reports that
 _BEGINNINGS = ("/", "./", "../", "~/")
 
 
 class Named(NamedTuple):
-    """A policy file, and whether somebody named it; if not, it was found."""
+    """A policy file, and whether the user named it or it was found."""
 
     path: Path
     by_hand: bool = True
 
 
 def find_policy() -> Path | None:
-    """The policy of the current directory; another one that is not read is reported."""
+    """The policy of the current directory. A second one is reported and ignored."""
     found = [place for place in PLACES if os.path.lexists(place)]
     if found[1:]:
         from licet.surfaces.cli.output import show
 
-        show(f"licet: {found[1]} is not read, for {found[0]} is there too", err=True, colour="yellow")
+        show(f"licet: {found[1]} is ignored, since {found[0]} exists too", err=True, colour="yellow")
     return found[0] if found else None
 
 
@@ -56,8 +56,8 @@ def named_or_found(path: Path | None, argument: str) -> Named:
 def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     """The policy file that the first word names, if it does, and the other words.
 
-    It does if it ends or begins like a path, or if there is such a file. Where the policy here has a tool of that name
-    too, nobody can tell which is meant.
+    It does if it ends or begins like a path, or if there is such a file. If the policy here has a tool of that name
+    too, the command asks which one is meant.
     """
     first, rest = words[0], tuple(words[1:])
     if not first.lower().endswith(_ENDINGS) and not first.startswith(_BEGINNINGS):
@@ -70,7 +70,7 @@ def named_first(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
 
 
 def require_trust(named: Named, manifest: "Manifest", as_json: bool) -> None:
-    """End the command with 1 if a policy was found, and this user has not accepted it as it is now."""
+    """Exit with 1 if the policy was found, not named, and this user has not accepted its present content."""
     if named.by_hand:
         return
     from licet.policy_files.trust_list import TrustListError, accepted
@@ -78,22 +78,22 @@ def require_trust(named: Named, manifest: "Manifest", as_json: bool) -> None:
 
     path, real = named.path, os.path.realpath(named.path)
     if real != os.path.abspath(path):
-        # Whoever makes the link decides which directory a policy speaks for that was accepted for another one.
-        fail(f"{path} is reached through a link, to {real}: such a policy is used only if it is named", as_json)
+        # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
+        fail(f"{path} is reached through a link, to {real}: such a policy is used only if you name it", as_json)
     try:
         entry = accepted().get(real)
     except TrustListError as wrong:
-        fail(f"{path} was found and not named, and {wrong}", as_json)
+        fail(f"{path} was found, not named, and {wrong}", as_json)
     if entry is None:
-        fail(f"{path} was found and not named: see what it allows, and accept it, with `licet trust`", as_json)
+        fail(f"{path} has not been accepted: review and accept it with `licet trust`, or name it", as_json)
     if entry.digest != manifest.digest:
-        fail(f"{path} has changed since it was accepted: see what changed, and accept it, with `licet trust`", as_json)
+        fail(f"{path} has changed since it was accepted: review and accept the change with `licet trust`", as_json)
 
 
 def check_setting(named: Named, setting: Setting) -> None:
-    """Refuse to combine a policy that was found with files that nobody has accepted together with it."""
+    """Refuse to combine a policy that was found with files that were not accepted together with it."""
     if not named.by_hand and (setting.workspace or setting.personality):
-        text = f"--workspace and --personality need the manifest by name, such as {named.path}"
+        text = f"--workspace and --personality need a named manifest, such as {named.path}"
         raise click.UsageError(text, click.get_current_context())
 
 

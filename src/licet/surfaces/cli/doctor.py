@@ -1,4 +1,4 @@
-"""`licet doctor`: which levels this machine can keep, tried and not asked for, and what would help with the rest."""
+"""`licet doctor`: tests which sandbox levels this machine supports, and says what the others need."""
 
 import os
 import platform
@@ -21,15 +21,15 @@ _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 
 
 @click.command(name="doctor")
-@click.option("--attempts", "every", is_flag=True, help="Also list every forbidden thing that was tried.")
+@click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, every: bool, as_json: bool) -> None:
-    """Try which levels this machine can keep.
+    """Test which sandbox levels this machine supports.
 
-    Each wall is built in a process of its own, which then tries what the wall forbids; nothing is believed that was not
-    tried. A level that is not kept here is refused when a tool asks for it; so are programs where the machine has no
-    namespaces, unless the manifest does without them. Exit code 1 if there is a level that is not kept.
+    Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
+    is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
+    The exit code is 1 if a level is not supported.
     """
     found = look()
     if as_json:

@@ -101,32 +101,32 @@ def command(
     setting: Setting,
     as_json: bool,
 ) -> None:
-    """Say why a tool may or may not do something, and what would allow it.
+    """Show why a tool may or may not do something, and what would allow it.
 
-    Shown are the rules that decided, each with file and line, and the one-line change that would turn a refusal
-    around. Without USE: whether the tool can be called at all. With a RECEIPT alone: why that call ended as it did.
-    MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
+    The command prints the rules that decided, each with file and line, and the change that would allow a denied use.
+    Without USE it shows whether the tool can be called at all. With only a RECEIPT it shows why that call ended as it
+    did. MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
 
     \b
-    USE is one concrete act; one that holds spaces is quoted:
-      https://api.example.com/v1        a request; GET unless a method stands before it
+    USE is one concrete act; quote it if it has spaces:
+      https://api.example.com/v1        a request; GET unless a method precedes it
       POST https://api.example.com/v1
-      /srv/data/a.csv                   a path; read unless `write` or `delete` stands before it
+      /srv/data/a.csv                   a path; read unless `write` or `delete` precedes it
       write out.txt                     from the working directory, as is ./out.txt
       ${workdir}/out.txt, ~/notes       as in a rule
-      secret:read:WEATHER_API_KEY       anything, as domain:action:scope
+      secret:read:WEATHER_API_KEY       any use, as domain:action:scope
       process:exec:git
 
     \b
     Exit codes:
       0  allowed
-      1  denied; or allowed only once a person agrees; or the files are wrong
-      2  not a concrete use, or a command line that makes no sense
+      1  denied; or allowed only with approval; or the files have errors
+      2  not a concrete use, or a bad command line
     """
     if len(words) == 1 and _RECEIPT.fullmatch(words[0]):
         _explain_receipt(ctx, words[0], state, as_json)
     if MANIFEST in ctx.meta:
-        raise click.UsageError("--manifest finds a RECEIPT; to ask about a tool, name the manifest before it", ctx)
+        raise click.UsageError("--manifest goes with a RECEIPT; to ask about a tool, name its manifest before it", ctx)
     manifest, words = named_first(words)
     if not words:
         raise click.UsageError("Missing argument 'TOOL'.", ctx)
@@ -148,7 +148,7 @@ def command(
 
 
 def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None, as_json: bool) -> NoReturn:
-    """Say why a call ended as it did, from its receipt."""
+    """Print why a call ended as it did, from its receipt."""
     from licet.surfaces.cli.receipts import call_of
     from licet.surfaces.cli.receipts_text import explanation
 

@@ -1,6 +1,6 @@
-"""The name under which a manifest finds a Python file: its path below the manifest, as an import would write it.
+"""`licet init`: writes a manifest for the tools in source files, with nothing more than they declare.
 
-`licet init`: from the tools in source files to the manifest that fits them exactly. Nothing is imported.
+Nothing is imported.
 """
 
 import os
@@ -43,7 +43,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def module_name(file: Path, root: Path) -> str | Problem:
-    """The dotted name of a file below a directory, or why it has none there."""
+    """The dotted module name of a file below a directory, or why it has none."""
     origin = Origin(str(file), 1, 1)
     try:
         below = Path(os.path.abspath(file)).relative_to(os.path.abspath(root))
@@ -76,10 +76,10 @@ _GUESSED = "review the guesses above, put them in with `licet init {0} --write`,
     "--output",
     metavar="FILE",
     type=FILE,
-    help="Where to write; `-` only prints it.  [default: .licet/licet.yaml beside the first FILE.py]",
+    help="Where to write; `-` only prints it.  [default: .licet/licet.yaml next to the first FILE.py]",
 )
 @click.option("--agent", metavar="NAME", help="The name of the agent.  [default: the name of the directory]")
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--write", is_flag=True, help="Write proposed declarations into files without tools.")
 @json_option
 @click.pass_context
@@ -92,23 +92,22 @@ def command(
     write: bool,
     as_json: bool,
 ) -> None:
-    """Write the manifest that fits the tools in some files exactly.
+    """Write a manifest for the tools in some files.
 
-    The files are read, never imported: what counts is what stands in each `@tool(...)`. The result is
-    .licet/licet.yaml, which says where the tools are and allows the hosts, paths, secrets and binaries they declare,
-    and no others; its comments explain each part. Beside it, manifest.schema.json lets your editor complete and check
-    the file. Commit the directory with your project: no grant can ever write to it. What was written is accepted, as
-    `licet trust` would.
+    The files are read and never imported; the arguments of each `@tool(...)` count. The manifest, .licet/licet.yaml,
+    names the tools and allows the hosts, paths, secrets and binaries that they declare, and no others. Its comments
+    explain each part. The file manifest.schema.json next to it lets your editor complete and check it. Commit the
+    directory with your project: no grant can ever write to it. The manifest is accepted, as with `licet trust`.
 
-    For a file whose functions are no tools yet, the declarations that its source suggests are proposed as a diff:
-    hosts, paths, programs and variables that its calls name. These are guesses, to be reviewed; `--write` puts them
-    into the file, and writes no manifest.
+    For a file without tools, the command proposes declarations as a diff: the hosts, paths, programs and variables
+    that its calls name. These are guesses for you to review. `--write` puts them into the file, and writes no
+    manifest.
 
     \b
     Exit codes:
       0  written
-      1  nothing was written: sources are wrong or declare no tool, or the file is there already
-      2  a command line that makes no sense
+      1  nothing was written: sources have errors or declare no tool, or the file exists already
+      2  bad command line
     """
     printing = output is not None and is_output(output)
     target = files[0].parent / POLICY_DIRECTORY / WORKSPACE_FILE if output is None or printing else output
@@ -154,7 +153,7 @@ def _without_tools(problems: list[Problem], files: tuple[Path, ...]) -> list[Pat
 
 
 def _show_proposals(proposals: list[Proposal], problems: list[Problem], as_json: bool) -> NoReturn:
-    """Print what files without tools could declare, and end the command: there is nothing to write a manifest for."""
+    """Print the proposed declarations and exit: without tools there is no manifest to write."""
     hinted = {str(proposal.file) for proposal in proposals}
     told = [
         replace(one, hint=_GUESSED.format(shlex.quote(one.origin.file)))

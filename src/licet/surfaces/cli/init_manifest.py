@@ -1,8 +1,7 @@
-"""The manifest that fits some tools exactly: every scope they need under the key it belongs to, and nothing else.
+"""The manifest that `licet init` writes: every scope that the tools declare, and nothing else.
 
-Which words and comments the file has is in `manifest_text`; nothing is read or written here.
-
-The words of a manifest that `licet init` writes: YAML with comments that teach. What goes into it is `exact_fit`.
+`exact_fit` collects the scopes by key, and `manifest_text` writes them as YAML with comments. No file is read or
+written here.
 """
 
 import json
@@ -33,10 +32,10 @@ _HOSTS = "destinations.allow"
 
 @dataclass(slots=True)
 class Fit:
-    """The lists of a manifest: under each key the items, each with the tools that need it, and the tools that defer."""
+    """The lists of a manifest: by key, each item with the tools that need it, and the tools that defer."""
 
     items: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take whatever is listed there
+    deferring: dict[str, list[str]] = field(default_factory=dict)  # by key: tools that take all that is listed there
     versions: dict[str, list[str]] = field(default_factory=dict)  # by connector; an empty one is any version
 
     def put(self, key: str, item: str, tool: str) -> None:
@@ -46,7 +45,7 @@ class Fit:
             tools.append(tool)
 
     def defer(self, key: str, tool: str) -> None:
-        """Note that a tool takes whatever a key allows."""
+        """Note that a tool takes everything that a key allows."""
         tools = self.deferring.setdefault(key, [])
         if tool not in tools:
             tools.append(tool)

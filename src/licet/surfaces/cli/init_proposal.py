@@ -1,6 +1,6 @@
 """Declarations that `licet init` proposes for functions without `@tool`: the source with them written in, and a diff.
 
-They are guesses from what the source visibly does, and say so. Nothing is imported, and nothing is written here.
+They are guesses from the calls in the source, and are marked as guesses. Nothing is imported or written here.
 """
 
 import ast
@@ -32,7 +32,7 @@ class Proposal:
 
     @property
     def diff(self) -> str:
-        """What would change, as `patch` reads it; characters that nobody sees are spelt out."""
+        """The change as a unified diff; invisible characters are escaped."""
         name = str(self.file)
         before, after = ([line.rstrip("\r\n") for line in _lines(text)] for text in (self.before, self.after))
         return "\n".join(map(visible, difflib.unified_diff(before, after, name, name, lineterm=""))) + "\n"

@@ -1,10 +1,7 @@
-"""The options that several commands share, and reading a manifest with them; what is wrong with it ends the command.
+"""The options that several commands share, and how they read a policy.
 
-`--manifest` for commands that look at what calls have left: the state that belongs to a manifest elsewhere.
-
-What `licet call` and `licet run` share: the manifest that a call is made under, and telling what came of it.
-
-Reading policies the way a reviewer does, and what of them would not run: tools that do not fit, or are unknown.
+A policy with errors ends the command. Problems beyond those of the files are found here too: tools that do not fit,
+are not declared, or are listed without effect.
 """
 
 import functools
@@ -35,16 +32,16 @@ if TYPE_CHECKING:
     from licet.core.policy.manifest import Manifest
 
 
-# Words that make no sense are answered before anything of the library is loaded.
+# A bad command line is reported before the library is loaded.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _File(click.Path):
-    """A path; one below this directory is named from here, in whatever way it was typed."""
+    """A path. One below the current directory is made relative to it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path that a word stands for."""
+        """Convert an argument to a path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
@@ -53,7 +50,7 @@ FILE = _File(path_type=Path)
 
 
 class Setting(NamedTuple):
-    """What a manifest is read with: the other files of its policy, and the directory its paths start from."""
+    """How a manifest is read: the other files of its policy, and its working directory."""
 
     workspace: Path | None = None
     personality: Path | None = None
@@ -73,14 +70,14 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--workdir",
             metavar="DIR",
             type=FILE,
-            help="What `${workdir}` stands for.  [default: the current directory]",
+            help="The value of `${workdir}`.  [default: the current directory]",
         ),
-        click.option("--personality", metavar="FILE", type=FILE, help="A second ceiling; both must allow a use."),
+        click.option("--personality", metavar="FILE", type=FILE, help="A second policy file; both must allow a use."),
         click.option(
             "--workspace",
             metavar="FILE",
             type=FILE,
-            help="Bundles, tools and connectors.  [default: the `licet.yaml` beside the manifest]",
+            help="Bundles, tools and connectors.  [default: the `licet.yaml` next to the manifest]",
         ),
     ):
         gathered = option(gathered)
@@ -91,7 +88,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
-    """The manifest in a file; if there is none or it is wrong, every problem is shown and the command ends with 1."""
+    """Read a manifest. If it has errors, print all of them and exit with 1."""
     from licet.core.origin import Origin, Problem
 
     policy = read(path, setting)
@@ -99,13 +96,13 @@ def read_sound(path: Path, setting: Setting, as_json: bool) -> "Manifest":
         return policy.manifest
     problems = [problem for problem in policy.problems if problem.severity == "error"]
     if not problems:
-        hint = "name the agent's manifest; the workspace is found beside it"
+        hint = "name the agent's manifest; the workspace next to it is found"
         problems = [Problem(Origin(str(path), 1, 1), f"a {policy.kind}", "a manifest or a personality", hint)]
     refuse(problems, as_json)
 
 
 def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
-    """Show what is wrong with files and end the command with 1."""
+    """Print problems of files and exit with 1."""
     from licet.surfaces.cli.output import first_problems, problem_document, show_json, show_problems
 
     first, rest = first_problems(problems)
@@ -118,12 +115,12 @@ def refuse(problems: "list[Problem]", as_json: bool) -> NoReturn:
     click.get_current_context().exit(1)
 
 
-MANIFEST = "licet.manifest"  # what `--manifest` named, among the notes of a command
+MANIFEST = "licet.manifest"  # the key of `--manifest` in the `meta` of a click context
 
 
 def manifest_option(command: Command) -> Command:
     """Add `--manifest` to a command that has `--state`."""
-    text = "Look at the state of this manifest, as `licet call MANIFEST` keeps it."
+    text = "Use the state directory of this manifest, as `licet call MANIFEST` does."
     option = click.option(
         "--manifest", metavar="FILE", type=FILE, is_eager=True, expose_value=False, callback=_remember, help=text
     )
@@ -131,7 +128,7 @@ def manifest_option(command: Command) -> Command:
 
 
 def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
-    """The state that was named, or that of the manifest that was."""
+    """The state directory given with `--state`, or that of the manifest given with `--manifest`."""
     manifest: Path | None = ctx.meta.get(MANIFEST)
     if manifest is None:
         return state
@@ -141,7 +138,7 @@ def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> P
 
 
 def wrong_state(state: Path, new: bool) -> str:
-    """Why a directory of state cannot be looked into; nothing if it can, or if it is `new` and not made yet."""
+    """Why a state directory cannot be read; empty if it can, or if it is `new` and does not exist yet."""
     try:
         with os.scandir(state):
             return ""
@@ -160,11 +157,11 @@ def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None)
 
 
 def sound_manifest(path: Path, setting: Setting, as_json: bool) -> Manifest:
-    """The manifest in a file; what is wrong with it is shown, and ends the command."""
+    """Load a manifest for a call. If it has errors, print all of them and exit with 1."""
     try:
         return load_manifest(path, setting.workspace, setting.personality)
     except ManifestError:
-        return read_sound(path, setting, as_json)  # shows what is wrong as every command does, and ends
+        return read_sound(path, setting, as_json)  # prints the problems, and exits
 
 
 _MOST_NAMED = 5  # tools or files that one message names
@@ -173,7 +170,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read(path: Path, setting: Setting) -> Policy:
-    """A policy file with everything that it refers to; tools are read from their source, never imported."""
+    """Read a policy file and everything that it refers to. Tools are read from source and never imported."""
     if path.suffix == ".py":
         hint = f"`licet init {path}` writes the policy for its tools"
         wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
@@ -183,25 +180,25 @@ def read(path: Path, setting: Setting) -> Policy:
     places = Places.here(setting.workdir)
     for title, place in (("working", places.workdir), ("home", places.home)):
         if place and (why := _unnameable(place)):
-            raise click.UsageError(f"no rule can name the {title} directory: {why}")
+            raise click.UsageError(f"no rule can contain the path of the {title} directory: {why}")
     return review(path, setting.workspace, setting.personality, places)
 
 
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
-    """Each thing that a declared tool of this agent asks for and the manifest does not give, up to a number."""
-    # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: a gate takes neither.
+    """The misfits of the declared tools of this agent, up to a limit."""
+    # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: no gate admits these.
     admitted = {name for name in manifest.seats if not call_denials(manifest, name)}
     specs = [spec for name, spec in manifest.tools.items() if name in admitted]
     return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
 
 
 def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A problem for each misfit, placed at its tool."""
+    """A problem for each misfit, at the place of its tool."""
     return (_problem(manifest, misfit) for misfit in _misfits(manifest))
 
 
 def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A problem for each rule on an argument that its tool does not have, as far as source tells: no gate takes it."""
+    """A problem for each argument rule whose tool has no such argument, where the source shows its parameters."""
     told: list[Problem] = []
     for name, seats in manifest.seats.items():
         taken = manifest.tools[name].parameters if name in manifest.tools else None
@@ -211,8 +208,8 @@ def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
         for origin, argument in ((seat.origin, argument) for seat in seats for argument in seat.args):
             if argument in known or len(told) > MOST_PROBLEMS:
                 continue
-            message = f"`{argument}` is no argument of `{name}`: its rule would stop nothing"
-            expected = f"one of {_some(taken)}" if taken else "no rule: it takes none"
+            message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
+            expected = f"one of {_some(taken)}" if taken else "no rule, since it takes no arguments"
             misfit = Misfit(name, "arguments", f"args.{argument}", f"{message} ({origin})", f"expected {expected}")
             hint = nearest(argument, taken, told)
             told.append(MisfitProblem(origin, f"that {message}", expected, hint, misfit=misfit))
@@ -220,35 +217,35 @@ def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def idle_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each tool that is named in `native` and runs at another level: its name there does nothing."""
+    """A warning for each tool that `native` lists without effect, since it runs at another level."""
     for name in sorted(set().union(*(listed.names for listed in manifest.natives))):
         reach = reach_of(manifest, name)
         if reach is None or reach.level in (None, "native"):
             continue
         stated = f'`sandbox="{reach.level}"` on the tool' if reach.spec.sandbox else f"`sandbox: {reach.level}`"
         found = f"`{name}` in `native`, but {stated}"
-        hint = "it keeps its walls: take it out, or say `native` there too"
+        hint = "it runs behind walls: remove it here, or state `native` there too"
         yield Problem(manifest.places.get("native", manifest.origin), found, "a tool of level native", hint, "warning")
 
 
 def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if programs may run with fewer walls than they have elsewhere."""
+    """A warning if programs may run without namespaces."""
     if manifest.allow_degraded:
-        hint = "programs may run without namespaces then; `licet doctor` says whether this machine has them"
-        found, expected = "`allow_degraded: true`", "false, unless the machine cannot keep all walls"
+        hint = "programs may then run without namespaces; `licet doctor` shows whether this machine has them"
+        found, expected = "`allow_degraded: true`", "false, unless the machine lacks namespaces"
         yield Problem(manifest.places.get("sandbox", manifest.origin), found, expected, hint, "warning")
 
 
 def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if tools are admitted whose declaration is in no file, so that their fit cannot be checked."""
+    """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit."""
     # A source that could not be read is a problem of its own.
     known = manifest.tools.keys() | manifest.sources.keys()
     unknown = [name for name in manifest.seats if name not in known and not call_denials(manifest, name)]
     if unknown:
         number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
         found = f"{number} without a declaration ({_listed(unknown)})"
-        hint = "until then it is not checked whether they fit"
-        # Whoever misspells a tool leaves the one that was meant without a place.
+        hint = "without one it cannot be checked whether they fit"
+        # If a name is misspelt, the tool that was meant is declared and not admitted.
         unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.seats.keys())
         near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
         if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
@@ -258,7 +255,7 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _directory(path: Path) -> Problem:
-    """What to say to a directory where a file was expected: the files in it that may be meant."""
+    """The problem of a directory that was given as a file, with the policy files in it."""
     try:
         inside = [one for one in path.iterdir() if one.suffix in _SUFFIXES and one.name[0] != "." and one.is_file()]
         inside += [one for one in (path / POLICY_DIRECTORY / WORKSPACE_FILE,) if one.is_file()]
@@ -278,7 +275,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _unnameable(path: str) -> str:
-    """Why a path cannot stand in a rule, or the empty string."""
+    """Why a path cannot be part of a rule; empty if it can."""
     try:
         path_key(path)
     except Malformed as wrong:

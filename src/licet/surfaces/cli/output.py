@@ -1,8 +1,6 @@
-"""Text on a terminal and in a pipe: problems, JSON and colours, with everything invisible made visible.
+"""What commands print and write: problems, JSON, refusals, colours, and files that are replaced atomically.
 
-What `licet call` and `licet run` share: the manifest that a call is made under, and telling what came of it.
-
-Writing a file whole or not at all, and into devices and pipes, which are never replaced.
+Invisible and control characters are always escaped.
 """
 
 import json
@@ -23,17 +21,17 @@ from licet.core.origin import Origin, Problem
 from licet.guard.result import Result
 from licet.values import dataclass
 
-MOST_PROBLEMS = 1000  # that are shown of a run: more help nobody, and a hostile file could have a million
+MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
 
 def show(text: str, *, err: bool = False, colour: str | None = None) -> None:
-    """Print one line of text that may come from a file, in a colour where colours are wanted."""
+    """Print one line, in a colour if the stream is a terminal."""
     line = visible(text)
     click.echo(click.style(line, fg=colour) if colour and coloured(err=err) else line, err=err)
 
 
 def shortened(workdir: Path | None) -> Callable[[str], str]:
-    """A function that writes `${workdir}` and `~` again where their directories stand, for people; JSON keeps both."""
+    """A function that replaces the working and home directory in a text by `${workdir}` and `~`."""
     places = Places.here(workdir)
     both = (("${workdir}", places.workdir), ("~", places.home))
     named = [(name, place) for name, place in both if place not in ("/", "")]
@@ -47,12 +45,12 @@ def shortened(workdir: Path | None) -> Callable[[str], str]:
 
 
 def show_json(value: Any) -> None:
-    """Print JSON, in ASCII: no character of a file can act on a terminal."""
+    """Print JSON in ASCII, so that no text from a file can control a terminal."""
     click.echo(json.dumps(value, indent=2))
 
 
 def fail(text: str, as_json: bool) -> NoReturn:
-    """Say why a command cannot do what it was asked for, and end it with 1."""
+    """Print why a command failed, and exit with 1."""
     if as_json:
         show_json({"error": text})
     else:
@@ -61,16 +59,16 @@ def fail(text: str, as_json: bool) -> NoReturn:
 
 
 def first_problems(problems: Sequence[Problem]) -> tuple[list[Problem], str]:
-    """As many problems as are shown, errors before warnings, in their order; and what is said about the rest."""
+    """The first problems, errors before warnings, and a line about the rest."""
     if len(problems) <= MOST_PROBLEMS:
         return list(problems), ""
     ranked = sorted(range(len(problems)), key=lambda place: (problems[place].severity == "warning", place))
     kept = [problems[place] for place in sorted(ranked[:MOST_PROBLEMS])]
-    return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: mend these first"
+    return kept, f"{len(problems) - MOST_PROBLEMS} more are not shown: fix these first"
 
 
 def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
-    """Print problems one to a line, each with the place that editors and terminals can jump to."""
+    """Print one problem per line, each with a place that editors can jump to."""
     for problem in problems:
         line = visible(str(problem))
         place = visible(problem.origin.full)
@@ -81,7 +79,7 @@ def show_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
 
 
 def coloured(*, err: bool = False) -> bool:
-    """Whether colours are wanted: only on a terminal, and not where `NO_COLOR` is set."""
+    """Whether to print colours: only on a terminal, and not if `NO_COLOR` is set."""
     stream = sys.stderr if err else sys.stdout  # None if it is closed
     return (
         stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -90,7 +88,7 @@ def coloured(*, err: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MisfitProblem(Problem):
-    """A problem that is a misfit of a tool, and has it as data too."""
+    """A problem that also holds the misfit of a tool as data."""
 
     misfit: Misfit | None = None
 
@@ -125,9 +123,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> None:
-    """Explain on stderr why a call did not go through, with what else may help before the receipt.
+    """Explain on stderr why a call was refused.
 
-    `state` is the option without which a command would look for the receipt elsewhere; empty if it would not.
+    `state` is the `--state` option that a command needs to find the receipt; empty if it needs none.
     """
     first, *rest, receipt = result.explain().splitlines()
     show(first, err=True, colour="red")
@@ -138,7 +136,7 @@ def show_refusal(result: Result, state: str, ways_out: Iterable[str] = ()) -> No
 
 
 def result_document(result: Result) -> dict[str, Any]:
-    """What came of a call, as plain data."""
+    """The result of a call, as plain data."""
     around = result.programs
     return {
         "ok": result.ok,
@@ -181,7 +179,7 @@ def result_document(result: Result) -> dict[str, Any]:
 
 
 def is_output(path: Path) -> bool:
-    """Whether a path stands for the standard output: `-`, or what leads to it, such as /dev/stdout."""
+    """Whether a path is the standard output: `-`, or a path such as /dev/stdout."""
     if str(path) == "-":
         return True
     try:
@@ -191,7 +189,7 @@ def is_output(path: Path) -> bool:
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path leads to a device, a pipe or a socket: something that takes what is written into it."""
+    """Whether a path is a device, a pipe or a socket, which is written to and never replaced."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -200,10 +198,10 @@ def is_special(path: Path) -> bool:
 
 
 def write_file(path: Path, text: str, *, replace: bool) -> None:
-    """Write a text file in one step, so that nobody ever sees half of it; an existing one stays unless `replace`.
+    """Write a text file atomically. An existing file is kept unless `replace` is set.
 
-    A file that is replaced hands down who may read and write it; a link is replaced, not what it leads to. Only where
-    that is no file, such as /dev/null, the text goes into it.
+    The new file gets the mode of the old one. A link is replaced, not its target. A device or pipe, such as /dev/null,
+    is written to.
     """
     if is_special(path):
         _write_into(path, text)

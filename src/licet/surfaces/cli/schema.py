@@ -1,4 +1,4 @@
-"""`licet schema`: the JSON Schema of each kind of policy file, so that editors complete and check them."""
+"""`licet schema`: the JSON Schema of each kind of policy file, for editors."""
 
 import json
 import os
@@ -54,11 +54,11 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def not_ours(kind: str, folder: Path) -> Problem | None:
-    """What stands where a schema would be written, unless it is one that licet wrote."""
+    """The problem of a file that a schema would replace; None if licet wrote it or there is none."""
     path = _path(kind, folder)
     if not os.path.lexists(path):
         return None
-    found = "something that is no file"
+    found = "something that is not a file"
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         found = "a link"
@@ -92,7 +92,7 @@ def _title(kind: str) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """What a file holds; nothing if it cannot be read or is too long for a schema."""
+    """The content of a file; empty if it cannot be read or is too long for a schema."""
     try:
         return read_regular(path, MOST_BYTES, links=False)
     except OSError:

@@ -1,6 +1,6 @@
 """`licet surface`: everything an agent can reach, as a table, as JSON or as a picture.
 
-A surface as a table for a terminal, drawn by rich; plain and 80 columns wide where nobody watches.
+The table is drawn by rich; in a pipe it is plain and 80 columns wide.
 """
 
 import os
@@ -29,7 +29,7 @@ from licet.surfaces.map.cards import ANY_COMMAND, bundle_facts, spending
 @click.argument("manifest", type=FILE, required=False)
 @setting_options
 @json_option
-@click.option("--svg", metavar="FILE", type=FILE, help="Draw a map instead, into a file; `-` is standard output.")
+@click.option("--svg", metavar="FILE", type=FILE, help="Write a map as SVG to a file; `-` is standard output.")
 def command(
     manifest: Path | None,
     setting: Setting,
@@ -40,24 +40,23 @@ def command(
 
     MANIFEST is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml.
 
-    Exact, and from the files alone: a tool reaches what it needs and every ceiling allows. A tool that no file
-    declares is shown with the most that any declaration could give it; one that cannot be called reaches nothing.
-    Where a binary is allowed, the last row says what `licet run` gives any command, whatever tools declare.
-    What no grant ever writes (policy, code of tools, interpreter, libraries, licet's state) is one line; --json has
-    every path of it, with the reason.
+    The answer is exact and comes from the files alone: a tool reaches what it declares and the policy allows. A tool
+    that no file declares is shown with the most that any declaration could give it. A tool that cannot be called
+    reaches nothing. If a binary is allowed, the last row shows what any command of `licet run` reaches. Paths that no
+    grant ever writes (policy, code of tools, interpreter, libraries, licet's state) are one line; --json lists them.
 
     \b
     Exit codes:
       0  shown
-      1  the files are wrong
-      2  a command line that makes no sense
+      1  the files have errors
+      2  bad command line
     """
     if as_json and svg is not None:
         raise click.UsageError("--json and --svg exclude each other")
     if svg is not None and svg.suffix != ".svg" and os.path.lexists(svg) and not (is_output(svg) or is_special(svg)):
-        raise click.UsageError(f"{visible(str(svg))} exists and is not called .svg: it is not replaced")
+        raise click.UsageError(f"{visible(str(svg))} exists and does not end in .svg, so it is not replaced")
     policy = read_sound(named_or_found(manifest, "MANIFEST").path, setting, as_json)
-    places = Places.here(setting.workdir)  # a path says where it is only together with these
+    places = Places.here(setting.workdir)  # readers of the JSON need both to interpret a path
     shown = surface(policy, closed_to_grants(policy, places.workdir))
     if as_json:
         closed = [
@@ -84,7 +83,7 @@ _STANDING = {"callable": "bold", "undeclared": "yellow", "blocked": "red"}
 
 
 def print_surface(surface: Surface, short: Short) -> None:
-    """Print a surface: the agent, each tool with what it reaches, and what a reader must know besides."""
+    """Print a surface: the agent, what each tool reaches, and notes."""
     console = Console(highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
         console.print(_grid(_heading(surface)))
@@ -114,7 +113,7 @@ def _heading(surface: Surface) -> Iterator[tuple[str, str]]:
         if listed:
             yield title, ", ".join(listed)
     if surface.allow_degraded:
-        yield "sandbox", "programs may run without namespaces: they see names of foreign files (allow_degraded)"
+        yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
     if not surface.tools:
         yield "tools", "none: nothing can be called"
 
@@ -134,7 +133,7 @@ def _tools(surface: Surface, short: Short) -> Table:
 
 
 def _standing(tool: ToolSurface) -> Iterator[str]:
-    """What a tool runs as: class, level, bundle, and when a person is asked."""
+    """How a tool runs: class, level, bundle, approvals and limits."""
     yield tool.effect or "no class"
     yield tool.level or "no level"
     if tool.bundles:
@@ -177,7 +176,10 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
     undeclared = [tool.name for tool in surface.tools if tool.standing == "undeclared"]
     if undeclared:
         verb = "is" if len(undeclared) == 1 else "are"
-        yield "undeclared", f"{', '.join(undeclared)} {verb} admitted, but no file says what for; shown is the most"
+        yield (
+            "undeclared",
+            f"{', '.join(undeclared)} {verb} admitted but not declared; shown is the most that any declaration gives",
+        )
     for tool in (*surface.tools, *filter(None, (surface.commands,))):
         if tool.standing == "blocked":
             yield "blocked", f"{tool.name} {tool.note}"
@@ -185,7 +187,7 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         if tool.optional:
             yield "optional", short(f"{tool.name} can do without {', '.join(tool.optional)}")
     if surface.commands:
-        yield ANY_COMMAND, f"what `{surface.commands.name}` starts holds this, unless --tool names a tool"
+        yield ANY_COMMAND, f"what `{surface.commands.name}` starts can reach this, unless --tool names a tool"
     if surface.unadmitted:
         yield "left out", f"{', '.join(surface.unadmitted)}: declared, but not for this agent"
     if denied := list(_denied(surface)):
@@ -194,7 +196,7 @@ def _notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
 
 
 def _denied(surface: Surface) -> Iterator[str]:
-    """What the policy denies, whatever else it allows."""
+    """The rules that the policy denies."""
     for deny in surface.denies:
         if not deny.by_licet:
             yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)

@@ -1,4 +1,4 @@
-"""`licet trust`: accept the policy of this directory, so that `licet run` and `licet call` use it without its name."""
+"""`licet trust`: accept the policy of a directory, so that `licet run` and `licet call` use it when none is named."""
 
 import os
 import sys
@@ -31,11 +31,11 @@ from licet.values import replace
 @json_option
 @click.pass_context
 def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, remove: bool, as_json: bool) -> None:
-    """Accept a policy, so that commands use it where it is found and not named.
+    """Accept a policy, so that commands use it when you name none.
 
-    FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. Shown is everything that it
-    allows, or what changed since you accepted it last. It is accepted as it is now: after any change of what it means,
-    and in any other directory, you are asked again. The code of its tools is not part of it.
+    FILE is the policy in this directory if left out: .licet/licet.yaml, or licet.yaml. The command shows everything
+    that it allows, or what changed since you accepted it last. After any change of its meaning, and in any other
+    directory, you are asked again. The code of its tools is not part of a policy.
 
     \b
       licet trust
@@ -45,11 +45,11 @@ def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, rem
     \b
     Exit codes:
       0  accepted, listed or removed
-      1  not accepted, or not on the list; or the files are wrong
-      2  a command line that makes no sense
+      1  not accepted, or not on the list; or the files have errors
+      2  bad command line
     """
     if (listing and (remove or yes or file is not None)) or (remove and yes):
-        raise click.UsageError("--list takes nothing else, and --remove no --yes", ctx)
+        raise click.UsageError("--list takes no other option or FILE, and --remove takes no --yes", ctx)
     try:
         if listing:
             _list(as_json)
@@ -85,12 +85,12 @@ def _remove(ctx: click.Context, file: Path | None, as_json: bool) -> None:
 def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> None:
     asks = not yes and not as_json and sys.stdin.isatty()
     if not yes and not asks:  # a script that only wants to look must not accept anything
-        raise click.UsageError("nobody can be asked here: say `--yes`; `licet surface` only shows it", ctx)
+        raise click.UsageError("there is no terminal to ask at: add `--yes`, or use `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
     manifest = read_sound(path, Setting(), as_json)
     entry = accepted().get(os.path.realpath(path))
     if entry is not None and entry.digest == manifest.digest:
-        _tell(path, manifest, as_json, f"{path} is accepted already, as it is now")
+        _tell(path, manifest, as_json, f"{path} is already accepted")
         return
     before = accepted_before(path, manifest, Places.here())
     changes = diff(before.manifest, manifest) if before is not None else None
@@ -113,7 +113,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, as_json: bool) -> 
 
 
 def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
-    """Everything that a policy allows: to its tools as they are, and to whatever they may become."""
+    """Print what a policy allows to its tools today, and the most that it allows to any tool."""
     from licet.surfaces.cli.surface import print_surface
 
     # As it will be once it is accepted: then the file itself may approve writes.
@@ -121,7 +121,7 @@ def _show_all(manifest: Manifest, short: Callable[[str], str]) -> None:
     ceiling = ceiling_of(manifest)
     own = CapabilitySet(OWN_STORAGE)
     show("")
-    show("allowed in all, whatever its tools will declare:")
+    show("the most that it allows, whatever its tools declare:")
     for rule in ceiling.allow:
         if rule.domain not in ("tool", "connector") and not own.has(rule):
             show(f"  {short(str(rule))}")
