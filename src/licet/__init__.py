@@ -1,12 +1,15 @@
 """licet: capabilities for the tools that AI agents call.
 
 A tool declares what it touches, a manifest allows part of it, and each call holds exactly the overlap.
+
+`@tool` declares, `load_manifest` reads a policy, `Gate` runs calls. Besides this module, `licet.handles` and
+`licet.ports` (types), `licet.testing` and `licet.tools` are public; everything else may change. See docs/calls.md.
 """
 
 from importlib import import_module
 
-# Not from `typing`: `python -m licet` loads this file while the current directory is still on the import path, and
-# `importlib` is all that Python itself has loaded by then.
+# Not from `typing`: `python -m licet` loads this file while the current directory is still on the import path, so only
+# modules that Python has already loaded, such as `importlib`, are safe to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from licet.assemble.gate import Backends, Gate, run
@@ -66,7 +69,7 @@ __all__ = [
     "validate_tools",
 ]
 
-# Each name is loaded when it is first asked for: who declares a tool does not wait for the YAML reader.
+# Each name is loaded when it is first used, so a module that only declares tools does not load the YAML reader.
 _HOMES = {
     "licet.assemble.one_tool": ("check_and_run",),
     "licet.assemble.gate": ("Backends", "Gate", "run"),

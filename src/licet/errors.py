@@ -30,7 +30,7 @@ class LicetError(Exception):
 
 
 class ManifestError(LicetError):
-    """A policy file cannot be used; `problems` has all of them."""
+    """A policy file has errors; `problems` lists all of them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -41,7 +41,7 @@ class ManifestError(LicetError):
 
 
 class RegistrationRefused(LicetError):
-    """Tools ask for more than the manifest gives; `misfits` has every case."""
+    """Tools declare more than the manifest allows; `misfits` lists every case."""
 
     def __init__(self, misfits: Iterable[Misfit]) -> None:
         self.misfits = tuple(misfits)

@@ -1,6 +1,7 @@
-"""The types of `ctx` and its handles, for annotations: what a tool is given, async and not. They are protocols.
+"""The types of `ctx` and its handles, async and sync, for annotations. They are protocols.
 
-Nothing here is made by hand: a call makes handles, and a test of a tool can pass any object with the same methods.
+A call makes the handles. A test can pass any object with the same methods, or use `licet.testing`. See
+docs/handles.md.
 """
 
 from licet.declare.context import (

@@ -1,7 +1,7 @@
-"""The types of backends: what secrets, files, network, stores, programs and records are made of. They are protocols.
+"""The types of backends, as protocols: secrets, files, network, stores, programs, ledger, approver, clock.
 
-A backend does what it is told and decides nothing: the grant was checked before it is called. What it cannot do, it
-says with the exceptions of this module, and the call is refused.
+A backend decides nothing: the grant was checked before it is called. It reports an error with the exceptions of this
+module, and the call is refused. See docs/backends.md.
 """
 
 from licet.core.decision.budget import Spent

@@ -97,10 +97,13 @@ def _backend(source: Any) -> Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Backends(Ports):
-    """The parts of the world that tools may be given; each can be replaced by name, and one that is None refuses.
+    """The backends of a gate: files, network, secrets, storage, programs, ledger, budgets, approver and others.
 
-    `Backends.local()` is the embedded default, `Backends.memory()` its twin for tests. `Backends()` stands behind no
-    capability at all; calls still pass a ledger, budgets and a clock in memory.
+        backends = Backends.local(secrets=my_vault)  # this machine, with secrets from a function of yours
+        backends = Backends.memory(files={"/srv/a": "text"})  # everything in memory, for tests
+
+    Each part can be replaced by name. A part that is None refuses the calls that need it. `Backends()` has no backend
+    for any capability, only a ledger, budgets and a clock in memory. See docs/backends.md.
     """
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
@@ -118,12 +121,12 @@ class Backends(Ports):
         wait_for_approval: bool = False,
         **parts: Unpack[LocalParts],
     ) -> "Backends":
-        """Files, network, environment, programs and storage of this machine; state and receipts are kept in `path`.
+        """Files, network, environment, programs and storage of this machine; `path` is the state directory.
 
-        Secrets come from the environment, or from a file of `NAME=value` lines before it. With `secrets=` they come
-        from the first that knows one of these: paths, mappings of variables, backends, async functions. People find
-        what they are asked with `licet approvals`, unless another `approver` is given. A call that asks is refused, and
-        finds the answer when it is made again; with `wait_for_approval` it waits for the answer instead.
+        Secrets come from the environment, or first from a file of `NAME=value` lines. `secrets=` takes other sources,
+        which are searched in order: paths, mappings of variables, backends, async functions. Requests for approval are
+        answered with `licet approvals`, unless another `approver` is given. A call that needs approval is refused, and
+        succeeds when it is repeated after the approval; with `wait_for_approval` it waits for the answer instead.
         """
         check_names(parts)
         state = Path(path) if path is not None else state_directory(Path.cwd())
@@ -153,7 +156,7 @@ class Backends(Ports):
 
     @classmethod
     def memory(cls, **parts: Unpack[MemoryParts]) -> "Backends":
-        """The same parts without a machine: for tests."""
+        """Memory backends, for tests. `files`, `http` and `secrets` take a mapping of their contents."""
         check_names(parts)
         from licet.backends.files.memory import MemoryFiles
         from licet.backends.http_memory import MemoryHttp
@@ -180,7 +183,7 @@ class Backends(Ports):
             check_part(part.name, getattr(self, part.name))
 
     def close(self) -> None:
-        """Let go of workers and files, and sign what the ledger has; the next call opens again what it needs.
+        """End workers, close files, and sign the ledger. The next call opens what it needs again.
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
@@ -204,7 +207,14 @@ def _workers(programs: ProgramWalls | None = None) -> Sandbox:
 
 
 class Gate(BareGate):
-    """Where calls come in: a manifest, the tools under it, and the backends that stand behind them."""
+    """Runs tools under a manifest: every call goes through it, and every use is checked.
+
+        gate = Gate(load_manifest("agent.yaml"), tools=[read_note], backends=Backends.local())
+        async with gate.session("s-42") as session:
+            result = await session.call("read_note", {"name": "oslo"})
+
+    See docs/calls.md.
+    """
 
     _imports: ClassVar[WritableImports] = "refuse"
 
@@ -220,9 +230,10 @@ class Gate(BareGate):
         observers: Sequence[Observer] = (),
         unchecked_imports: bool = False,
     ) -> None:
-        """Validate every tool against the manifest, or raise `RegistrationRefused` with all misfits.
+        """Check every tool against the manifest, or raise `RegistrationRefused` with all misfits.
 
-        A grant over a directory that this process imports modules from is one; `unchecked_imports` accepts the risk.
+        A grant to write a directory from which this process imports modules is refused too, unless
+        `unchecked_imports` accepts the risk. `pin` is the digest that the manifest must have.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(
@@ -283,7 +294,7 @@ def _reaches_files(registered: Registered) -> bool:
 
 
 def run(gate: BareGate, tool: str, arguments: Mapping[str, Any] | None = None, *, session: str = "main") -> Result:
-    """Call one tool and wait for it: for scripts, where no event loop runs."""
+    """Call one tool and wait for the result, in scripts without an event loop."""
 
     async def call() -> Result:
         async with gate.session(session) as opened:

@@ -39,15 +39,19 @@ async def check_and_run(
     backends: Ports | None = None,
     session: str = "main",
 ) -> Result:
-    """Call one tool that may touch what a set of capabilities allows, and nothing else.
+    """Call one tool under a set of capabilities, without a manifest.
+
+        result = await check_and_run(
+            read_note, {"name": "oslo"}, allow=CapabilitySet(["fs:read:/srv/notes"]), backends=Backends.local()
+        )
 
     The call is denied before it starts if the set does not cover what the tool needs. Class and level are those that
     the tool declares; `native`, `full` and `destructive` need a manifest. Without backends, a tool that needs any is
-    refused. Each event of the call is in the result.
+    refused. See docs/calls.md.
     """
     if not isinstance(tool, Tool):
         raise TypeError(f"expected a tool declared with `@tool`, found {type(tool).__name__}")
-    if isinstance(allow, str):  # it would be read letter by letter
+    if isinstance(allow, str):  # a text is iterable too, letter by letter
         raise TypeError('expected `allow=CapabilitySet(["fs:read:/srv/data"])`, found a text')
     held = allow if isinstance(allow, CapabilitySet) else CapabilitySet(allow)
     manifest = _manifest(tool.spec, held)

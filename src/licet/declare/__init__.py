@@ -1,4 +1,4 @@
-"""Declaring a tool: `@tool`, `ToolCapabilities`, and the `Context` that a call hands over. Nothing is enforced here."""
+"""Declaring a tool: `@tool`, `ToolCapabilities`, and the `Context` of a call. Nothing is enforced here."""
 
 from licet.core.policy.tool import ToolCapabilities
 from licet.declare.context import Context

@@ -18,7 +18,7 @@ _HOLD_VALUES = ("const", "default", "enum", "examples")
 
 
 class ArgumentSchema(Mapping[str, Any]):
-    """The JSON Schema of a function's arguments, worked out when first looked at."""
+    """The JSON Schema of a function's arguments, computed when it is first used."""
 
     __slots__ = ("_context", "_fn", "_text")
 
@@ -94,7 +94,7 @@ def _generate(stand_in: Any) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class InOrder(GenerateJsonSchema):
-        """Defaults that are sets come out sorted: their own order differs from process to process."""
+        """Sort defaults that are sets, since their order differs between processes."""
 
         ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
 
@@ -117,7 +117,7 @@ def _ordered(value: Any) -> Any:
 
 
 class _Tidy:
-    """A schema without what was made up from places and names: titles, and definitions named after their module."""
+    """A schema without generated titles, and with definitions that are not named after their module."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._definitions = schema.pop("$defs", {})

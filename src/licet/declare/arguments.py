@@ -32,7 +32,7 @@ _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
 
 
 def context_parameter(fn: Callable[..., Any]) -> str | None:
-    """The name of the parameter that takes the context; `TypeError` if the signature is none a tool can have."""
+    """The name of the context parameter, or None; `TypeError` if a tool cannot have this signature."""
     found: list[str] = []
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.kind not in _BY_NAME:
@@ -50,11 +50,11 @@ def context_parameter(fn: Callable[..., Any]) -> str | None:
 
 
 class InvalidArguments(ValueError):
-    """Arguments that do not fit a tool's type hints: each with its name and what was expected, never its value."""
+    """Arguments that do not fit a tool's type hints: the name of each and what was expected, never its value."""
 
 
 class Given(dict[str, Any]):
-    """Arguments as hints have made them, with the JSON that they were made of: what says it all to another process."""
+    """Converted arguments, with the JSON from which another process can convert them again."""
 
     __slots__ = ("anew", "sent")
 
@@ -65,7 +65,7 @@ class Given(dict[str, Any]):
 
 
 def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
-    """A function that turns what a caller sent into a tool's arguments, or raises `InvalidArguments`.
+    """A function that checks and converts the arguments of a call, or raises `InvalidArguments`.
 
     Where hints make more of them than JSON can say, they are `Given`.
     """
@@ -116,7 +116,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
 
 
 def _check_size(given: Mapping[str, Any]) -> None:
-    """Refuse plain data that is surely too much, level by level and before anything is made of it."""
+    """Refuse data that is too large, level by level, before it is converted."""
     left, units, level = MOST_ARGUMENTS, MOST_UNITS, [*given.values()]
     for _ in range(_DEEPEST):
         left -= sum(map(len, [value for value in level if type(value) is str or type(value) is bytes]))
@@ -138,7 +138,7 @@ def _dicts(values: list[Any]) -> list[dict[Any, Any]]:
 
 
 def _is_simple(hint: Any) -> bool:
-    """Whether values of a type are exactly what their JSON says."""
+    """Whether values of a type equal their JSON."""
     if hint in _SIMPLE:
         return True
     origin, held = typing.get_origin(hint), typing.get_args(hint)
@@ -150,7 +150,7 @@ def _is_simple(hint: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is what its JSON says, so that nothing has to be made of it again."""
+    """Whether a value equals its JSON, so that a worker need not convert it again."""
     kind = type(value)
     if kind in PLAIN:
         return True
@@ -165,7 +165,7 @@ def is_plain(value: Any) -> bool:
 
 
 def parameters_of(adapter: Any) -> tuple[list[Any], dict[str, Any]]:
-    """What pydantic knows of the parameters of a function, and the definitions that they refer to."""
+    """The pydantic schema of the parameters of a function, and the definitions that it refers to."""
     schema, known = adapter.core_schema, {}
     if schema["type"] == "definitions":
         known = {held["ref"]: held for held in schema["definitions"]}
@@ -190,7 +190,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _resolved(fn: Callable[..., Any], annotation: Any) -> Any:
-    """An annotation as a type; what names nothing known yet, as a syntax tree."""
+    """An annotation as a type, or as a syntax tree if it names something that is not defined yet."""
     try:
         return type_hints(fn, {"it": annotation})["it"]
     except Exception:  # evaluating a hint runs whatever it says; the schema will tell what is wrong with it

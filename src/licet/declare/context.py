@@ -1,4 +1,4 @@
-"""The context: what a call hands to its tool, as the tool's author sees it. Nothing is enforced here."""
+"""The types of the context that a tool gets, and of its handles. Nothing is enforced here."""
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -20,7 +20,7 @@ else:
 
 
 class Answer(Protocol):
-    """What a request brought back."""
+    """The answer to a request."""
 
     @property
     def status(self) -> int:
@@ -36,7 +36,7 @@ class Answer(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header lines; names are looked up in any case."""
+        """The headers; names are case-insensitive."""
 
     @property
     def content(self) -> bytes:
@@ -50,11 +50,11 @@ class Answer(Protocol):
         """The body as JSON."""
 
     def raise_for_status(self) -> "Answer":
-        """The answer itself; raises if its status says that the request failed."""
+        """The answer itself; raises an exception if its status is an error."""
 
 
 class AnswerStream(Protocol):
-    """An answer whose body is still coming."""
+    """An answer whose body is still being received."""
 
     @property
     def status(self) -> int:
@@ -70,7 +70,7 @@ class AnswerStream(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header lines; names are looked up in any case."""
+        """The headers; names are case-insensitive."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -92,7 +92,7 @@ class Fetch(Protocol):
         timeout: float | None = None,
         max_bytes: int | None = None,
     ) -> Answer:
-        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`."""
 
     def stream(
         self,
@@ -105,23 +105,23 @@ class Fetch(Protocol):
         timeout: float | None = None,
         max_bytes: int | None = None,
     ) -> AbstractAsyncContextManager[AnswerStream]:
-        """Send a request, and read the answer as it comes."""
+        """Send a request, and read the answer while it is received."""
 
 
 class Status(Protocol):
-    """What is known about a file or directory."""
+    """The status of a file or directory."""
 
     @property
     def kind(self) -> Literal["file", "directory"]:
-        """Which of the two it is."""
+        """`file` or `directory`."""
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Its size in bytes."""
 
     @property
     def modified(self) -> float:
-        """When it was changed, in seconds since 1970."""
+        """When it was last changed, in seconds since 1970."""
 
     @property
     def mode(self) -> int:
@@ -138,19 +138,19 @@ class FileSystem(Protocol):
         """The bytes of a file."""
 
     async def write(self, path: Path, data: str | bytes) -> None:
-        """Put text or bytes in the place of a file: all of it, or nothing changes."""
+        """Replace a file by text or bytes, atomically."""
 
     async def exists(self, path: Path) -> bool:
         """Whether there is a file or directory."""
 
     async def stat(self, path: Path) -> Status:
-        """What a path is."""
+        """The status of a path."""
 
     async def list(self, path: Path = ".") -> list[str]:
         """The names in a directory, sorted."""
 
     async def mkdir(self, path: Path) -> None:
-        """Make a directory and its parents; one that is there is fine."""
+        """Make a directory and its parents; an existing one is fine."""
 
     async def delete(self, path: Path) -> None:
         """Remove a file or an empty directory."""
@@ -178,7 +178,7 @@ class SecretStore(Protocol):
         """The value of a secret."""
 
     def ref(self, reference: str) -> str:
-        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+        """A placeholder that becomes the secret in a header, a body or a child's environment, and nowhere else."""
 
 
 class Store(Protocol):
@@ -191,10 +191,10 @@ class Store(Protocol):
         """The value under a key, or the default."""
 
     async def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry."""
+        """Store a JSON value."""
 
     async def delete(self, key: str) -> bool:
-        """Forget a key; whether it was there."""
+        """Delete a key, and return whether it existed."""
 
     async def list(self, prefix: str = "") -> list[str]:
         """The keys that begin with exactly this prefix, sorted."""
@@ -212,7 +212,7 @@ class Ended(Protocol):
 
     @property
     def exit_code(self) -> int:
-        """Its exit code; negative where a signal ended it."""
+        """Its exit code; negative if a signal ended it."""
 
     @property
     def stdout(self) -> str:
@@ -259,7 +259,7 @@ class Programs(Protocol):
 
 
 class CallFacts(Protocol):
-    """What every context tells about its call."""
+    """The facts about its call that every context has."""
 
     @property
     def session_id(self) -> str:
@@ -274,11 +274,11 @@ class CallFacts(Protocol):
         """The directory that relative paths start from."""
 
     def charge(self, amount: Decimal | str | int) -> None:
-        """Report what this call has cost so far, in dollars; together at most what the tool declares."""
+        """Add to the cost of this call, in dollars; the sum must not exceed the declared `cost_usd`."""
 
 
 class Context(CallFacts, Protocol):
-    """What a call hands to its tool: annotate a parameter with it, and models never see that parameter."""
+    """The context of a call. Annotate a parameter of a tool with it; models never see that parameter."""
 
     @property
     def fetch(self) -> Fetch:

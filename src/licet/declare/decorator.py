@@ -1,6 +1,6 @@
-"""`@tool` turns a function into a `Tool`, which carries what policy needs to know about it.
+"""`@tool` turns a function into a `Tool`: the function with its declaration.
 
-Nothing is enforced here: calling a `Tool` directly is calling its function.
+Nothing is enforced here: calling a `Tool` directly calls its function.
 """
 
 import dis
@@ -18,7 +18,7 @@ from licet.core.policy.tool import NEITHER, ToolCapabilities, ToolSpec, spec_of,
 from licet.declare.argument_schema import ArgumentSchema
 from licet.declare.arguments import context_parameter, validator
 
-# Asked before a tool is offered or called. It sees the environment and the programs that the tool declares, no more.
+# Called before a tool is offered or called. It sees only the variables and programs that the tool declares.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]
 _AWAITS = frozenset(dis.opmap[name] for name in ("GET_AWAITABLE", "GET_ANEXT") if name in dis.opmap)
 P = ParamSpec("P")
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Surroundings(Protocol):
-    """What an availability check can see: declared variables and declared programs."""
+    """The argument of an availability check: the declared variables and programs."""
 
     def env(self, name: str) -> str | None:
         """The value of a declared environment variable, or None if it is not set."""
@@ -36,12 +36,12 @@ class Surroundings(Protocol):
 
 
 class Tool:
-    """A function and its declaration. It never changes; calling it calls the function, unguarded."""
+    """A function and its declaration. Calling it calls the function directly, without any check."""
 
     fn: Callable[..., Any]
     spec: ToolSpec
     is_async: bool
-    suspends: bool  # its coroutine may stand still, and others run meanwhile
+    suspends: bool  # its coroutine may await, so that others run meanwhile
     context_parameter: str | None
     available: "Available | None"
     reuse: bool
@@ -63,7 +63,7 @@ class Tool:
         vars(self).update(_like(fn), **own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, without any guard."""
+        """Call the function directly, without any check."""
         return self.fn(*args, **kwargs)
 
     @property
@@ -73,32 +73,32 @@ class Tool:
 
     @property
     def needs(self) -> CapabilitySet:
-        """What the tool cannot do without."""
+        """The rules that the tool needs."""
         return self.spec.needs
 
     @property
     def optional(self) -> CapabilitySet:
-        """What the tool uses where it is allowed, and can do without."""
+        """The rules that the tool uses if they are allowed."""
         return self.spec.optional
 
     @property
     def effect(self) -> EffectClass | None:
-        """What its calls do to the world, if it says so."""
+        """The effect class that it declares, or None."""
         return self.spec.effect
 
     @property
     def sandbox(self) -> Level | None:
-        """The level it runs at, if it says so."""
+        """The level that it declares, or None."""
         return self.spec.sandbox
 
     @property
     def description(self) -> str:
-        """What models read about it: the first paragraph of the docstring."""
+        """The description for models: the first paragraph of the docstring."""
         return self.spec.description
 
     @property
     def storage_ttl_seconds(self) -> int | None:
-        """How long entries in its store live by default; None is for ever."""
+        """The default time to live of values in its store; None means for ever."""
         return self.spec.storage_ttl_seconds
 
     @property
@@ -108,11 +108,11 @@ class Tool:
 
     @functools.cached_property
     def digest(self) -> str:
-        """The content address of the definition: the same in every process, another one after any change."""
+        """The SHA-256 of the definition: the same in every process, and different after any change."""
         return self.spec.digest
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
-        """A function that turns what a caller sent into arguments as the type hints say, or raises."""
+        """A function that checks and converts the arguments of a call by the type hints."""
         return validator(self.fn, self.context_parameter)
 
     def __repr__(self) -> str:
@@ -132,19 +132,19 @@ class Tool:
 
 
 def _like(fn: Callable[..., Any]) -> dict[str, Any]:
-    """What a tool has of its function."""
+    """Attributes that a tool copies from its function."""
     copied: dict[str, Any] = {key: getattr(fn, key) for key in functools.WRAPPER_ASSIGNMENTS if hasattr(fn, key)}
     return {**vars(fn), **copied, "__wrapped__": fn, "fn": fn}
 
 
 def _suspends(fn: Callable[..., Any]) -> bool:
-    """Whether a coroutine awaits anything, or speaks of cancelling; what does neither need not be watched."""
+    """Whether a coroutine awaits anything, or mentions cancelling. If not, its steps need not be watched."""
     code = getattr(fn, "__code__", None)
     return code is None or "cancel" in code.co_names or not _AWAITS.isdisjoint(code.co_code[::2])
 
 
 class _Later(Tool):
-    """A tool whose declaration is worked out when somebody looks at it."""
+    """A tool whose declaration is evaluated when it is first used."""
 
     def __init__(self, fn: Callable[..., Any], declare: Callable[[], Tool]) -> None:
         vars(self).update(_like(fn), _declare=declare)
@@ -160,7 +160,7 @@ _later = False
 
 
 def declare_later() -> None:
-    """Put off what declarations say until somebody looks: for workers, whose host has read them all.
+    """Evaluate declarations lazily, in workers, whose host has already checked them.
 
     A module of many tools is then loaded as fast as one of plain functions.
     """
@@ -174,7 +174,7 @@ if TYPE_CHECKING:
         """A tool made of a function with these parameters and this result."""
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-            """Call the function itself, without any guard."""
+            """Call the function directly, without any check."""
 
 
 class Declares(Protocol):
@@ -219,19 +219,23 @@ def tool(
     available: Available | None = None,
     reuse: bool = False,
 ) -> Declares:
-    """Declare a function to be a tool, and say what it touches: `capabilities=`, or rules as `needs=`.
+    """Declare a function as a tool, with what it touches: `capabilities=`, or rules as `needs=`.
 
-    `optional=` are rules that it uses where the manifest allows them, and can do without.
-    `reuse=True`: one walled process may serve many calls, whose sessions can then see what earlier ones left in memory.
+        @tool(capabilities={"fs_reach": {"read": ["${workdir}/notes"]}}, effect="read_only", sandbox="restricted")
+        async def read_note(ctx: Context, name: str) -> str:
+            return await ctx.fs.read(f"notes/{name}.md")
+
+    `optional=` lists rules that it uses if the manifest allows them. With `reuse=True` one worker may serve many
+    calls, and a call can see what earlier ones left in memory, also those of other sessions. See docs/declare.md.
     """
     if misplaced:
         raise TypeError(_misplaced(misplaced[0]))
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
     if available is not None and not callable(available):
-        raise TypeError("`available` is a function that takes the surroundings and says whether the tool can run")
+        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")
     if not isinstance(reuse, bool):
-        raise TypeError("`reuse` is True or False")
+        raise TypeError("`reuse` must be True or False")
 
     def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
         return cast("Typed[P, R]", _Later(fn, lambda: whole(fn)) if _later else whole(fn))
@@ -271,7 +275,7 @@ def _misplaced(given: object) -> str:
 
 
 def _check_function(fn: object) -> None:
-    """Refuse what cannot be found again by its name in a module, or called with arguments by name."""
+    """Refuse a function that cannot be found by name in a module, or called with arguments by name."""
     label = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, Tool):
         raise TypeError(f"`{label}` is a tool already: keep one `@tool`")

@@ -11,7 +11,7 @@ from licet.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked: the exact call, and what is at stake."""
+    """The question to an approver: the exact call, and what it could reach."""
 
     approval: Approval
     spec: ToolSpec
@@ -29,7 +29,7 @@ class Question:
 
     @property
     def signed(self) -> bool:
-        """Whether only signatures are an answer."""
+        """Whether only signatures count as an answer."""
         return self.quorum > 1 or self.keys is not None
 
 
@@ -38,7 +38,7 @@ Answer = Literal["approved", "denied", "expired", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer with what is known about it; the plain word does where there is no more to say."""
+    """An answer with details; the plain word is enough if there are none."""
 
     answer: Answer
     by: tuple[str, ...] = ()  # who: public keys, `terminal`, `command`
@@ -59,7 +59,7 @@ class Agreement(NamedTuple):
 
 @runtime_checkable
 class Approver(Protocol):
-    """A person, or what stands for one. One that has `verifies = True` checks signatures against `Question.keys`.
+    """Asks a person, or answers for one. With `verifies = True` it checks signatures against `Question.keys`.
 
     One that has `shows_acts = True` is asked about a call and the deletes that it is known to make at once, in
     `Question.acts`; others are asked about each by itself.

@@ -1,4 +1,4 @@
-"""What a call gives back: a value or a refusal, with everything a caller, a model and an operator want to know."""
+"""The result of a call: a value or a refusal, with its events, cost, approvals and receipt."""
 
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple

@@ -34,7 +34,14 @@ CONCURRENT_CALLS = 64
 
 
 class Session:
-    """(agent, id) names a session on its backends; opening it again continues it, until it is ended."""
+    """One conversation of one agent. It is identified by (agent, id); opening it again continues it, until it is ended.
+
+        async with gate.session("s-42") as session:
+            result = await session.call("read_note", {"name": "oslo"})
+            print(result.value if result.ok else result.explain())
+
+    See docs/calls.md.
+    """
 
     def __init__(self, gate: "Gate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
         _check_name("a session id", id)
@@ -97,7 +104,7 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether this session takes no calls any more."""
+        """Whether this session accepts no more calls."""
         return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
 
     def other_agent(self, policy: Policy) -> str:
@@ -107,7 +114,7 @@ class Session:
         return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
-        """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
+        """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
         if under_trio():
             return self._one([(tool, arguments)])
         return run_call(self, tool, {} if arguments is None else arguments)
@@ -118,7 +125,7 @@ class Session:
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
     ) -> list[Result]:
-        """Run several calls side by side; results come in the order of the calls, and one failure is one failure."""
+        """Run several calls concurrently. Results are in the order of the calls; one failure affects no other call."""
         asked = list(calls)
         if not all(isinstance(one, tuple | list) and len(one) == 2 for one in asked):
             raise TypeError('expected pairs of a tool\'s name and its arguments: [("read_file", {"path": "a"}), …]')
@@ -149,7 +156,7 @@ class Session:
         return parts.sealed(None)
 
     async def available(self) -> list[str]:
-        """The tools that could run here: admitted, and with everything they need; not what is left to spend."""
+        """The tools that are admitted and could run here; budgets and approvals are not considered."""
         return await anywhere(self._available())
 
     async def _available(self) -> list[str]:
@@ -166,7 +173,7 @@ class Session:
         return found
 
     def delegate(self, *, agent: str, allow: Rules) -> "Session":
-        """A session for another agent that may touch what this one may and what is listed: only ever less."""
+        """A session for another agent, limited to the listed rules and to what this session holds."""
         _check_name("the name of an agent", agent)
         return Session(self.gate.delegated(agent, allow), self.id, self)
 

@@ -1,6 +1,6 @@
-"""Ready-made tools that most agents need. Each takes its reach from the manifest alone, and can serve as an example.
+"""Ready-made tools that most agents need. Each reaches only what the manifest allows. See docs/tools.md.
 
-They are written as your own would be: nothing is imported from licet but what everybody can import.
+They are written as your own tools would be, with public names only, and can serve as examples.
 """
 
 from licet.tools.command import run_command

@@ -1,4 +1,4 @@
-"""A tool that runs programs. Which ones is up to the manifest; what they can do is up to the walls around them."""
+"""A tool that runs programs. The manifest decides which ones, and the walls decide what they can do."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from licet import Context, tool
 
 
 @tool(
-    # A program sees what the call holds, so this declares files and environment too; the manifest says which.
+    # A program gets the grant of the call, so files and environment are declared too; the manifest limits them.
     capabilities={
         "process": {"allowed_binaries": ["*"]},
         "fs_reach": {"read": "from-personality", "write": "from-personality"},

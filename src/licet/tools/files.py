@@ -1,4 +1,4 @@
-"""Tools for files: read, write, edit, list. Which files is up to the manifest; relative paths start at the workdir."""
+"""Tools for files: read, write, edit, list. The manifest decides which files; paths are relative to the workdir."""
 
 import asyncio
 from typing import IO, Any
@@ -104,7 +104,7 @@ async def list_dir(ctx: Context, path: str = ".") -> dict[str, Any]:
 
 
 def shown(name: str) -> str:
-    """A name that is no text, as text."""
+    """A file name that is not valid UTF-8, as text."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -118,7 +118,7 @@ async def _skip_lines(file: IO[bytes], count: int) -> None:
 
 
 async def _take_lines(file: IO[bytes], limit: int | None) -> tuple[bytes, int, bool]:
-    """Whole lines, how many they are, and whether they are all that was asked for."""
+    """Complete lines, their number, and whether they are all that was requested."""
     taken: list[bytes] = []
     size = 0
     while limit is None or len(taken) < limit:

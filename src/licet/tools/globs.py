@@ -14,11 +14,11 @@ _LONGEST = 1000  # characters of one pattern; longer ones match nothing
 
 
 class TooMuch(Exception):
-    """Matching takes more steps than it may."""
+    """Matching takes more steps than allowed."""
 
 
 class Meter:
-    """Counts the steps of matching: so many may be taken in all, and so many without a rest for others."""
+    """Counts the steps of matching. There is a limit in total, and one between two pauses for other tasks."""
 
     __slots__ = ("_all", "_at_once", "now")
 
@@ -34,7 +34,7 @@ class Meter:
             raise TooMuch
 
     def rest(self) -> None:
-        """Others have had their turn."""
+        """Note that other tasks have run."""
         self._all -= self.now
         self.now = 0
 
@@ -55,14 +55,14 @@ class Glob:
         self._last = self._parts[1] if len(parts) == 2 and self._parts[0] is None else None
 
     def matches(self, names: Sequence[str], meter: Meter) -> bool:
-        """Whether the names of a path, from the outermost directory on, fit the pattern."""
+        """Whether the parts of a path, outermost first, match the pattern."""
         if self._last is not None:
             return bool(names) and self._last(names[-1], meter)
         return bool(self._parts) and _stretch(self._parts, names, lambda test, name: test(name, meter), meter)
 
 
 class Ignored(NamedTuple):
-    """One line of an ignore file: what it matches, and what that means."""
+    """One line of an ignore file."""
 
     glob: Glob
     depth: int  # of the directory whose file it stands in: names before it do not count
@@ -141,7 +141,7 @@ def _characters(part: str) -> list[CharacterTest | None]:
 
 
 def _one_of(inside: str) -> CharacterTest:
-    """The test that `[…]` is."""
+    """The test for a character class `[…]`."""
     negated = inside[:1] in ("!", "^")
     text = inside[1:] if negated else inside
     ranges: list[tuple[str, str]] = []
@@ -166,7 +166,7 @@ def _one_of(inside: str) -> CharacterTest:
 
 
 def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, str], bool], meter: Meter) -> bool:
-    """Whether items pass their tests one by one, where None takes any number of items."""
+    """Whether items pass their tests in order; a test of None accepts any number of items."""
     at = test = steps = 0
     star, resume = -1, 0
     while at < len(items):

@@ -1,4 +1,4 @@
-"""Tools for HTTP: get and post. Which hosts is up to the manifest; redirects are checked as the first request is."""
+"""Tools for HTTP: get and post. The manifest decides which hosts; redirects are checked like the first request."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from licet import Context, tool
 
 MOST_TEXT = 256 * 1024  # bytes of a body that are returned
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
-# Those that pages are written in. Python has further codecs, and some of them take very long over hostile bytes.
+# The charsets that pages use. Python has more codecs, and some of them are very slow on hostile bytes.
 _CHARSETS = frozenset(
     {
         *("utf-8", "us-ascii", "iso-8859-1", "iso-8859-2", "iso-8859-15", "windows-1250", "windows-1251"),

@@ -78,7 +78,7 @@ async def search_files(
 
 
 class _Place(NamedTuple):
-    """Something below the root: its names, the ignore rules that hold there, and the directories above it."""
+    """A file or directory below the root: its names, its ignore rules, and the directories above it."""
 
     names: tuple[str, ...]
     rules: tuple[Ignored, ...]
@@ -86,7 +86,7 @@ class _Place(NamedTuple):
 
 
 class _Walk:
-    """The files below a directory, in order, without those that are left out."""
+    """The files below a directory, in order, without ignored ones."""
 
     def __init__(self, ctx: Context, root: str, glob: Glob, include_ignored: bool) -> None:
         self._ctx = ctx
@@ -97,7 +97,7 @@ class _Walk:
         self.cut = ""  # why not everything was looked at
 
     async def files(self) -> AsyncGenerator[tuple[str, str]]:
-        """Each file: its path as other tools take it, and the path to open."""
+        """Each file: its path for other tools, and the path to open."""
         try:
             async with aclosing(self._files()) as files:
                 async for one in files:
@@ -162,13 +162,13 @@ class _Walk:
         return rules
 
     async def _rest(self) -> None:
-        """Give other calls their turn, and the deadline its chance."""
+        """Let other tasks run, and the deadline take effect."""
         await asyncio.sleep(0)
         self._meter.rest()
 
 
 class _Needle:
-    """What is looked for; finding it takes time in proportion to what is searched."""
+    """The text to find. Searching takes linear time."""
 
     def __init__(self, pattern: str, ignore_case: bool, whole_word: bool) -> None:
         self._fold = ignore_case
@@ -178,7 +178,7 @@ class _Needle:
         self._tries = 0
 
     def lines(self, data: bytes, most: int) -> list[tuple[int, str]]:
-        """The lines that hold it, each with its number, the first `most` of them."""
+        """The first `most` lines that contain it, each with its number."""
         if b"\0" in data[:_START] or (not self._fold and self._bytes not in data):
             return []
         text = data.decode(errors="replace")
@@ -217,7 +217,7 @@ def _in_word(char: str) -> bool:
 
 
 def _excerpt(line: str, at: int) -> str:
-    """A line, or of a long one the part around a place."""
+    """A line, or the part of a long line around a position."""
     line = line.rstrip("\r")
     if len(line) <= LONGEST_LINE:
         return line

@@ -454,7 +454,11 @@ FOREIGN = {"a.py": [WEATHER], SCHEMA: []}
         ({"a.py": [WEATHER], "a/__init__.py": []}, ["a.py"], ["a.py:4:1: error: found `a` in two places"]),
         (FOREIGN, ["a.py"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
         (FOREIGN, ["a.py", "--force"], [f"{SCHEMA}:1:1: error: found a file that licet did not write, expected "]),
-        ({"a.py": [WEATHER], f"{SCHEMA}/x": []}, ["a.py"], [f"{SCHEMA}:1:1: error: found something that is not a file"]),
+        (
+            {"a.py": [WEATHER], f"{SCHEMA}/x": []},
+            ["a.py"],
+            [f"{SCHEMA}:1:1: error: found something that is not a file"],
+        ),
         ({"a.py": [WEATHER], ".licet": []}, ["a.py"], [".licet:1:1: error: found something that is no directory"]),
     ],
 )

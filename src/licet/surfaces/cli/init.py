@@ -237,7 +237,7 @@ def _obstacles(target: Path, force: bool) -> list[Problem]:
     if not (policy_root(target) if inside else target.parent).is_dir():
         return [Problem(origin, f"no directory {target.parent}", "one that exists", "make it first")]
     if is_special(target):  # with a schema beside it, this would also leave something in /dev
-        return [Problem(origin, "something that is no file", "a new file", "-o - only prints")]
+        return [Problem(origin, "something that is not a file", "a new file", "-o - only prints")]
     if target.exists() and not force:
         return [Problem(origin, "a file that is there already", "a new one", "--force replaces it; -o - only prints")]
     above = policy_root(target) / WORKSPACE_FILE
