@@ -1,6 +1,6 @@
 #!/bin/sh
-# What licet tells a reviewer about a small agent, from its files alone, with nothing run or imported; then two calls
-# of another agent, one that is allowed and one that is not. No network is needed.
+# Reviews a small agent from its files alone, with nothing run or imported, and then makes two calls of another agent,
+# one that is allowed and one that is not. No network is needed.
 set -eu
 
 CDPATH='' cd -- "$(dirname -- "$0")/weather"
@@ -30,11 +30,11 @@ show() {
 pictures=$(mktemp -d "${TMPDIR:-/tmp}/licet-demo.XXXXXX")
 export XDG_STATE_HOME="$pictures/state"
 
-show 0 "Is anything wrong in the policy, or does a tool ask for more than its agent is allowed?" \
+show 0 "Does the policy have errors, or does a tool declare more than its agent is allowed?" \
     check research.yaml research-next.yaml
-show 0 "May this tool fetch this URL, and which rules say so?" \
+show 0 "May this tool fetch this URL, and which rules allow it?" \
     explain research.yaml fetch_weather https://api.weather.gov/points/oslo
-show 1 "And another one? The refusal names every obstacle and what would remove it." \
+show 1 "And another one? The refusal names every reason, and the change that would remove it." \
     explain research.yaml fetch_weather https://api.stripe.com/v1/charges
 show 0 "Everything that this agent can reach." \
     surface research.yaml --workdir /srv/agent
@@ -44,9 +44,9 @@ show 1 "Somebody proposes a new version. What grew?" \
     diff research.yaml research-next.yaml --workdir /srv/agent
 
 cd ../desk
-show 0 "Now a tool runs: one that comes with licet, and reaches what this agent's manifest says." \
+show 0 "Now a tool runs: a ready-made one, which reaches what this agent's manifest allows." \
     call desk.yaml search_files path=notes pattern=rain ignore_case=true
-show 1 "The same agent goes for a note that is closed to it." \
+show 1 "The same agent tries to read a note that is denied." \
     call desk.yaml read_file path=notes/private/safe.md
 
 printf '\n%sThe picture is in %s%s\n' "$bold" "$pictures/research.svg" "$plain"

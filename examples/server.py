@@ -1,4 +1,4 @@
-"""A web server on this machine, for examples that talk to one: it stands for the real thing."""
+"""A web server on this machine, in place of a real one, for the examples."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,12 +22,12 @@ class Answer(NamedTuple):
 
     text: str
     status: int = 200
-    location: str = ""  # where it sends whoever asks
+    location: str = ""  # the target of a redirect
 
 
 @dataclass
 class Server:
-    """A server that is running: where, and what it was asked so far."""
+    """A running server: its address, and the requests so far."""
 
     port: int
     asked: list[Asked] = field(default_factory=list)

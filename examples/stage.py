@@ -1,7 +1,7 @@
-"""The stage on which an example plays: calls are made and commands are run for real, and what came of them is written.
+"""Runs the calls and commands of an example, and writes the transcript.
 
-What differs from one run to the next (times, ids, digests, ports, directories) is written as something that does not,
-so that two transcripts of the same behaviour are the same text.
+Values that differ between runs (times, ids, digests, ports, directories) are replaced by fixed text, so that two
+transcripts of the same behaviour are equal.
 """
 
 import json
@@ -60,7 +60,7 @@ class Stage:
         self._lines += ["```text", *(line.rstrip() for line in text.splitlines()), "```", ""]
 
     async def call(self, session: Session, tool: str, **arguments: Any) -> Result:
-        """Make a call as a model would; show what it is told, and what the operator can read about a refusal."""
+        """Make a call as a model would; show its result, and the explanation of a refusal for the operator."""
         result = await session.call(tool, arguments)
         long = {name: value for name, value in arguments.items() if isinstance(value, str) and "\n" in value}
         words = ", ".join(f"{name}={'…' if name in long else _json(arguments[name])}" for name in arguments)

@@ -1,7 +1,7 @@
-"""Play the examples, and write what happened: `python examples/transcripts.py [--check] [EXAMPLE]...`
+"""Run the examples and write their transcripts: `python examples/transcripts.py [--check] [EXAMPLE]...`
 
-Each plays in a process of its own, in its own directory. With `--check` nothing is written: it ends with 1, and shows
-the difference, if a transcript is not what happens.
+Each runs in a process of its own, in its own directory. With `--check` nothing is written: the script prints the
+difference and exits with 1 if a transcript is out of date.
 """
 
 import argparse
@@ -17,7 +17,7 @@ EXAMPLES = ("research", "coding", "payments")
 
 
 def played(example: str) -> str:
-    """The transcript of an example, made anew."""
+    """The transcript of an example, from a new run."""
     ran = subprocess.run(  # noqa: S603
         [sys.executable, __file__, "--play"], cwd=HERE / example, stdout=subprocess.PIPE, check=True
     )

@@ -1,4 +1,4 @@
-"""The tool that a coding agent has besides the ready-made ones: it runs a program in the work tree."""
+"""The one tool of the coding agent that is not ready-made: it runs a program in the work tree."""
 
 from typing import Any
 
