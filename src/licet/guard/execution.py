@@ -27,14 +27,14 @@ from licet.values import dataclass
 
 
 class Layers(NamedTuple):
-    """Walls by name: those in force, and those that this machine lacks and the manifest does without."""
+    """Walls by name: those in force, and those that are missing with the permission of the manifest."""
 
     in_force: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 class Streams(NamedTuple):
-    """Which streams of a program are handed over as pipes. The others lead nowhere: no input, and no output is kept."""
+    """The streams of a program that are pipes. The others are empty input, or discarded output."""
 
     stdin: bool = False
     stdout: bool = False
@@ -50,17 +50,17 @@ class Ending(NamedTuple):
 
 
 class Running(Protocol):
-    """A program that has started, for as long as whoever started it stays."""
+    """A running program. It ends when its context manager exits."""
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended, once it was left; None until then, and of one that was left before it had ended."""
+        """How it ended, after the context manager exited; None if it had not ended by itself."""
 
     def handed(self) -> tuple[int, ...]:
-        """The near ends of the pipes that were asked for, in the order of their numbers; the caller closes them."""
+        """Our ends of the requested pipes, in the order of the streams; the caller closes them."""
 
     def signal(self, number: int) -> None:
-        """Send it a signal; one that has ended does not mind."""
+        """Send it a signal; without effect if it has ended."""
 
     async def ended(self) -> int:
         """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
@@ -75,7 +75,7 @@ class Used(NamedTuple):
 
 
 class Watch(Protocol):
-    """Whoever stays outside while a program runs behind walls."""
+    """The part that stays outside while a program runs behind walls."""
 
     @property
     def files(self) -> tuple[int, ...]:
@@ -95,12 +95,12 @@ class Watch(Protocol):
 
 
 class SandboxUnavailable(Exception):
-    """A level that cannot be kept here: what is missing, and how to get it."""
+    """A level that this machine does not support; the text says what is missing, and how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One program to run: the real file, what it is called, its whole environment, and its limits."""
+    """One program to run: its file, arguments, complete environment, and limits."""
 
     binary: str
     argv: tuple[str, ...]
@@ -114,7 +114,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended; output beyond the cap is cut, and `truncated` says so."""
+    """How a program ended. `truncated` is set if its output was cut."""
 
     exit_code: int  # negative: the signal that ended it
     stdout_bytes: bytes
@@ -135,18 +135,18 @@ class Finished:
 
 
 class Walls(Protocol):
-    """What a child is put behind."""
+    """The walls around a child process."""
 
     @property
     def layers(self) -> Layers:
         """What will be in force around the child, for the receipt; missing is only what the manifest does without."""
 
     def around(self, command: Command) -> Command:
-        """The command that starts the same program inside."""
+        """The command that starts the same program inside the walls."""
 
 
 class Processes(Protocol):
-    """Programs: started with nothing inherited, and ended with everything they started."""
+    """Runs programs. They inherit nothing, and end with everything that they started."""
 
     def find(self, name: str) -> str | None:
         """The real path of a program by name, on the host's PATH, or None."""
@@ -155,11 +155,11 @@ class Processes(Protocol):
         """Run a program behind walls until it ends or its time is up."""
 
     def start(self, command: Command, walls: Walls, streams: Streams) -> AbstractAsyncContextManager[Running]:
-        """Start a program behind walls, to talk to it while it runs; whoever leaves ends it and all it started."""
+        """Start a program behind walls, with pipes. Leaving the context ends it and everything that it started."""
 
 
 class ToolCall(NamedTuple):
-    """A tool and the arguments it is called with, validated; the limits are those of the manifest, where it has any."""
+    """A tool with its validated arguments, its deadline, and the limits of the manifest."""
 
     tool: Tool
     arguments: dict[str, Any]
@@ -168,10 +168,10 @@ class ToolCall(NamedTuple):
 
 
 class Sandbox(Protocol):
-    """Where tools run."""
+    """Runs tools at a level."""
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """What will be in force at a level, for the receipt; `SandboxUnavailable` if it cannot be kept here."""
+        """The walls of a level, for the receipt; `SandboxUnavailable` if this machine does not support it."""
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         """Run a tool at a level; what it raises comes out, as `Raised` from behind a wall.

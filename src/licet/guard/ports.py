@@ -27,7 +27,7 @@ ANY_TIME: Turn = nullcontext()
 
 
 class GivenUp(Exception):
-    """The turn of a write is over before it came."""
+    """A write was cancelled before it took its lock."""
 
 
 class Waiting:
@@ -58,31 +58,31 @@ class Waiting:
 
 
 class Escaped(Exception):
-    """A path led outside what is held: through a link, a race, or to something that is no file or directory."""
+    """A path led outside the grant: through a link, a race, or to something other than a file or directory."""
 
 
 class Held(Protocol):
-    """What a call holds of the file system, as a files backend needs to know it."""
+    """The grant of a call for files, as a files backend needs it."""
 
     def root(self, action: str, path: str) -> str:
-        """The outermost directory or file that is held and contains a path; links may not lead out of it."""
+        """The outermost granted directory or file that contains a path; links may not lead out of it."""
 
     def covers(self, action: str, path: str) -> bool:
-        """Whether a path, as it turned out to be, is held."""
+        """Whether a resolved path is granted."""
 
     def covers_tree(self, action: str, path: str) -> bool:
-        """Whether a path and everything below it is held."""
+        """Whether a path and everything below it is granted."""
 
     def overlaps(self, action: str, path: str) -> bool:
-        """Whether anything at a path or below it is held."""
+        """Whether anything at a path or below it is granted."""
 
     def denied(self, action: str) -> tuple[str, ...]:
-        """The paths that denies name; the same tuple each time, so that a backend can remember what it found there."""
+        """The denied paths; always the same tuple, so that a backend can cache by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is known about a file or directory."""
+    """The status of a file or directory."""
 
     kind: Literal["file", "directory"]
     size: int
@@ -91,48 +91,48 @@ class Stat:
 
 
 class Files(Protocol):
-    """Files that a call holds. Paths are absolute and clean; `OSError` is the system's no, `Escaped` is ours.
+    """Files. Paths are absolute and normalised. `OSError` is an error of the system, `Escaped` a refusal.
 
-    A backend that writes no files of this machine says so with `in_memory = True`, and so do programs in memory.
+    A backend that writes no files of this machine has `in_memory = True`, and so have programs in memory.
     """
 
     def pin(self, roots: Iterable[str], writable: Callable[[str], bool]) -> None:
-        """Remember where the roots of grants really are, before any tool can put a link in their place.
+        """Resolve the roots of grants, before any tool can replace one by a link.
 
-        `writable` tells whether a tool may write in a directory: a link there may be one that it put there earlier.
+        `writable` returns whether a tool may write in a directory: it may have put a link there earlier.
         """
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
-        """A regular file, opened as what was checked: `rb`, `wb`, `ab`, `xb` or `r+b`."""
+        """Open the regular file that was checked, with mode `rb`, `wb`, `ab`, `xb` or `r+b`."""
 
     def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
-        """Put data in the place of a file, in its turn: all of it, or nothing."""
+        """Replace a file atomically, while holding the write lock `turn`."""
 
     def stat(self, path: str, held: Held) -> Stat:
-        """What a path is; `FileNotFoundError` if it is nothing."""
+        """The status of a path, or `FileNotFoundError`."""
 
     def list(self, path: str, held: Held) -> list[str]:
-        """The names in a directory that are held too, sorted."""
+        """The granted names in a directory, sorted."""
 
     def mkdir(self, path: str, held: Held) -> None:
-        """Make a directory, and its parents as far as they are held; one that is there already is fine."""
+        """Make a directory, and its granted parents; an existing one is fine."""
 
     def delete(self, path: str, held: Held) -> None:
         """Remove a file or an empty directory."""
 
     def rename(self, source: str, target: str, held: Held) -> None:
-        """Move a file or a directory; what stood at the target is replaced, as the system does it."""
+        """Move a file or a directory; the target is replaced, as by the system."""
 
 
 # Network -------------------------------------------------------------------------------------------------------------
 
 
 class Unresolved(Exception):
-    """A name that no resolver knows, or that could not be asked about."""
+    """A name that could not be resolved."""
 
 
 class Unconnected(Exception):
-    """A connection that could not be made or broke: what went wrong, in a few words."""
+    """A connection that could not be made, or broke; the text says why."""
 
 
 class Unreached(Unconnected):
@@ -155,7 +155,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The head of an answer, and its body as it comes, still encoded as it was sent."""
+    """The status and headers of an answer, and its body while it is received, still compressed."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -169,7 +169,7 @@ LOOKED_UP_FOR: ContextVar[str] = ContextVar("LOOKED_UP_FOR", default="")
 
 
 class Http(Protocol):
-    """The network: names to addresses, and requests to addresses. It follows nothing and remembers no cookies."""
+    """The network: resolves names, and sends requests to addresses. It follows no redirects and keeps no cookies."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Every address of a name, as text; `Unresolved` if there is none."""
@@ -185,15 +185,15 @@ class Http(Protocol):
 
 
 class Unavailable(Exception):
-    """A store that cannot be used as it is: what is wrong with it, and how to mend it, for the operator."""
+    """A store that cannot be used; the text tells the operator why, and how to fix it."""
 
 
 class TooLarge(ValueError):
-    """A value that a store does not take: it is too large, or the store would be with it."""
+    """A value that is too large, or would make its store too large."""
 
 
 class Secrets(Protocol):
-    """Where secret values are kept."""
+    """A source of secrets."""
 
     async def get(self, reference: str) -> str | None:
         """The value of a secret, or None if it is not known here."""
@@ -203,22 +203,22 @@ SecretsFunction = Callable[[str], Awaitable[str | None]]
 
 
 class Kv(Protocol):
-    """Small values under keys, in scopes that the framework names; a scope takes so much, and no more."""
+    """Small values by key, in scopes that licet names. The size of a scope is limited."""
 
     async def get(self, scope: str, key: str) -> Json:
         """The value under a key, or None."""
 
     async def set(self, scope: str, key: str, value: Json, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry, for some seconds or for ever; `TooLarge` if it does not fit."""
+        """Store a JSON value, for some seconds or for ever; `TooLarge` if it does not fit."""
 
     async def delete(self, scope: str, key: str) -> bool:
-        """Forget a key; whether it was there."""
+        """Delete a key, and return whether it existed."""
 
     async def list(self, scope: str, prefix: str = "") -> Sequence[str]:
         """The keys that begin with exactly this prefix, sorted."""
 
     async def clear(self, scope: str) -> None:
-        """Forget a whole scope."""
+        """Delete all keys of a scope."""
 
 
 # Records, money, people, time ----------------------------------------------------------------------------------------
@@ -243,14 +243,14 @@ class Entry(NamedTuple):
 
 
 class Ledger(Protocol):
-    """What happened, in order. No ledger, no call."""
+    """Stores entries in order. Without a ledger, calls are refused."""
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it is not."""
 
 
 class Claim(NamedTuple):
-    """What a call wants to spend, and the limits that hold for it."""
+    """What a call wants to spend, and its limits."""
 
     agent: str
     session: str
@@ -263,7 +263,7 @@ class Claim(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """Money and calls set aside before anything happens, and what had been spent until then."""
+    """Money and calls that are reserved for a call, and what had been spent before."""
 
     id: str
     claim: Claim
@@ -271,7 +271,7 @@ class Reservation(NamedTuple):
 
 
 class Budgets(Protocol):
-    """What has been spent. Reserving is atomic: limits hold under any concurrency.
+    """What has been spent. Reserving is atomic, so concurrent calls never exceed a limit.
 
     A store that cannot be read or written raises `Unavailable`. What is never settled counts as it was reserved.
     A bundle that has a budget is an account of its own, whose `agent` is `AGENT bundle NAME`.
@@ -281,13 +281,13 @@ class Budgets(Protocol):
         """What a session, and its agent on a day, have spent and reserved."""
 
     async def reserve(self, claim: Claim) -> Reservation | None:
-        """Set aside one call and its cost, or None if a limit would be passed."""
+        """Reserve one call and its cost; None if a limit would be exceeded."""
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
-        """Turn a reservation into what was really spent, once; `ValueError` for more than was set aside."""
+        """Replace a reservation by the real cost, once; `ValueError` for more than was reserved."""
 
     async def refund(self, reservation: Reservation) -> None:
-        """Give a reservation back, once: nothing happened."""
+        """Release a reservation, once."""
 
 
 class Clock(Protocol):
@@ -297,7 +297,7 @@ class Clock(Protocol):
         """The time of day, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow."""
+        """A monotonic clock, in seconds."""
 
 
 # Rules on arguments: a function that is given a tool's rules and gives one that says what is wrong with its arguments.
@@ -309,7 +309,7 @@ ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ports:
-    """Every part a call may need; a tool that needs one that is None is refused."""
+    """All backends of a gate. A tool that needs one that is None is refused."""
 
     files: Files | None = None
     http: Http | None = None
@@ -333,6 +333,6 @@ class Ports:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing stands behind any capability."""
+        """Whether there is no backend for any capability."""
         parts = (self.files, self.http, self.secrets, self.kv, self.processes, self.environ)
         return all(part is None for part in parts)
