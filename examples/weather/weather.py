@@ -1,5 +1,5 @@
 """The tools of a small research agent.
-What each one touches is declared beside it, and is all that a call holds."""
+Each declares what it touches, and a call can reach nothing else."""
 
 from licet import Context, tool
 from licet.handles import Json

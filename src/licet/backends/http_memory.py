@@ -48,7 +48,7 @@ class MemoryHttp:
         self.resolved: list[str] = []
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a name; an address is its own answer and asks nobody."""
+        """The addresses of a name; an address resolves to itself."""
         if is_address(host):
             return (host.strip("[]"),)
         self.resolved.append(host)

@@ -214,7 +214,7 @@ _Entry = tuple[str, float | None]  # JSON, and when it is forgotten
 
 
 class MemoryKv:
-    """Keeps JSON texts, so that nobody changes a value by holding on to it."""
+    """Keeps values as JSON text, so that a caller cannot change a stored value."""
 
     def __init__(self, clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE) -> None:
         self._clock = clock

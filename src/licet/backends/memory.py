@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class MemoryClock:
-    """A time that moves when it is told to."""
+    """A clock that moves only when `advance` is called."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start, self._passed = start, 0.0

@@ -1,4 +1,4 @@
-"""The context of a tool that is not async: the handles of `context`, whose methods wait. Nothing is enforced here."""
+"""The types of the context of a sync tool: the handles of `context` with blocking methods. Nothing is enforced here."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -85,7 +85,7 @@ class SyncSecretStore(Protocol):
         """The value of a secret."""
 
     def ref(self, reference: str) -> str:
-        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+        """A placeholder that becomes the secret in a header, a body or a child's environment, and nowhere else."""
 
 
 class SyncStore(Protocol):

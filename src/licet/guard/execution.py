@@ -79,7 +79,7 @@ class Watch(Protocol):
 
     @property
     def files(self) -> tuple[int, ...]:
-        """What that is handed to begin with; closed by whoever starts it, once that is done."""
+        """Open files that the launcher gets; the caller closes them after the start."""
 
     async def started(self) -> Exception | None:
         """Wait until the program itself runs; why it could not be put behind walls, or could not be started there."""

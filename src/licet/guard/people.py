@@ -66,7 +66,7 @@ class Approver(Protocol):
     """
 
     async def ask(self, question: Question) -> Answer | Answered:
-        """The answer, or `absent` if nobody has answered yet."""
+        """The answer, or `absent` if there is none yet."""
 
 
 ApproverFunction = Callable[[Question], Awaitable[Answer | Answered]]

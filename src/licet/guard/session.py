@@ -84,15 +84,12 @@ class Session:
             self.broken = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
     def agreed(self, policy: Policy, now: float) -> dict[Approval, Agreement]:
-        """What people have agreed to for the whole session, under this very policy, and not too long ago."""
+        """The approvals for this session that were given under this policy and have not expired."""
         known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
         return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
     def agree(self, agreement: Agreement, policy: Policy, asked: float, seconds: int) -> None:
-        """Remember what a person has agreed to, for whoever opens this session, until it expires.
-
-        It does so by the time at which they were asked: who thinks for long agrees to no more than who is quick.
-        """
+        """Remember an approval for this session until it expires, counted from the time of the question."""
         agreed = self.gate.agreed
         for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
             if all(until <= asked for _, until, _ in list(known.values())):

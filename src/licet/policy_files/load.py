@@ -42,7 +42,7 @@ __all__ = ["Policy", "load_manifest", "read_policy"]
 def load_manifest(
     path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
 ) -> Manifest:
-    """Load an agent's manifest with the `licet.yaml` beside it, or raise `ManifestError` with every problem."""
+    """Load an agent's manifest and the `licet.yaml` next to it, or raise `ManifestError` with every problem."""
     policy = read_policy(path, workspace, personality)
     if not policy.sound or policy.manifest is None:
         raise ManifestError(problem for problem in policy.problems if problem.severity == "error")

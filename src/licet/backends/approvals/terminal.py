@@ -135,14 +135,14 @@ MOST_ASKED = 100  # questions that are remembered
 
 
 class MemoryApprover:
-    """Answers by a function, and remembers what it was asked last; without one, nobody is there."""
+    """Answers with a function, and remembers the last questions. Without a function the answer is `absent`."""
 
     def __init__(self, answer: Callable[[Question], Answer] | None = None) -> None:
         self.asked: list[Question] = []
         self._answer = answer
 
     async def ask(self, question: Question) -> Answer:
-        """The answer, or `absent` if nobody is there."""
+        """The answer of the function."""
         self.asked.append(question)
         del self.asked[:-MOST_ASKED]
         return self._answer(question) if self._answer else "absent"

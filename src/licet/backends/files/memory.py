@@ -46,7 +46,7 @@ class MemoryFiles:
         """Nothing to remember: there are no links here."""
 
     def open(self, path: str, mode: str, held: Held) -> BinaryIO:
-        """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. What is written is there when the file is flushed or closed."""
+        """A file: `rb`, `wb`, `ab`, `xb` or `r+b`. Written data is visible when the file is flushed or closed."""
         with self._lock:
             if mode in ("rb", "r+b"):
                 content = self._content(path)
@@ -76,7 +76,7 @@ class MemoryFiles:
             return Stat("directory" if node.content is None else "file", size, node.modified, node.mode)
 
     def list(self, path: str, held: Held) -> list[str]:
-        """The names in a directory that are held too, sorted."""
+        """The granted names in a directory, sorted."""
         with self._lock:
             if self._node(path).content is not None:
                 raise _no(errno.ENOTDIR, path)

@@ -188,7 +188,7 @@ class Deny(NamedTuple):
 
     @property
     def rules(self) -> tuple[Ground, ...]:
-        """Everything that stands in the way, each with the change that would remove it."""
+        """Every reason for the refusal, each with the change that would remove it."""
         from licet.core.decision.reach import Reach, outside
 
         if isinstance(self.source, tuple):
@@ -199,12 +199,12 @@ class Deny(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """The code of the first thing that stands in the way."""
+        """The code of the first reason."""
         return self.rules[0].reason
 
     @property
     def lacking(self) -> str:
-        """The capability that a whole call is refused for, because the tool needs it; empty if it is not that."""
+        """The needed capability for which a complete call is refused; empty if there is another reason."""
         first = self.rules[0].capability if self.use is None else ""
         known = first.partition(":")[0] in REASON_OF_DOMAIN
         return first if known and first != f"tool:call:{self.request.tool}" else ""

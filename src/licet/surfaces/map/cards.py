@@ -1,6 +1,6 @@
-"""Phrases about a surface that its table and its picture share.
+"""The content of the map: a card for the agent, each bundle, tool and target, and the links between them.
 
-What the map shows: a card for the agent, each bundle, tool and target, and the links between them, in words.
+Also the phrases that the map and the table of `licet surface` share.
 """
 
 import json
@@ -36,7 +36,7 @@ ANY_COMMAND = "any command"
 
 
 def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
-    """What a bundle holds its tools to beyond the agent's own policy, a phrase for each part."""
+    """What a bundle adds to the agent's policy for its tools, one phrase for each part."""
     for _, budget in bundle.budgets:
         yield from spending(budget)
     asks, own = bundle.approvals, surface.approvals
@@ -55,7 +55,7 @@ def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
 
 
 def spending(budget: Budget) -> Iterator[str]:
-    """What a budget limits, a phrase for each limit that is stated."""
+    """The limits of a budget, one phrase for each."""
     if budget.max_calls_per_session is not None:
         yield f"{budget.max_calls_per_session} calls a session"
     if budget.max_calls_per_day is not None:
@@ -132,7 +132,7 @@ def picture_of(surface: Surface) -> Picture:
 
 
 class _Writing:
-    """Whether an entry lets one write; many tools share an entry, so it is looked at once."""
+    """Whether an entry allows writes. Many tools share an entry, so the answer is cached."""
 
     def __init__(self) -> None:
         self._known: dict[int, bool] = {}
@@ -254,7 +254,7 @@ def _tool(tool: ToolSurface) -> Card:
 
 
 def _commands(commands: ToolSurface) -> Card:
-    """What any command gets, drawn as a tool that has no name of its own."""
+    """The reach of any command, drawn as a tool without a name."""
     card = _tool(commands)
     first, *facts = card.lines
     return replace(card, key="commands", group="~commands", lines=(replace(first, text=ANY_COMMAND), *facts))
@@ -310,13 +310,13 @@ def _aside(kind: str, held: Held) -> str:
 
 
 def _ways(rules: Iterable[Capability]) -> str:
-    """What several rules on one target say together, in the fewest words."""
+    """What several rules allow on one target, in short."""
     together = sorted(CapabilitySet(rules), key=lambda rule: rule.atoms & -rule.atoms)
     return ", ".join(dict.fromkeys(way for rule in together for way in ways_of(rule)))
 
 
 def _notes(held: Held) -> Iterator[tuple[str, str]]:
-    """What is cut out of a target: struck if nobody reaches it, in words if some do or only in some ways."""
+    """The denied parts of a target: struck through if no tool reaches them, in words otherwise."""
     parts = [(entry.ways, dict.fromkeys(entry.excepts)) for entry in _distinct(held)]
     ways = dict.fromkeys(way for some, _ in parts for way in some)
     holes = [*dict.fromkeys(hole for _, excepts in parts for hole in excepts)]

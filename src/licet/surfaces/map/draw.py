@@ -1,11 +1,7 @@
-"""Text in a picture: made safe for XML, measured without a font, and shortened in the middle.
+"""Draws a surface as one SVG: agent → bundles → tools → hosts, paths, secrets, binaries and the rest, and a legend.
 
-What the colours and lines of a map mean: only those that are in it, in as many rows as they need.
-
-A surface as a picture: agent → bundles → tools → hosts, paths, secrets, binaries and the rest, in one SVG.
-
-It stands alone: no script, no font, nothing to fetch. All text comes from files and is escaped in `svg_text`; what a
-shape is about in full is in its tooltip. What is shown is decided in `svg_cards`, where it goes in `svg_layout`.
+The picture has no script and no font, and fetches nothing. All text comes from files, so it is escaped; long text is
+shortened in the middle, and complete in the tooltip. `cards` decides what is shown, and `layout` where.
 """
 
 import unicodedata
@@ -24,7 +20,7 @@ _NARROW, _SLIM, _WIDE = frozenset("iljI|.,:;'!"), frozenset('ftr()[]{}/\\-"'), f
 
 
 def safe(text: str) -> str:
-    """Text from a file as XML: what could be markup is escaped, what could hide is spelled out."""
+    """Text from a file as XML: markup and invisible characters are escaped."""
     return escape(visible(text))
 
 
@@ -49,7 +45,7 @@ def width(text: str, size: float) -> float:
 
 
 def shortened(text: str, room: float, size: float) -> str:
-    """The text if it fits, else its beginning and, longer, its end: that is where hosts and paths differ."""
+    """The text, shortened in the middle if it is too long. More of the end is kept, where hosts and paths differ."""
     text = visible(text)
     if width(text, size) <= room:
         return text
@@ -105,7 +101,7 @@ def legend(picture: Picture, left: float, top: float, right: float) -> tuple[lis
 
 
 def _items(picture: Picture) -> Iterator[tuple[str, float, str, str]]:
-    """A sign, the room it takes, the words for it, and how they look."""
+    """A symbol, its width, its caption, and the style of the caption."""
     accents = {card.accent for card in picture.cards}
     for effect in CLASS_COLOURS:
         if effect in accents:
@@ -196,7 +192,7 @@ def _column(picture: Picture, index: int) -> Column:
 
 
 def _lefts(columns: list[Column], height: float) -> list[float]:
-    """Where each column begins; bundles take no room if there are none."""
+    """Where each column begins; there is no column of bundles if there are none."""
     wide = min(max(_WIDE_GUTTER[0], height / 12), _WIDE_GUTTER[1])
     bundles = _MARGIN + _WIDTHS[0] + _GUTTER
     tools = bundles + (_WIDTHS[1] + _GUTTER if columns[1] else 0.0)
@@ -210,7 +206,7 @@ def _headings(picture: Picture, placed: Placement, lefts: list[float]) -> Iterat
 
 
 def _drawn(picture: Picture, placed: Placement, lefts: list[float]) -> Iterator[str]:
-    """Every box, and with each tool the links that leave it, so that pointing at a tool brings them out."""
+    """Every box, and with each tool its links, so that pointing at a tool highlights them."""
     spots = {card.key: (lefts[card.column], placed.tops[card.key]) for card in picture.cards}
     widths = {card.key: _WIDTHS[card.column] for card in picture.cards}
     starts = _spread(picture, placed, lambda link: (link.source, link.target))

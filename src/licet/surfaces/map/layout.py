@@ -1,6 +1,6 @@
-"""Where the boxes of a layered picture go: an order with few crossings, then heights near what they are linked to.
+"""The layout of a layered picture: an order with few crossings, then positions near the linked boxes.
 
-Knows columns, groups and links by key; nothing of capabilities, colours or text. The same input gives the same places.
+It knows columns, groups and links by key, and nothing of capabilities, colours or text. It is deterministic.
 """
 
 from bisect import bisect_right, insort
@@ -169,7 +169,7 @@ def _settled(column: Column, near: Near, centres: Mapping[str, float], height: f
 
 
 def _filled(wishes: list[float | None]) -> list[float | None]:
-    """A box without a wish goes with the one above it, or else with the first that has one."""
+    """A box without links goes with the one above it, or else with the first one that has links."""
     last = next((wish for wish in wishes if wish is not None), None)
     filled = []
     for wish in wishes:

@@ -1,8 +1,7 @@
-"""What a map is made of: cards, their lines, and links; and how many of each are drawn before one stands for the rest.
+"""The parts of a map: cards, their lines, links, and the style sheet with light and dark colours.
 
-A picture of thousands of boxes is slow to draw and tells nobody anything. The table and the JSON are always complete.
-
-The colours of the map, by day and by night, as one style sheet that asks the viewer which it is.
+A picture of thousands of boxes is slow and unreadable, so their number is limited, and one card represents the rest.
+The table and the JSON are always complete.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a card: text, how it looks, and what stands at its right."""
+    """One line of a card: text, its style, and a note at its right."""
 
     text: str
     baseline: float
@@ -88,11 +87,11 @@ class Links:
         self._joined: dict[tuple[str, str], tuple[dict[str, None], list[str]]] = {}
 
     def stand_for(self, card: Card, keys: Sequence[str]) -> None:
-        """Let a card stand for others, which are not drawn."""
+        """Let a card represent others, which are not drawn."""
         self._drawn_as.update(dict.fromkeys(keys, card.key))
 
     def add(self, source: str, target: str, look: str, tip: Callable[[], str] | None = None) -> None:
-        """Link two boxes, or what stands for them."""
+        """Link two boxes, or the cards that represent them."""
         place = self._drawn_as.get(source, source), self._drawn_as.get(target, target)
         looks, tips = self._joined.setdefault(place, ({}, []))
         looks[look] = None
@@ -117,7 +116,7 @@ def drawn(items: Sequence[T], most: int, matters: Callable[[T], bool]) -> tuple[
 
 
 def more(rest: int, column: int, group: str, look: str, aside: str = "") -> Card:
-    """The card that stands for all that is not drawn in a group."""
+    """The card that represents all items of a group that are not drawn."""
     text = f"… and {rest} more"
     line = Line(text, 18, f"{'struck ' if group == 'denied' else ''}target", 12.5, aside=aside)
     tip = text, "`licet surface` lists them all, as a table or with --json"
