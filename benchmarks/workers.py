@@ -122,7 +122,7 @@ def _spawned(command: list[str]) -> float:
 def _memory() -> Row:
     """Memory that a waiting worker has for itself, against what it may have."""
     zygote = pool.pool._zygote
-    kept = [_private(child.pid) for child in list(zygote.children.values())] if zygote is not None else []
+    kept = [_private(child.pid) for child in list(zygote.workers.values())] if zygote is not None else []
     found = [size for size in kept if size]
     if not found:
         return Row("private memory of a worker", "5 MB", target=at_most(1), note="could not be read")

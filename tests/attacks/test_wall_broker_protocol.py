@@ -7,7 +7,7 @@ import pytest
 
 from attacks import walled_thieves as thieves
 from licet import Backends
-from licet.sandbox.workers.wire import FROM_A_CHILD, packed
+from licet.sandbox.workers.wire import FROM_WORKER, packed
 from sandbox.levels import call, gate, needs_walls
 
 
@@ -20,8 +20,8 @@ ASK = {"op": "env.get", "name": "A", "call": 1}
 
 ABUSES = {
     "nonsense": ([b"\xff" * 64], "LIMIT_OUTPUT"),
-    "a frame that is too large": ([thieves.lengths(FROM_A_CHILD.head + 1, 0)], "LIMIT_OUTPUT"),
-    "a blob that is too large": ([thieves.lengths(2, FROM_A_CHILD.blob + 1), b"{}"], "LIMIT_OUTPUT"),
+    "a frame that is too large": ([thieves.lengths(FROM_WORKER.head + 1, 0)], "LIMIT_OUTPUT"),
+    "a blob that is too large": ([thieves.lengths(2, FROM_WORKER.blob + 1), b"{}"], "LIMIT_OUTPUT"),
     "no JSON": ([thieves.lengths(4, 0), b"nope"], "TOOL_CRASHED"),
     "a list": ([thieves.lengths(2, 0), b"[]"], "TOOL_CRASHED"),
     "deep JSON": ([thieves.lengths(200_006, 0), b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"], "TOOL_CRASHED"),

@@ -178,6 +178,6 @@ def test_exchanging_the_program(kind: str, anything: bool, planned: bool, folder
         if walls == "open":
             assert programs.run(NAME).stdout_bytes.decode() == f"{CANARY}\n"
             continue
-        with pytest.raises(Refused, match="has become another file") as refusal:
+        with pytest.raises(Refused, match="was replaced by another file") as refusal:
             programs.run(NAME)
         assert refusal.value.code == "SANDBOX_UNAVAILABLE"

@@ -1,11 +1,9 @@
-"""Deadlines for what runs in the current task: they can be paused, and take no swallowed cancel for an end.
+"""Deadlines for the current task, which can be paused, and which cancel again if the task swallows a cancel.
 
-One timer watches all deadlines of an event loop. A timer for each call would cost more than the call, and cancelled
-timers stay in the loop's queue until it comes round to them.
+One timer checks all deadlines of an event loop: a timer for each call would cost more than the call.
 
-How long a store may wait for other processes and threads: until the deadline of the call that needs it.
-
-The call says so in a context variable. A store that is replaced by one of the operator's own need not know of it.
+`StoreDeadline` is how long a store may wait for other processes and threads: until the deadline of its call. It is in a
+context variable, so that a store of the operator's own need not know of it.
 """
 
 import asyncio
@@ -19,22 +17,22 @@ from typing import TypeVar
 
 from licet.guard.ports import Unavailable
 
-TICK = 0.05  # seconds between two looks at the deadlines: how late one may be noticed
+TICK = 0.05  # seconds between two checks of the deadlines: how late one may be noticed
 
 
 class _Watch:
-    """The deadlines that are running in one event loop, and the timer that looks at them."""
+    """The deadlines of one event loop, and the timer that checks them."""
 
     __slots__ = ("loop", "paused", "running", "waiting")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
         self.running: set[Deadline] = set()
-        self.paused: dict[Deadline, int] = {}  # for how many people each of them waits
-        self.waiting = False  # a timer is set; it outlasts the deadlines, so that the next one finds it
+        self.paused: dict[Deadline, int] = {}  # for how many approvers each of them waits
+        self.waiting = False  # whether the timer is set; it stays for the next deadline
 
     def wait(self) -> None:
-        """Look again in a while."""
+        """Set the timer."""
         self.waiting = True
         self.loop.call_later(TICK, self.look)
 
@@ -48,13 +46,13 @@ class _Watch:
 
 
 class _Here(threading.local):
-    """The watch that was used last in this thread; those of other loops go on by their own timers."""
+    """The watch of the loop that was used last in this thread."""
 
     watch: _Watch | None = None
 
 
 _here = _Here()
-_last: _Watch | None = None  # the one that was used last in any thread: to look here first costs least
+_last: _Watch | None = None  # the watch that was used last in any thread
 
 
 def _watch_of(loop: AbstractEventLoop) -> _Watch:
@@ -82,7 +80,7 @@ class Deadline:
 
     @property
     def runs_now(self) -> bool:
-        """Whether its task is what runs now; a coroutine that is closed from outside does not."""
+        """Whether its task is the running one; not if its coroutine is closed by another task."""
         try:
             return current_task() is self._task
         except RuntimeError:  # no loop runs
@@ -99,7 +97,7 @@ class Deadline:
             raise TimeoutError from error
 
     def start(self) -> None:
-        """Let the clock run, for what the current task does from now on."""
+        """Start the clock for the current task."""
         loop = get_running_loop()
         task = current_task(loop)
         if task is None:
@@ -116,10 +114,10 @@ class Deadline:
             watch.wait()
 
     def stop(self) -> bool:
-        """Leave it, and say whether time was up; somebody else's cancel in between stays a cancel."""
+        """Stop the clock; returns whether time was up. A cancel by another task stays a cancel."""
         try:
             self._watch.running.remove(self)
-        except KeyError:  # somebody is still being asked; their answer starts no clock
+        except KeyError:  # paused: an approver is still being asked
             self._watch.paused.pop(self, None)
         if not self._cancels:
             return False
@@ -128,7 +126,7 @@ class Deadline:
         return self._task.cancelling() <= self._before
 
     def pause(self) -> None:
-        """Stop the clock, while a person is asked; nothing happens once the deadline is left."""
+        """Stop the clock while an approver is asked; without effect after `stop`."""
         watch = self._watch
         if self in watch.running:
             self._left = max(0.0, self.when - monotonic())
@@ -138,7 +136,7 @@ class Deadline:
             watch.paused[self] += 1
 
     def resume(self) -> None:
-        """Let the clock go on, when everybody who was asked has answered."""
+        """Continue the clock when all approvers have answered."""
         watch = self._watch
         asked = watch.paused.pop(self, 0)
         if asked > 1:
@@ -150,20 +148,20 @@ class Deadline:
                 watch.wait()
 
     def expire(self) -> None:
-        """Cancel the task; at the next look once more, for one that swallowed it and went on."""
+        """Cancel the task; the next check cancels it again if it swallowed this one."""
         self._cancels += 1
         self._task.cancel()
 
 
 _T = TypeVar("_T")
 
-STORE_SECONDS = 10.0  # the longest wait where no call is under way, as in `licet approvals`
-GIVE_UP_EARLY = 0.1  # seconds: the reason then names the wait, and not only that time was up
-_LATER = 0.5  # seconds that a store has to give up by itself, and to say what it waited for
+STORE_SECONDS = 10.0  # the longest wait outside of a call, as in `licet approvals`
+GIVE_UP_EARLY = 0.1  # seconds before the deadline, so that the reason names the wait
+_LATER = 0.5  # seconds for a store to give up by itself, and to report what it waited for
 
 
 class StoreDeadline:
-    """The moment, by `time.monotonic`, at which the stores of one call give up. It moves when the call goes on."""
+    """The time, by `time.monotonic`, when the stores of one call give up. A call moves it when it is paused."""
 
     __slots__ = ("until",)
 
@@ -171,7 +169,7 @@ class StoreDeadline:
         self.until = monotonic() + seconds
 
     def set_by(self, deadline: float) -> None:
-        """Give up a moment before a deadline."""
+        """Give up shortly before a deadline."""
         self.until = deadline - GIVE_UP_EARLY
 
     def at_least(self, seconds: float) -> None:
@@ -180,7 +178,7 @@ class StoreDeadline:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, never less than none."""
+        """The seconds that are left, at least 0."""
         return max(0.0, self.until - monotonic())
 
 
@@ -188,24 +186,24 @@ CURRENT: ContextVar[StoreDeadline | None] = ContextVar("licet_store_deadline", d
 
 
 def store_deadline() -> float:
-    """The moment, by `time.monotonic`, at which a store that is asked now gives up waiting."""
+    """The time, by `time.monotonic`, when a store that is called now gives up."""
     current = CURRENT.get()
     return monotonic() + STORE_SECONDS if current is None else current.until
 
 
 async def in_time(stores: StoreDeadline, answer: Awaitable[_T], what: str) -> _T:
-    """Wait for a store until its deadline; `Unavailable` if it has not given up by itself a moment later."""
+    """Wait for a store until its deadline. Raises `Unavailable` if it has not given up by itself shortly after."""
     began, deadline = monotonic(), Deadline(stores.left + _LATER)
     try:
         with deadline:
             return await answer
     except TimeoutError:
-        if not deadline.expired:  # the store's own
+        if not deadline.expired:  # raised by the store itself
             raise
         raise Unavailable(f"{what} gave no answer: waited {monotonic() - began:.1f} seconds for it") from None
 
 
 def was_cancelled() -> bool:
-    """Whether somebody has cancelled the current task; otherwise, what it awaits has raised `CancelledError` itself."""
+    """Whether the current task was cancelled; otherwise a `CancelledError` comes from what it awaits."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

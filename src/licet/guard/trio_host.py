@@ -1,7 +1,7 @@
-"""A host whose loop is trio's: what needs asyncio runs in one loop of its own, in a thread beside it.
+"""Runs licet under trio: coroutines that need asyncio run in an asyncio loop in a thread of its own.
 
-trio is not imported here: whoever runs it has done so. A task of trio's waits for what runs in that thread, and whoever
-cancels the one cancels the other.
+trio is not imported here: a host that uses it has imported it. A trio task waits for its coroutine in the thread, and
+cancelling the task cancels the coroutine.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ T = TypeVar("T")
 
 
 def under_trio() -> bool:
-    """Whether this is a task of trio's, and not one of an asyncio loop that was started inside of it."""
+    """Whether the running task is a trio task, and not a task of an asyncio loop inside of one."""
     lowlevel: Any = sys.modules.get("trio.lowlevel")
     if lowlevel is None:
         return False
     try:
         if asyncio.current_task() is not None:
             return False
-    except RuntimeError:  # no loop of asyncio runs here; and if one does, trio may be its guest
+    except RuntimeError:  # no asyncio loop runs here; if one does, trio may be its guest
         pass
     return bool(lowlevel.in_trio_task())
 
 
 async def anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, in whichever loop this is awaited."""
-    return await (_beside(coroutine) if under_trio() else coroutine)
+    """Await a coroutine under asyncio or trio."""
+    return await (_in_asyncio_thread(coroutine) if under_trio() else coroutine)
 
 
-async def _beside(coroutine: Coroutine[Any, Any, T]) -> T:
+async def _in_asyncio_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     trio: Any = sys.modules["trio"]
     done, token = trio.Event(), trio.lowlevel.current_trio_token()
     try:
@@ -52,26 +52,26 @@ async def _beside(coroutine: Coroutine[Any, Any, T]) -> T:
         task.add_done_callback(over)
 
     def over(_: object) -> None:
-        with suppress(trio.RunFinishedError):  # nobody waits any more
+        with suppress(trio.RunFinishedError):  # the trio run has ended
             token.run_sync_soon(done.set)
 
     loop.call_soon_threadsafe(begin)
     try:
         await done.wait()
     except BaseException:
-        # It ends in its own time, and its receipt is written before anybody here goes on.
+        # Wait until the coroutine has ended, so that its receipt is written before the caller continues.
         loop.call_soon_threadsafe(lambda: task is not None and task.cancel())
         with trio.CancelScope(shield=True):
             await done.wait()
         raise
-    assert task is not None  # noqa: S101 - it is over
-    if task.cancelled():  # asyncio's way to say so means nothing here
-        raise RuntimeError("what ran for this task was cancelled, and not by it")
+    assert task is not None  # noqa: S101 - it has ended
+    if task.cancelled():  # `asyncio.CancelledError` has no meaning under trio
+        raise RuntimeError("the asyncio task of this call was cancelled, and not by its caller")
     return task.result()
 
 
 def _context() -> contextvars.Context:
-    """The variables of the task that waits, without the one that says which loop it is in."""
+    """The context variables of the waiting task, without sniffio's, which names its loop."""
     context = contextvars.copy_context()
     sniffio: Any = sys.modules.get("sniffio")
     if sniffio is not None:
@@ -80,7 +80,7 @@ def _context() -> contextvars.Context:
 
 
 class _Thread:
-    """An asyncio loop that runs in a thread, from when it is first needed."""
+    """An asyncio loop in a thread, started when it is first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,30 +88,30 @@ class _Thread:
         self._over = False
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs."""
+        """The running loop."""
         with self._lock:
             if self._running is None:
-                begun: Future[asyncio.AbstractEventLoop] = Future()
-                thread = threading.Thread(target=self._run, args=(begun,), name="licet-asyncio", daemon=True)
+                started: Future[asyncio.AbstractEventLoop] = Future()
+                thread = threading.Thread(target=self._run, args=(started,), name="licet-asyncio", daemon=True)
                 thread.start()
-                self._running = thread, begun.result()
+                self._running = thread, started.result()
             return self._running[1]
 
-    def _run(self, begun: "Future[asyncio.AbstractEventLoop]") -> None:
+    def _run(self, started: "Future[asyncio.AbstractEventLoop]") -> None:
         runner = asyncio.Runner()
         try:
             loop = runner.get_loop()
-        except BaseException as wrong:  # too many files are open, say: whoever waits for the loop must hear of it
-            begun.set_exception(wrong)
+        except BaseException as wrong:  # such as too many open files: `loop` raises it
+            started.set_exception(wrong)
             return
         with runner:
-            begun.set_result(loop)
+            started.set_result(loop)
             while not self._over:
-                with suppress(KeyboardInterrupt, SystemExit):  # of a task, for whoever waits for it; others go on
+                with suppress(KeyboardInterrupt, SystemExit):  # of one task, whose caller gets it; other tasks continue
                     loop.run_forever()
 
     def close(self) -> None:
-        """End it, and what it has open; whoever needs it again starts another."""
+        """End the loop; the next use starts another."""
         with self._lock:
             if self._running is not None:
                 thread, loop = self._running
@@ -126,11 +126,11 @@ _thread = _Thread()
 
 def _in_a_fork() -> None:
     global _thread
-    _thread = _Thread()  # threads stay with the parent
+    _thread = _Thread()  # a fork has no threads of its parent
 
 
 def close_loop() -> None:
-    """End the loop beside; the next that needs it starts another."""
+    """End the asyncio loop; the next use starts another."""
     _thread.close()
 
 

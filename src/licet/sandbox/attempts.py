@@ -1,7 +1,7 @@
-"""Tries whether walls hold: does what is forbidden in a child without walls, and in one behind each, and compares.
+"""Tests whether walls hold: tries forbidden things in a child without walls and in a child behind each wall.
 
-Runs in an interpreter of its own (see `probe`), because only a process without threads may fork and go on. What it says
-is one line of JSON, and it believes nothing that the kernel says about itself.
+Runs in an interpreter of its own (see `probe`), because only a process without threads may fork safely. The result is
+one line of JSON. What the kernel reports about its own features is not used.
 """
 
 import errno
@@ -24,16 +24,16 @@ if sys.platform != "win32":
 
 
 class World(NamedTuple):
-    """What there is outside of the walls to be reached."""
+    """Things outside of the walls that attempts try to reach."""
 
     file: str  # one that can be read and written
     folder: str  # where it is
-    port: int  # where somebody listens
+    port: int  # with a listener
     parent: int
 
 
 class Attempt(NamedTuple):
-    """One forbidden thing: which wall stands against it, what it is called, how to build, and how to do it."""
+    """One forbidden thing: the wall that must stop it, its name, how to build the wall, and how to try it."""
 
     wall: str
     about: str
@@ -81,8 +81,8 @@ def _write(world: World) -> None:
 
 
 def _execute(world: World) -> None:
-    with suppress(FileNotFoundError):  # how far a call comes that nothing stops
-        os.execv(world.file + ".missing", ["missing"])  # noqa: S606 - this is what is tried
+    with suppress(FileNotFoundError):  # without walls the call fails with this
+        os.execv(world.file + ".missing", ["missing"])  # noqa: S606 - this is the attempt
 
 
 def _fork(world: World) -> None:
@@ -106,7 +106,7 @@ def _see_parent(world: World) -> None:
 
 
 def _many_bytes(world: World) -> None:
-    # Private memory that is never touched: it is asked for, which is what is limited, and costs nothing.
+    # Private memory that is never used: reserving it is limited, and costs nothing.
     mmap.mmap(-1, 128 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
 
 
@@ -127,7 +127,7 @@ def _large_file(world: World) -> None:
 
 
 def _more_again(world: World) -> None:
-    """Set a limit to what is more than the wall left, and less than there was."""
+    """Raise a limit above that of the wall, but below the original one."""
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES + 1, _FILES + 1))
     except ValueError as wrong:
@@ -135,9 +135,9 @@ def _more_again(world: World) -> None:
 
 
 def _new_file(world: World) -> None:
-    """Create a file, and nothing else: to open it for writing is another right."""
+    """Create a file without opening it: opening needs another right."""
     os.mknod(world.file + "-new", 0o600)
-    with suppress(OSError):  # for the next attempt it is to be new again; whoever may not remove it has created it
+    with suppress(OSError):  # so that the next attempt can create it; a failure to remove it is no failed attempt
         os.unlink(world.file + "-new")
 
 
@@ -147,7 +147,7 @@ def _limits_of_parent(world: World) -> None:
 
 _REPORT, _INHERITED = 3, 9
 _FILES = 32
-_DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # what a child says of one attempt
+_DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # results of one attempt in a child
 
 ATTEMPTS = (
     Attempt("landlock", "read a file", _landlock, lambda world: os.close(os.open(world.file, os.O_RDONLY))),
@@ -176,7 +176,7 @@ ATTEMPTS = (
 
 
 def outcomes(attempts: Sequence[Attempt], world: World) -> Iterator[str]:
-    """Say in a word how each attempt ended: `holds`, `holds already`, or what went wrong."""
+    """The outcome of each attempt: `holds`, `holds already`, or an error."""
     without = iter(_answers(attempts, world, None))
     for build, group in groupby(attempts, key=lambda attempt: attempt.build):
         for behind, before in zip(_answers(list(group), world, build), without, strict=False):
@@ -189,14 +189,14 @@ def _outcome(before: str, behind: str) -> str:
     if before not in (_DONE, _REFUSED):
         return before
     if behind == _REFUSED or behind.startswith(_STOPPED):
-        # Refused before: inside another sandbox. What it refuses this process it refuses to all that this process
-        # starts; the wall is built all the same, and others of its attempts tell whether it stands.
+        # Refused without walls means that another sandbox is around this process, and refuses it to child processes
+        # too. Other attempts test whether the wall itself holds.
         return "holds" if before == _DONE else "holds already"
     return "does not hold" if behind == _DONE else behind
 
 
 def _answers(attempts: Sequence[Attempt], world: World, build: Callable[[World], None] | None) -> list[str]:
-    """What a child says of each attempt. One that ends before it has said all has a successor for the rest."""
+    """The results of all attempts. If a child ends early, another one makes the remaining attempts."""
     said: list[str] = []
     while len(said) < len(attempts):
         said += _in_child(attempts[len(said) :], world, build)
@@ -206,7 +206,7 @@ def _answers(attempts: Sequence[Attempt], world: World, build: Callable[[World],
 
 
 def _in_child(attempts: Sequence[Attempt], world: World, build: Callable[[World], None] | None) -> list[str]:
-    with open(world.file, "w") as file:  # each finds the same
+    with open(world.file, "w") as file:  # each child starts with the same file
         file.write("text")
     reading, writing = os.pipe()
     child = os.fork()
@@ -222,19 +222,19 @@ def _in_child(attempts: Sequence[Attempt], world: World, build: Callable[[World]
             os._exit(0)
     os.close(writing)
     try:
-        with open(reading, "rb") as told:
-            return told.read().decode(errors="replace").split("\n")[:-1]
+        with open(reading, "rb") as results:
+            return results.read().decode(errors="replace").split("\n")[:-1]
     finally:
         os.waitpid(child, 0)
 
 
 def _built(build: Callable[[World], None], world: World) -> str:
-    """Why a wall cannot be built; nothing if it is."""
+    """Build a wall; returns an error, or an empty text."""
     try:
         build(world)
     except OSError as wrong:
         return f"cannot be built: {wrong}"
-    except BaseException as wrong:  # whatever it is, the wall was not seen to hold
+    except BaseException as wrong:  # any error: the wall was not seen to hold
         return f"{type(wrong).__name__}: {wrong}"
     return ""
 
@@ -264,13 +264,13 @@ def _folder() -> Iterator[str]:
 
 
 def tried() -> bytes:
-    """Make all attempts, and say what came of them in one line of JSON."""
-    signal.alarm(30)  # nothing waits for longer than that
+    """Make all attempts; returns the results as one line of JSON."""
+    signal.alarm(30)  # the most that all attempts may take
     version = landlock.abi()
     attempts = [attempt for attempt in ATTEMPTS if not version or version >= attempt.needs_abi]
     with _folder() as folder, ExitStack() as closed_later:
         port = 1
-        with suppress(PermissionError):  # another sandbox around this; it is then the one that stops connections
+        with suppress(PermissionError):  # another sandbox around this process stops connections
             port = closed_later.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
         world = World(os.path.join(folder, "file"), folder, port, os.getpid())
         found = [
@@ -282,5 +282,5 @@ def tried() -> bytes:
 
 
 def main() -> None:
-    """Make all attempts, and print what came of them."""
+    """Make all attempts, and print the results."""
     os.write(1, tried())

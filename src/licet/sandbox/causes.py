@@ -1,6 +1,6 @@
-"""Why a machine gives programs no namespaces, and what helps: read from the kernel's settings and from mounts.
+"""Explains why a machine has no namespaces for programs, and what helps, from kernel settings and mounts.
 
-Whether namespaces work is not decided here; `attempts` tries that. This only explains a refusal to a person.
+`attempts` tests whether namespaces work. This module only explains the result to a person.
 """
 
 import os
@@ -23,13 +23,13 @@ _KEEP = "and put it in a file in `/etc/sysctl.d` to keep it"
 
 
 class Machine(NamedTuple):
-    """What is known of a machine: who asks, settings by name, namespaces of its kernel, mounts, a filter around us."""
+    """A machine: user id, settings by name, kinds of namespaces, mount points, and whether a seccomp filter is set."""
 
     user: int
     settings: Mapping[str, str]
     kinds: frozenset[str]
-    mounts: tuple[str, ...]  # where something is mounted; empty if nobody tells
-    filtered: bool  # by a seccomp filter that was there before
+    mounts: tuple[str, ...]  # mount points; empty if they cannot be read
+    filtered: bool  # by a seccomp filter of another sandbox
 
     @classmethod
     def here(cls, proc: str = "/proc") -> "Machine":
@@ -74,7 +74,7 @@ def _limits(machine: Machine) -> Lines:
 
 
 def _distributions(machine: Machine) -> Lines:
-    """What distributions keep from ordinary users; root is not asked."""
+    """Restrictions of distributions for users other than root."""
     if machine.user == 0:
         return
     setting = "kernel.unprivileged_userns_clone"
@@ -115,7 +115,7 @@ def _covered(machine: Machine) -> Lines:
         named = ", ".join(covered[:3]) + (" …" if covered[3:] else "")
         yield (
             f"parts of /proc are covered here ({named}), and so the kernel "
-            "gives nobody a /proc of their own: start the container with all of it (Docker and Podman: "
+            "gives no namespace a /proc of its own: start the container with all of it (Docker and Podman: "
             "`--security-opt systempaths=unconfined` or `unmask=ALL`; Kubernetes: `procMount: Unmasked`)"
         )
 
@@ -124,7 +124,7 @@ _CHECKS: tuple[Callable[[Machine], Lines], ...] = (
     _unreadable, _not_in_the_kernel, _limits, _distributions, _root_directory, _filter, _covered,
 )  # fmt: skip
 
-# What the kernel answers, where no setting explains it.
+# Errors of the kernel that no setting explains.
 _ANSWERS = (
     ("No space left on device", "there are as many namespaces as this user may have: raise `user.max_*_namespaces`"),
     ("Function not implemented", "a call is missing: programs in a private root need Linux 5.12 or newer"),
@@ -136,7 +136,7 @@ _NO_SETTING = (
 
 
 def causes(machine: Machine, outcomes: Iterable[str]) -> tuple[str, ...]:
-    """What stands in the way of namespaces, and what helps, one line each; `outcomes` are what came of trying."""
+    """Why namespaces do not work, and what helps, one line each; `outcomes` are the results of the attempts."""
     found = tuple(line for check in _CHECKS for line in check(machine))
     if found:
         return found

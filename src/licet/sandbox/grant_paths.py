@@ -1,11 +1,9 @@
-"""What a grant says of files, in the words of the kernel: trees that may be read and written, and what to hide in them.
+"""Turns the file rules of a grant into kernel rules: paths to read and write, and paths to hide in them.
 
-Landlock knows no deny, so around a deny existing neighbours are granted one by one, or a private root hides it. What
-neither can say is left out: a path that is not granted here may still be reached through the handles of the call.
+Landlock has no deny. So the existing files around a denied path are granted one by one, or a private root hides the
+path. What neither can express is left out: the handles of the call still reach it.
 
-Which files a worker may open by itself: rules for the kernel, from libraries, source files and the grant of a call.
-
-What of a grant the kernel can say at all is worked out in `kernel_paths`, for workers and programs alike.
+`kernel_paths` does this for programs, `base_rules` and `grant_rules` for workers.
 """
 
 import errno
@@ -29,13 +27,13 @@ from licet.sandbox.shared_inodes import second_names
 from licet.sandbox.workers.tool_source import Source, libraries
 from licet.values import dataclass
 
-_MOST_RULES = 3_000  # more would hold up the event loop each time a worker is made
-NEVER = ("/proc", "/sys", "/dev")  # windows into the kernel and other processes: no grant of files means these
+_MOST_RULES = 3_000  # more would block the event loop for each new worker
+NEVER = ("/proc", "/sys", "/dev")  # interfaces of the kernel and other processes: no grant of files includes them
 Identity = tuple[int, int]
 
 
 class KernelRule(NamedTuple):
-    """A Landlock rule, for the very file or directory that was looked at; None where nobody could exchange it."""
+    """A Landlock rule, with the identity of the file that was checked; None if no tool can replace the file."""
 
     path: str
     access: int
@@ -44,21 +42,21 @@ class KernelRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelPaths:
-    """The files of one call: what a private root holds of them, and the Landlock rules inside or instead of it."""
+    """The files of one call: paths for a private root, and Landlock rules inside or instead of it."""
 
     read: tuple[str, ...]
     write: tuple[str, ...]
     hide: tuple[str, ...]
-    hold: tuple[str, ...]  # directories that lead to a closed path: a private root keeps them where they are
+    hold: tuple[str, ...]  # directories on the way to a closed path: a private root keeps them from being moved
     rules: tuple[KernelRule, ...]
 
 
 def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False) -> KernelPaths:
-    """What of a call's files the kernel can grant; a private root covers closed files with mounts.
+    """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
-    A mount cannot be renamed, removed or written through, and neither can a directory that is held by one. Where there
-    is no private root, or nothing yet at a closed path to mount on, no rule is made for the directories around it. A
-    link cannot be mounted on: where one leads to a closed path, nothing in its directory can be removed or renamed.
+    A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
+    private root, or if a closed path does not exist yet, the directories around it get no rule. A link cannot be a
+    mount point: if one leads to a closed path, nothing in its directory can be removed or renamed.
     """
     reach = holding.reach
     held = held_paths(reach.grant)
@@ -75,7 +73,7 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
         return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
     hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
     changed = {**writes, **deletes}
-    everywhere = (*changed, *changed.values())  # by the name that the grant uses, and by the real one
+    everywhere = (*changed, *changed.values())  # by the names in the grant, and by the real ones
     there = (path for path in unwritten if path not in unread and os.path.lexists(path))
     kept = tuple(path for path in there if inside(path, everywhere))
     plantable = _plantable(reach, unwritten)
@@ -90,16 +88,16 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
 
 
 def _links_to(paths: Iterable[str]) -> list[str]:
-    """The links on the way to some paths: who exchanges one of them decides what is found there."""
+    """The links on the way to some paths: replacing one changes what the path means."""
     found: dict[str, None] = {}
     for path in paths:
-        with suppress(OSError):  # links in circles lead nowhere
+        with suppress(OSError):  # circular links
             found.update(dict.fromkeys(followed(path)[1]))
     return list(found)
 
 
 class _Granted(NamedTuple):
-    """The roots of a grant, each with the real path; and what in them must not be reached, second names included."""
+    """The roots of a grant, each with its real path, and the closed paths, with their second names."""
 
     reads: Mapping[str, str]
     writes: Mapping[str, str]
@@ -112,7 +110,7 @@ def _granted(reach: Reach) -> _Granted:
     held, effect = held_paths(reach.grant), reach.effect
     reads = _roots(reach, held, "read")
     writes = _roots(reach, held, "write") if effect not in (None, "read_only") else {}
-    # The class asks before each delete, and the kernel cannot ask; of a destructive call a person has agreed to all.
+    # Other classes ask an approver before each delete, which the kernel cannot do.
     deletes = _roots(reach, held, "delete") if effect == "destructive" else {}
     unread = _with_second_names(reads, held.denied("read"))
     unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
@@ -120,21 +118,21 @@ def _granted(reach: Reach) -> _Granted:
 
 
 def search_ahead(reach: Reach) -> None:
-    """Search a grant for second names now, so that no call does it in an event loop: the answer is remembered."""
-    with suppress(SandboxUnavailable):  # the call that needs the answer says so
+    """Search a grant for second names in advance, so that no call does it in an event loop; the result is cached."""
+    with suppress(SandboxUnavailable):  # the call that needs the result reports it
         _granted(reach)
 
 
 def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tuple[str, ...]:
-    """Closed paths, and the other names that their files have below some roots."""
+    """Closed paths, and other names of their files below some roots."""
     return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
 
 
 def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
-    """The closed paths where nothing is yet, and where a file that a program puts there would be used.
+    """The closed paths that do not exist yet, and where a file that a program creates would be used.
 
-    Not those next to the code of a tool: a second file for a module is refused when it is loaded, and what was compiled
-    is not read where a grant may write it.
+    Not those next to the code of a tool: a second file for a module is refused when it is loaded, and compiled files
+    are not read where a grant may write.
     """
     layers = [layer for layer in reach.manifest.layers if layer.kind == "policy files"]
     rules = [rule for layer in layers for rule in layer.denies]
@@ -144,7 +142,7 @@ def _plantable(reach: Reach, unwritten: Sequence[str]) -> list[str]:
 
 
 def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
-    """The directories between a root that may be changed and a closed path in it, outer ones first."""
+    """The directories between a writable root and a closed path in it, outer ones first."""
     found: set[str] = set()
     for path in closed:
         above = os.path.dirname(path)
@@ -156,7 +154,7 @@ def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
 
 
 def _roots(reach: Reach, held: HeldPaths, action: str) -> Mapping[str, str]:
-    """The outermost paths of an action that are there and lead where the manifest's author saw them lead, and where."""
+    """The outermost existing paths of an action, with their real paths; without links that a tool could have made."""
     found: dict[str, str] = {}
     allowed = held.allowed(action)
     if "/" in allowed:
@@ -164,12 +162,12 @@ def _roots(reach: Reach, held: HeldPaths, action: str) -> Mapping[str, str]:
     for path in allowed:
         if not inside(path, NEVER) and not inside(path, found) and (real := _led(reach, path, action)):
             found[path] = real
-    # A link to the root itself would bring the windows back in.
+    # A link to `/` would include the interfaces of the kernel.
     return {path: real for path, real in found.items() if real != "/" and not inside(real, NEVER)}
 
 
 def _led(reach: Reach, path: str, action: str) -> str | None:
-    """Where a path leads, or None: nowhere, to what is denied, or through a link that a tool could have put there."""
+    """The real path; None if it is missing or denied, or if a tool could have made a link on the way."""
     try:
         real, links = followed(path)
     except OSError:
@@ -187,7 +185,7 @@ def _rules(
     left_out: Sequence[str] = (),
     links: Sequence[str] = (),
 ) -> Iterator[KernelRule]:
-    """Rules for the parts of trees that hold nothing denied and no such link, and that are not to be left out."""
+    """Rules for the parts of trees without denied paths, these links, and the paths in `left_out`."""
     count = 0
     denied, left_out = [os.path.realpath(path) for path in denied], [os.path.realpath(path) for path in left_out]
     with _Identities() as identities:
@@ -210,7 +208,7 @@ def _too_many(directory: str) -> SandboxUnavailable:
 
 
 def around(root: str, denied: Sequence[str]) -> Iterator[str]:
-    """A tree, or the parts of it that hold nothing denied. Links are left out: what they lead to has its own rule."""
+    """A tree, or its parts without denied paths. Links are left out: their targets have rules of their own."""
     inner = [path for path in denied if inside(path, (root,)) or inside(root, (path,))]
     if not inner:
         yield root
@@ -228,13 +226,13 @@ def around(root: str, denied: Sequence[str]) -> Iterator[str]:
 
 
 def identity(path: str) -> Identity:
-    """Which file or directory a path is, without following any link; `OSError` if it has one, or is neither."""
+    """Device and inode of a path. Raises `OSError` if a link is on the way, or it is not a file or directory."""
     with _Identities() as identities:
         return identities.of(path)
 
 
 class _Identities:
-    """Identities of paths, one after the other. The directory of the last one stays open: neighbours often follow."""
+    """Identities of paths. The directory of the last one stays open, because the next is often in it too."""
 
     def __init__(self) -> None:
         self._directory, self._fd = "", -1
@@ -246,13 +244,13 @@ class _Identities:
         self._close()
 
     def of(self, path: str) -> Identity:
-        """Which file or directory a path is; see `identity`."""
+        """Device and inode of a path; see `identity`."""
         directory, name = os.path.split(path)
         if self._fd == -1 or directory != self._directory:
             self._close()
             self._fd, self._directory = _opened(directory), directory
         found = os.stat(name, dir_fd=self._fd, follow_symlinks=False) if name else os.fstat(self._fd)
-        # Only what is read and written like a file: a socket or a device in a granted tree is no file of the grant.
+        # A socket or device in a granted tree is not part of the grant.
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             raise OSError(errno.ELOOP, "neither a file nor a directory", path)
         return found.st_dev, found.st_ino
@@ -264,7 +262,7 @@ class _Identities:
 
 
 def _opened(directory: str) -> int:
-    """A directory, opened step by step: one on the way could become a link after somebody has looked at it."""
+    """Open a directory step by step without links: a directory on the way could be replaced by a link."""
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("/", flags)
     try:
@@ -278,10 +276,10 @@ def _opened(directory: str) -> int:
     return fd
 
 
-# A path, what may be done there, and the very file that was looked at, where somebody could exchange it.
+# Path, rights, and the identity of the checked file if a tool could replace it.
 Rules = list[tuple[str, int, Identity | None]]
 
-# Shared libraries, time zones, certificates, and what Python itself opens: the same on every machine, and no secrets.
+# Shared libraries, time zones, certificates, and what Python itself opens: the same on every machine, no secrets.
 _SYSTEM = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache"),
     *("/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/ssl/certs", "/etc/ssl/openssl.cnf"),
@@ -290,12 +288,12 @@ _SYSTEM = (
 
 
 def base_rules(source: Source) -> Rules:
-    """What every worker reads: the interpreter, libraries, and the files of its own tool one by one."""
-    # A private interpreter keeps its shared library beside its modules.
+    """The rules of every worker: it reads the interpreter, libraries, and the files of its own tool."""
+    # Some interpreters have their shared library next to their modules.
     own = os.path.join(os.path.realpath(sys.base_prefix), "lib")
     trees: list[str] = []
     for path in sorted({os.path.realpath(path) for path in (*libraries(), own, *_SYSTEM) if os.path.exists(path)}):
-        if not inside(path, trees):  # in order: what contains comes before what it contains
+        if not inside(path, trees):  # sorted: a tree comes before what is in it
             trees.append(path)
     rules: Rules = [(path, landlock.READ, None) for path in trees]
     rules += [(path, landlock.READ_FILE, None) for path in source.files]
@@ -304,7 +302,7 @@ def base_rules(source: Source) -> Rules:
 
 
 def denied_among(rules: Rules, grant: CapabilitySet) -> str:
-    """A path that nothing may read and that lies in what every worker reads; empty if there is none."""
+    """A denied path inside a tree that every worker reads; empty if there is none."""
     denied = [os.path.realpath(path) for path in held_paths(grant).denied("read")]
     for path in denied:
         for allowed, _, _ in rules:
@@ -314,5 +312,5 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
 
 
 def grant_rules(holding: Holding) -> Rules:
-    """What a grant lets a worker open by itself, as things are now: around a deny, what exists beside it."""
+    """The rules of a grant for a worker, for the files that exist now."""
     return list(kernel_paths(holding, private_root=False).rules)

@@ -1,13 +1,11 @@
-"""Tools in the caller's own task: a cancel that a tool asks for itself ends the tool, and not whoever called it.
+"""The level `native`: trusted tools of the operator, in this process. Every other level is refused here.
 
-Cancels are counted around each step of the tool. What is asked for during a step is the tool's own; between two steps
-others run, and what they ask for is meant for the caller. A task for each call would tell them apart as well, but costs
-more than the call.
+An async tool runs in the caller's task. A function runs in a thread of its own, where its handles block. A thread
+cannot be ended from outside: after its deadline the call ends, and its handles refuse.
 
-The level `native`: trusted tools of the operator, in this process. Every other level is refused here.
-
-An async tool runs in the caller's task. A function runs in a thread of its own, where its handles block; a thread
-cannot be ended from outside, so past its deadline only its call ends, and its handles refuse.
+A cancel that an async tool requests itself ends the tool, not its caller. Cancels are counted around each step of the
+coroutine: those during a step come from the tool, those between two steps from other tasks. A task for each call would
+separate them too, but costs more than the call.
 """
 
 import asyncio
@@ -31,9 +29,9 @@ from licet.guard.handles.kv import ScopedKv
 
 @types.coroutine
 def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Await a coroutine step by step, and take back the cancels that it asked for itself."""
+    """Await a coroutine step by step, and undo the cancels that it requested itself."""
     task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a call has a deadline, and that a task
+    assert task is not None  # noqa: S101 - a deadline needs a task, and each call has one
     begun, own = task.cancelling(), 0
     value, failure, thrown = None, None, False
     given: Any = None
@@ -60,20 +58,20 @@ def stepped(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
         for _ in range(own):
             task.uncancel()
         try:
-            yield  # a cancel that was asked for and has not come yet, comes now
+            yield  # a requested cancel that was not delivered yet is delivered here
         except asyncio.CancelledError:
-            if task.cancelling() > begun:  # another one, from outside
+            if task.cancelling() > begun:  # by another task
                 raise
     if failure is None:
         return value
     try:
         raise failure
     finally:
-        del failure, given  # an error that is held by its own frame would wait for the garbage collector
+        del failure, given  # an error that its own frame refers to is freed only by the garbage collector
 
 
 def _interrupted(task: "asyncio.Task[Any]") -> bool:
-    """Whether the cancel came by Ctrl-C: `asyncio.run` asks for it in the midst of whatever step runs just then."""
+    """Whether the cancel came from Ctrl-C: `asyncio.run` requests it during whichever step runs then."""
     handler = signal.getsignal(signal.SIGINT)
     runner = getattr(getattr(handler, "func", None), "__self__", None)
     meant = getattr(handler, "keywords", {}).get("main_task")
@@ -87,13 +85,13 @@ class InProcess:
     """Runs tools at level `native`, and nothing at any other."""
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """What will be in force at a level."""
+        """The layers in force at a level."""
         if level != "native":
             raise _unavailable(level)
         return _LAYERS
 
     def walls(self, held: Any) -> Walls:
-        """The walls of a child process."""
+        """The walls of a program: there are none here."""
         raise SandboxUnavailable("no walls can be put around a program here: no sandbox is installed")
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
@@ -105,7 +103,7 @@ class InProcess:
             if tool.context_parameter is not None:
                 arguments = {**arguments, tool.context_parameter: context}
             return _in_this_task(tool, arguments)
-        waiting: Waiting = set()
+        waiting: Pending = set()
         if tool.context_parameter is not None:
             outside = Blocking(context, asyncio.get_running_loop(), waiting)
             arguments = {**arguments, tool.context_parameter: outside}
@@ -124,19 +122,19 @@ async def _in_this_task(tool: Tool, arguments: dict[str, Any]) -> Any:
     try:
         coroutine: Coroutine[Any, Any, Any] = tool.fn(**arguments)
         return await (stepped(coroutine) if tool.suspends else coroutine)
-    except (Stopped, Raised, SandboxUnavailable) as error:  # what engines say of a tool, a tool cannot say of itself
+    except (Stopped, Raised, SandboxUnavailable) as error:  # a tool cannot raise the errors of an engine
         raise raised(error) from None
 
 
-Waiting = set[concurrent.futures.Future[Any]]  # what a thread waits for; it ends with the call
+Pending = set[concurrent.futures.Future[Any]]  # answers that a thread waits for; they end with the call
 
 
 class Blocking:
-    """An object whose async methods can be called from another thread: each waits for the loop to answer."""
+    """An object whose async methods can be called from another thread: each blocks until the loop has answered."""
 
     __slots__ = ("_loop", "_target", "_waiting")
 
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop, waiting: Pending) -> None:
         self._target, self._loop, self._waiting = target, loop, waiting
 
     def __getattr__(self, name: str) -> Any:
@@ -145,7 +143,7 @@ class Blocking:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         answer = self._target(*args, **kwargs)
-        if isinstance(answer, ScopedKv):  # `ctx.kv.of(…)`: a handle, not an answer
+        if isinstance(answer, ScopedKv):  # `ctx.kv.of(…)` returns a handle
             return self._wrapped(answer)
         if not inspect.isawaitable(answer):
             return answer
@@ -164,10 +162,10 @@ async def _awaited(answer: Any) -> Any:
     return await answer
 
 
-async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
-    # Not from a pool: a tool that never returns would keep its place in it for ever.
+async def _in_a_thread(work: Callable[[], Any], waiting: Pending) -> Any:
+    # Not in a thread pool: a tool that never returns would occupy a thread for ever.
     loop = asyncio.get_running_loop()
-    # Errors too come as a result: thrown into the caller's task, `GeneratorExit` would close all that waits there.
+    # Errors are set as a result too: a `GeneratorExit` raised in the caller's task would close its coroutines.
     done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
@@ -180,14 +178,14 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
         try:
             answer = context.run(work)
             if answer is not None and type(answer) not in PLAIN:
-                # Here, where the deadline still counts: code of the tool's own may take any time to say what it is.
+                # Here, under the deadline: methods of the tool's own classes may take any time.
                 answer = data_again(result_text(answer))
         except BaseException as error:
             wrong = error if type(error) is Refused else raised(error)
         try:
             loop.call_soon_threadsafe(tell, answer, wrong)
         except RuntimeError:
-            return  # the loop is gone, and the call with it
+            return  # the loop was closed, and the call ended with it
 
     threading.Thread(target=body, name="licet-tool", daemon=True).start()
     try:
@@ -196,5 +194,5 @@ async def _in_a_thread(work: Callable[[], Any], waiting: Waiting) -> Any:
             raise error
         return answer
     finally:
-        for waited in tuple(waiting):  # a request that is still on its way when its call ends is not sent any more
+        for waited in tuple(waiting):  # a pending request is not sent after its call has ended
             waited.cancel()

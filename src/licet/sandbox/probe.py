@@ -1,7 +1,7 @@
-"""What this machine can keep, per level, from attempts that were really made, and what to do about the rest.
+"""Which levels this machine supports, from real attempts, and what to do if one is not supported.
 
-The attempts are in `attempts`, which runs in an interpreter of its own. A wall that was not seen to hold does not hold,
-whatever the reason.
+`attempts` makes the attempts in an interpreter of its own. A wall that was not seen to hold counts as missing, whatever
+the reason.
 """
 
 import json
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from licet.core.policy.effects import Level
 
 _SECONDS = 60
-_HOLDS, _ALREADY = "holds", "holds already"  # what another sandbox around this process stops
-# The walls of a level; all of them must hold. Programs get namespaces besides, where the machine has them.
+_HOLDS, _ALREADY = "holds", "holds already"  # `holds already`: another sandbox around this process stops it
+# The walls of a level; all of them must hold. Programs also get namespaces if the machine has them.
 _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {
     "restricted": ("landlock", "seccomp", "hardening"),
     "isolated": ("landlock", "seccomp", "hardening"),
@@ -33,7 +33,7 @@ WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One forbidden thing that was tried: against which wall, what it was, and how that ended."""
+    """One attempt: the wall, what was tried, and the outcome."""
 
     wall: str
     about: str
@@ -41,30 +41,30 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether it was seen to be stopped: by the wall, or by what is around this process already."""
+        """Whether it was stopped: by the wall, or by another sandbox around this process."""
         return self.outcome in (_HOLDS, _ALREADY)
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What holds here. `landlock` is its version, 0 for none; `trouble` says why nothing could be tried."""
+    """The walls that hold on this machine. `landlock` is its version or 0; `trouble` says why nothing was tried."""
 
     landlock: int
     findings: tuple[Finding, ...]
     trouble: str = ""
 
     def wall_holds(self, wall: str) -> bool:
-        """Whether every attempt on a wall was stopped, and the wall itself was seen to stop one."""
+        """Whether every attempt on a wall was stopped, at least one of them by the wall itself."""
         found = [finding for finding in self.findings if finding.wall == wall]
         return any(finding.outcome == _HOLDS for finding in found) and all(finding.holds for finding in found)
 
     @property
     def namespaces(self) -> bool:
-        """Whether programs get a network, processes and a root of their own."""
+        """Whether programs get namespaces and a private root."""
         return all(map(self.wall_holds, NAMESPACES))
 
     def keeps(self, level: "Level") -> bool:
-        """Whether a level can be kept here."""
+        """Whether all walls of a level hold."""
         return all(map(self.wall_holds, _OF_LEVEL[level]))
 
     def layers(self, level: "Level") -> tuple[str, ...]:
@@ -72,14 +72,14 @@ class Support:
         return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in _OF_LEVEL[level])
 
     def missing(self, level: "Level") -> tuple[str, ...]:
-        """What stands against a level, one line each."""
+        """Why a level is not supported, one line each."""
         walls = [wall for wall in _OF_LEVEL[level] if not self.wall_holds(wall)]
         if self.trouble and walls:
             return (self.trouble,)
         return tuple(line for wall in walls for line in self.faults(wall))
 
     def faults(self, wall: str) -> Iterator[str]:
-        """How a wall fails, one line each; the same reason is said once."""
+        """How a wall fails, one line for each reason."""
         if self.trouble:
             yield f"{wall}: {self.trouble}"
             return
@@ -93,7 +93,7 @@ class Support:
             yield f"{wall}: nothing was tried that only this wall stops"
 
     def without_namespaces(self, machine: Machine | None = None) -> tuple[str, ...]:
-        """Why programs get no namespaces here: what came of trying, the causes, and what helps; nothing if they do."""
+        """Why programs get no namespaces: the failed attempts, the causes, and what helps; empty if they get them."""
         if self.namespaces:
             return ()
         faults = tuple(line for wall in NAMESPACES if not self.wall_holds(wall) for line in self.faults(wall))
@@ -102,13 +102,13 @@ class Support:
         return (*faults, *causes(Machine.here() if machine is None else machine, faults))
 
     def advice(self, level: "Level") -> tuple[str, ...]:
-        """What would help to keep a level, one line each."""
-        if self.trouble and sys.platform == "linux":  # what was not tried may well be there
+        """How to get the missing walls of a level, one line each."""
+        if self.trouble and sys.platform == "linux":  # walls that were not tried may hold
             return ()
         return tuple(dict.fromkeys(help_with(wall) for wall in _OF_LEVEL[level] if not self.wall_holds(wall)))
 
     def require(self, level: "Level") -> None:
-        """Refuse a level that cannot be kept, saying what is missing and how to get it."""
+        """Raise `SandboxUnavailable` if a level is not supported, with what is missing and how to get it."""
         if missing := self.missing(level):
             from licet.guard.execution import SandboxUnavailable
 
@@ -117,7 +117,7 @@ class Support:
 
 
 def help_with(wall: str) -> str:
-    """What makes a wall available, as far as this machine tells."""
+    """How to get a wall."""
     if sys.platform != "linux":
         return "walls need Linux; on this system only `native` runs"
     if wall == "landlock":
@@ -138,13 +138,13 @@ _under_way: tuple[int, Callable[[], bytes]] | None = None
 
 
 def expect(answer: Callable[[], bytes]) -> None:
-    """Take what attempts will say that this process has under way, instead of making them when they are needed."""
+    """Use the results of attempts that are under way in another process, instead of making them here."""
     global _under_way
     _under_way = (os.getpid(), answer)
 
 
 def support() -> Support:
-    """What holds here, tried once in each process."""
+    """The walls that hold on this machine, tested once in each process."""
     global _known
     with _lock:
         if _known is None or _known[0] != os.getpid():
@@ -153,7 +153,7 @@ def support() -> Support:
 
 
 def _fresh_lock() -> None:
-    """After a fork nobody is left to release what another thread held."""
+    """Replace the lock in a fork: the thread that held it does not exist there."""
     global _lock
     _lock = threading.Lock()
 
@@ -163,7 +163,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _expected() -> Support | None:
-    """What the attempts that were under way have come to; None if there were none, or nobody can tell any more."""
+    """The results of attempts that were under way; None if there were none, or they cannot be read."""
     if _under_way is None or _under_way[0] != os.getpid():
         return None
     try:
@@ -173,11 +173,11 @@ def _expected() -> Support | None:
 
 
 def look() -> Support:
-    """Try now, in an interpreter that has no threads and inherits nothing."""
+    """Make the attempts now, in a new interpreter."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
     try:
-        # Where walled calls will have their scratch, the attempts have theirs.
+        # The attempts have their scratch where walled calls will have it.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
             own_interpreter("from licet.sandbox.attempts import main; main()"),
             stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False,

@@ -1,4 +1,4 @@
-"""The rules around a worker or a program in words, for its receipt: what of a grant the kernel was told, and how."""
+"""The kernel rules around a worker or a program as text, for its receipt."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -13,7 +13,7 @@ from licet.core.policy.effects import Level
 from licet.guard.access import Access, access
 from licet.sandbox.kernel import landlock
 
-REACHED = frozenset(("fs", "network", "process"))  # what a process uses of a grant without a handle
+REACHED = frozenset(("fs", "network", "process"))  # domains that a process uses without a handle
 _WORDS = (
     ("read", landlock.READ),
     ("write", landlock.WRITE),
@@ -25,7 +25,7 @@ _Rules = Iterable[tuple[str, int, object]]  # path, access, and which file it wa
 
 
 def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> Access:
-    """The rules around a worker. At `restricted` none is of the grant: its tool uses that through handles alone."""
+    """The rules around a worker. At `restricted` none comes from the grant: the tool uses it through handles."""
     grant = reach.grant if level == "isolated" else CapabilitySet()
     network = any(rule.domain == "network" for rule in grant.allow)
     connects = "connect through the host alone, as granted" if network else "connect nowhere"
@@ -34,7 +34,7 @@ def worker_access(level: Level, reach: Reach, own: _Rules, granted: _Rules) -> A
 
 
 def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own: _Rules) -> Access:
-    """The rules around a program; what is hidden outside of what it sees is not told."""
+    """The rules around a program, without hidden paths that it could not see anyway."""
     mounts, private = orders["mounts"], common_ranges(private_of(reach.manifest, reach.bundles))
     shown = (*mounts["read"], *mounts["write"])
     texts = [f"hide {path}" for path in mounts["hide"] if inside(path, shown)]
@@ -50,7 +50,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
 
 @lru_cache(128)
 def _texts(grant: CapabilitySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What of a grant a process uses without a handle, and the denies inside of it."""
+    """The rules of a grant that a process uses without a handle, and the denies in them."""
     allowed = [rule for rule in grant.allow if rule.domain in REACHED]
     denied = [rule for rule in grant.deny if any(rule.meet(other) for other in allowed)]
     return tuple(map(str, allowed)), tuple(map(str, denied))

@@ -1,7 +1,7 @@
-"""Scratch: the one directory that a worker may write, and that disappears with it, whatever was put there.
+"""Scratch: the one directory that a worker may write by itself; it is removed with the worker.
 
-All scratch directories of a user lie below one parent, so that one rule closes them to every grant: a call reaches its
-own scratch, and no other.
+All scratch directories of a user are in one parent directory. One rule closes the parent to every grant, so that a call
+reaches its own scratch only.
 """
 
 import contextlib
@@ -9,12 +9,12 @@ import os
 import stat
 from typing import NamedTuple
 
-_TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - where `tempfile` looks too; loading it takes long
-MOST_SEEN = 20_000  # entries that are counted; more than these are too many anyway
+_TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - as in `tempfile`, which takes long to import
+MOST_SEEN = 20_000  # entries that are counted; more exceed every limit
 
 
 class Used(NamedTuple):
-    """How much of a scratch directory is used."""
+    """The bytes on disk and the entries of a scratch directory."""
 
     size: int
     entries: int
@@ -29,13 +29,13 @@ def parent() -> str:
 
 
 def new() -> str:
-    """A new, empty scratch directory; `OSError` if there is no place, or another user holds the place of the parent."""
+    """Make a scratch directory. Raises `OSError` if that fails, or if another user owns the parent."""
     above = parent()
     with contextlib.suppress(FileExistsError):
         os.mkdir(above, 0o700)
     found = os.lstat(above)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        # Whoever owns the parent could exchange the scratch of a running call.
+        # The owner of the parent could replace the scratch directory of a running call.
         raise PermissionError(f"`{above}` is not a directory of this user: remove it, or set TMPDIR to another place")
     if found.st_mode & 0o077:
         os.chmod(above, 0o700)
@@ -45,7 +45,7 @@ def new() -> str:
 
 
 def used(directory: str) -> Used:
-    """What a directory holds, in bytes on disk; it stops to count at what is too much in any case."""
+    """The use of a directory; counting stops at `MOST_SEEN` entries."""
     size = entries = 0
     left = [directory]
     while left and entries < MOST_SEEN:
@@ -66,8 +66,8 @@ def used(directory: str) -> Used:
 def clear(directory: str) -> None:
     """Remove everything in a directory whose worker is dead; links are removed, never followed.
 
-    Not recursively: a tree can be deeper than any stack and longer than any path. What is inside a directory is moved
-    up to the top before the directory itself goes.
+    Not recursively: a tree can be deeper than the stack and longer than any path. Inner directories are moved to the
+    top before their parent is removed.
     """
     top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -76,13 +76,13 @@ def clear(directory: str) -> None:
                 if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
                     os.unlink(name, dir_fd=top)
                     continue
-                os.chmod(name, 0o700, dir_fd=top)  # it is a directory, and nobody is left to change that
+                os.chmod(name, 0o700, dir_fd=top)  # it stays a directory: its worker is dead
                 inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
                 try:
                     for below in os.listdir(inner):
                         if stat.S_ISDIR(os.lstat(below, dir_fd=inner).st_mode):
-                            os.chmod(below, 0o700, dir_fd=inner)  # to move a directory its `..` is rewritten
-                            # A name that nobody can have guessed: one that is taken would end this half way.
+                            os.chmod(below, 0o700, dir_fd=inner)  # moving a directory writes its `..`
+                            # A random name: one that exists already would make this fail.
                             os.rename(below, f".{os.urandom(12).hex()}", src_dir_fd=inner, dst_dir_fd=top)
                         else:
                             os.unlink(below, dir_fd=inner)
@@ -94,7 +94,7 @@ def clear(directory: str) -> None:
 
 
 def remove(directory: str) -> None:
-    """Remove a directory with everything in it; one that is gone is fine."""
+    """Remove a directory with everything in it; a missing one is no error."""
     with contextlib.suppress(OSError):
         clear(directory)
         os.rmdir(directory)

@@ -1,8 +1,8 @@
-"""Second names of closed files: hard links through which a grant would reach what it must not.
+"""Finds hard links through which a grant would reach a closed file.
 
-A kernel rule is about a file and not about its name, so a closed file that has another name inside a grant would be
-reached by that name. Grants are searched first, because most hold no file with two names; only if one does are the
-closed trees looked at. An answer is kept for the life of the process: no tool can make such a link, only the operator.
+A kernel rule applies to a file, not to its name. So a closed file with a second name inside a grant could be opened by
+that name. Grants are searched first, because most have no file with two names; closed trees are searched only if one
+does. Results are cached for the life of the process: only the operator can make such a link, no tool can.
 """
 
 import os
@@ -16,7 +16,7 @@ from licet.core.algebra.scope import inside
 from licet.guard.execution import SandboxUnavailable
 
 MOST_SEARCHED = 100_000  # files of a grant that are searched for second names
-_MOST_CLOSED = 2_000_000  # files of closed trees that are looked at
+_MOST_CLOSED = 2_000_000  # files of closed trees that are searched
 Inode = tuple[int, int]
 
 
@@ -33,11 +33,11 @@ class _TooMany(Exception):
 
 
 def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_SEARCHED) -> tuple[str, ...]:
-    """Names below `roots` that share a file with a name at or below `closed`, and are not themselves closed.
+    """Names below `roots` of files that are also at or below `closed`; without names that are closed themselves.
 
-    `SandboxUnavailable` if a closed file has a second name, and the roots hold more files than are searched for it.
+    Raises `SandboxUnavailable` if a closed file has a second name and the roots have too many files to search for it.
     """
-    single = [path for path in closed if os.path.isfile(path)]  # the cheap ones are looked at each time
+    single = [path for path in closed if os.path.isfile(path)]  # single files are checked each time
     found = _second_names(tuple(roots), tuple(closed), tuple(_identity(path) for path in single), most)
     if isinstance(found, str):
         raise SandboxUnavailable(found)
@@ -48,7 +48,7 @@ def second_names(roots: Sequence[str], closed: Sequence[str], most: int = MOST_S
 def _second_names(
     roots: tuple[str, ...], closed: tuple[str, ...], seen: tuple[object, ...], most: int
 ) -> tuple[str, ...] | str:
-    """The names, or why they could not be searched: a refusal is remembered too."""
+    """The names, or the text of a refusal, so that it is cached too."""
     found: list[_Linked] | None
     try:
         found = list(_linked(roots, most))
@@ -69,7 +69,7 @@ def _second_names(
 
 
 def _named_elsewhere(closed: Iterable[str]) -> dict[Inode, str]:
-    """The closed files of which not every name is closed, each with one of its names."""
+    """The closed files that also have a name which is not closed, each with one of its names."""
     seen: dict[Inode, set[str]] = {}
     links: dict[Inode, int] = {}
     try:
@@ -93,7 +93,7 @@ def _linked(trees: Iterable[str], most: int) -> Iterator[_Linked]:
         if path in visited:
             continue
         visited.add(path)
-        with suppress(OSError):  # gone, or not to be read by this user either
+        with suppress(OSError):  # removed, or not readable for this user
             about = os.lstat(path)
             if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
                 yield _Linked(path, (about.st_dev, about.st_ino), about.st_nlink)
@@ -114,7 +114,7 @@ def _linked(trees: Iterable[str], most: int) -> Iterator[_Linked]:
 
 
 def installed_by_links(directories: Iterable[str]) -> bool:
-    """Whether an installer has linked packages into these directories: it then links every file, metadata included."""
+    """Whether an installer has hard-linked packages into these directories: it then links the metadata too."""
     for directory in directories:
         with suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:

@@ -12,7 +12,7 @@ import pytest
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.broker import Broker
 from licet.sandbox.bridge.outbox import AT_ONCE, names_in, packed_names
-from licet.sandbox.workers.wire import FROM_THE_HOST, Frame, Unpacker, packed
+from licet.sandbox.workers.wire import FROM_HOST, Frame, Unpacker, packed
 
 ODD = ['"', "\\", "a,b", "[]", "\0", "\n\t\x7f", "ü", "\u2028", "😀", "\udcff", "\ud83d\ude00", " ", "null", "0"]
 LISTS: dict[str, list[str]] = {
@@ -77,7 +77,7 @@ class Listing:
 
 
 async def frames(far: socket.socket) -> AsyncIterator[Frame]:
-    unpacker = Unpacker(FROM_THE_HOST)
+    unpacker = Unpacker(FROM_HOST)
     while True:
         for frame in unpacker.feed(await asyncio.get_running_loop().sock_recv(far, 1 << 18)):
             yield frame

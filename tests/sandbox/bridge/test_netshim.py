@@ -160,9 +160,9 @@ def test_tls_is_between_the_two_ends(tmp_path: Path) -> None:
 
 
 CASES = {
-    "a datagram": ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)", "only TCP leads out of here"),
-    "listening": ("socket.socket().bind(('127.0.0.1', 0))", "nothing listens behind walls"),
-    "a service nobody knows": ("socket.getaddrinfo('x', 'nonsense')", "service is not known"),
+    "a datagram": ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM)", "only TCP sockets are available behind walls"),
+    "listening": ("socket.socket().bind(('127.0.0.1', 0))", "listening sockets are not available behind walls"),
+    "a service nobody knows": ("socket.getaddrinfo('x', 'nonsense')", "service name is not known"),
     "an error by number": ("print(socket.socket().connect_ex(('evil.test', 80)))", "13\n"),
     "around the shim": ("import _socket; _socket.socket()", "PermissionError"),
     "an address": ("socket.create_connection(('127.0.0.1', port))", "HOST_NOT_ALLOWED"),

@@ -138,7 +138,7 @@ from licet.sandbox.programs import launcher
 for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(number, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-launcher._become({"directory": "/", "binary": sys.argv[1], "argv": ["cat", "/proc/self/status"], "environment": {}})
+launcher._exec({"directory": "/", "binary": sys.argv[1], "argv": ["cat", "/proc/self/status"], "environment": {}})
 """
 
 
@@ -226,7 +226,7 @@ def test_walls_that_cannot_be_built_refuse_the_program(
     from licet.sandbox import grant_paths as module
 
     monkeypatch.setattr(module._Identities, "of", lambda self, path: (1, 1))
-    with pytest.raises(Refused, match="has become another file") as refusal:
+    with pytest.raises(Refused, match="was replaced by another file") as refusal:
         walled.run("echo", "ran")
     assert refusal.value.code == "SANDBOX_UNAVAILABLE"
 
@@ -250,11 +250,11 @@ def launched(orders: bytes) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("orders", "said"),
     [
-        (b"", "the host has gone"),
-        ((1 << 40).to_bytes(8, "big"), "more orders than anybody gives"),
+        (b"", "the host has closed the connection"),
+        ((1 << 40).to_bytes(8, "big"), "the orders are too long"),
         ((2).to_bytes(8, "big") + b"{}", "KeyError('namespaces')"),
-        ((3).to_bytes(8, "big") + b"nil", "make no sense"),
-        ((9).to_bytes(8, "big") + b"{}", "the host has gone"),
+        ((3).to_bytes(8, "big") + b"nil", "cannot be followed"),
+        ((9).to_bytes(8, "big") + b"{}", "the host has closed the connection"),
     ],
 )
 def test_orders_that_make_no_sense_start_nothing(orders: bytes, said: str) -> None:

@@ -82,7 +82,7 @@ def test_nothing_grows_with_the_number_of_calls(tmp_path: Path, alone: Path) -> 
     parked = 8  # two of each tool
 
     def settled() -> bool:
-        return len(zygote.children) <= parked and len(os.listdir(zygote.base)) <= parked
+        return len(zygote.workers) <= parked and len(os.listdir(zygote.base)) <= parked
 
     until(settled)
     host, dead = os.getpid(), zombies(os.getpid())

@@ -159,7 +159,7 @@ def test_who_waits_for_a_call_is_held_to_its_limits_too(tmp_path: Path) -> None:
     assert call(at, "busy").ok
     waiting = [child for each in pool.pool._parked.values() for child in each]
     assert waiting
-    assert soon(lambda: all(child.death is not None for child in waiting))
+    assert soon(lambda: all(child.exit is not None for child in waiting))
     assert {child.ended and child.ended[0] for child in waiting} == {"LIMIT_DISK"}
     assert call(at, "busy").ok  # by a new one
 
@@ -210,10 +210,10 @@ def test_many_calls_leave_no_processes_files_or_scratch(tmp_path: Path) -> None:
     asyncio.run(calls(5))
     zygote = pool.pool._zygote
     assert zygote is not None
-    assert soon(lambda: len(zygote.children) <= 6)
+    assert soon(lambda: len(zygote.workers) <= 6)
     before = open_files()
     asyncio.run(calls(40))
-    assert soon(lambda: len(zygote.children) <= 6 and len(os.listdir(zygote.base)) <= 6)
+    assert soon(lambda: len(zygote.workers) <= 6 and len(os.listdir(zygote.base)) <= 6)
     assert open_files() <= before + 4
     states = [line.split()[2] for line in processes_of(zygote._process.pid)]
     assert "Z" not in states
@@ -304,7 +304,7 @@ def test_a_cancelled_call_ends_its_worker(tmp_path: Path) -> None:
     asyncio.run(cancelled())
     zygote = pool.pool._zygote
     assert zygote is not None
-    assert soon(lambda: len(zygote.children) <= 32 and not zygote._running)
+    assert soon(lambda: len(zygote.workers) <= 32 and not zygote._running)
 
 
 FORKED = """

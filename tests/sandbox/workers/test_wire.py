@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.sandbox.workers.wire import (
-    FROM_A_CHILD,
+    FROM_WORKER,
     BrokenWire,
     Closed,
     Frame,
@@ -33,7 +33,7 @@ DATA = st.recursive(
 @pytest.fixture
 def ends() -> Iterator[tuple[Wire, Wire]]:
     one, two = socket.socketpair()
-    wires = Wire(one, FROM_A_CHILD), Wire(two, FROM_A_CHILD)
+    wires = Wire(one, FROM_WORKER), Wire(two, FROM_WORKER)
     yield wires
     for wire in wires:
         wire.close()
@@ -50,7 +50,7 @@ def raw(text: bytes, blob: bytes = b"") -> bytes:
 def test_frames_arrive_as_they_were_sent_in_pieces_of_any_size(
     sent: list[tuple[dict[str, Any], bytes]], n: int
 ) -> None:
-    unpacker, stream = Unpacker(FROM_A_CHILD), b"".join(packed(*each) for each in sent)
+    unpacker, stream = Unpacker(FROM_WORKER), b"".join(packed(*each) for each in sent)
     pieces = [stream[start : start + n] for start in range(0, len(stream), n)]
     frames = [frame for piece in pieces for frame in unpacker.feed(piece)]
     assert frames == [Frame(head, blob, len(packed(head)) - 8) for head, blob in sent]
@@ -83,17 +83,17 @@ def test_what_is_no_frame_ends_the_conversation(data: bytes) -> None:
 
 def test_json_so_deep_that_the_parser_gives_up_is_no_frame() -> None:
     with pytest.raises(BrokenWire):
-        list(Unpacker(FROM_A_CHILD).feed(raw(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")))
+        list(Unpacker(FROM_WORKER).feed(raw(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")))
 
 
 def test_a_number_of_many_digits_is_no_frame() -> None:
     with pytest.raises(BrokenWire):
-        list(Unpacker(FROM_A_CHILD).feed(raw(b'{"a":' + b"9" * 10_000 + b"}")))
+        list(Unpacker(FROM_WORKER).feed(raw(b'{"a":' + b"9" * 10_000 + b"}")))
 
 
 def test_json_within_the_limits_passes_however_wide() -> None:
     head = {"a": [[1]] * 200, "deep": json.loads("[" * 90 + "]" * 90)}
-    assert list(Unpacker(FROM_A_CHILD).feed(packed(head))) == [Frame(head, b"", len(packed(head)) - 8)]
+    assert list(Unpacker(FROM_WORKER).feed(packed(head))) == [Frame(head, b"", len(packed(head)) - 8)]
 
 
 def test_a_length_over_the_limit_is_refused_before_its_bytes_are_kept() -> None:

@@ -1,9 +1,9 @@
-"""The host's side of one walled call: it answers the child's questions with the handles of that call.
+"""The host's side of one walled call: it answers the worker's questions with the handles of that call.
 
-Every question goes through the same handle as at `native`, so nothing is decided here. A child that floods, stalls,
-repeats itself or speaks nonsense ends its own call and nothing else: what it sends is data, files that it pushes are
-never received, and at most so many questions are open at once. What the host holds for the call (questions, answers
-that wait, files on their way) is counted by the meter of the call before it is held.
+Every question goes through the same handle as at `native`, so nothing is decided here. A worker that floods, stalls,
+repeats itself or breaks the protocol ends its own call and nothing else. What it sends is data, files that it sends
+are never received, and the number of open questions is limited. The meter of the call counts what the host holds for
+it (questions, unsent answers, files) before the host holds it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from licet.sandbox.bridge.operations import NOW, Answered, Mirrors, Operations, 
 from licet.sandbox.bridge.outbox import Outbox
 from licet.sandbox.bridge.programs import Programs
 from licet.sandbox.workers.wire import (
-    FROM_A_CHILD,
+    FROM_WORKER,
     RESULT_BYTES,
     BrokenWire,
     Closed,
@@ -32,21 +32,23 @@ from licet.sandbox.workers.wire import (
     packed_head,
 )
 
-MOST_OPEN = 32  # questions of one call; a child of ours stops at half of that
-MOST_REFUSALS = 2 * MOST_OPEN  # that a tool may still let through; whoever is refused more often has caught the others
-_GROWN = 4  # bytes of memory that one of a head may become: heads hold few values, see `Sizes`
+MOST_OPEN = 32  # questions of one call; an honest worker stops at half of that
+MOST_REFUSALS = (
+    2 * MOST_OPEN
+)  # that are remembered, in case the tool lets one through; a tool that is refused more often has caught the older ones
+_GROWN = 4  # bytes of memory for each byte of a head: heads hold few values, see `Sizes`
 
 
 class Outcome(NamedTuple):
-    """What a child says of its call: a value as JSON, or what the tool raised."""
+    """The result of a call as a worker sends it: a value as JSON, or what the tool raised."""
 
     head: dict[str, Any]
     blob: bytes
-    refusal: Refused | None = None  # the host's own, if it is one of those that the tool let through
+    refusal: Refused | None = None  # the host's own refusal, if the tool let it through
 
 
 class Broker:
-    """Serves one call over one socket, in the loop that runs it."""
+    """Serves one call over one socket, in the running event loop."""
 
     def __init__(
         self,
@@ -64,18 +66,18 @@ class Broker:
         self._tool = tool
         self._context, self._direct = context, direct
         self._loop = asyncio.get_running_loop()
-        self._unpacker = Unpacker(FROM_A_CHILD, self._admit)
+        self._unpacker = Unpacker(FROM_WORKER, self._admit)
         self._done: asyncio.Future[Outcome] = self._loop.create_future()
         self._open: dict[int, asyncio.Task[None] | None] = {}
         self._last = 0
         self._refusals: dict[int, Refused] = {}
         self._refused = 0
         self._outbox = Outbox(end, self._meter, self._sent, self._fail)
-        self._asked: dict[int, int] = {}  # bytes of a question that has not been answered
+        self._asked: dict[int, int] = {}  # bytes of each unanswered question
         self._admitted = 0  # bytes of the frame that is being read
-        self._last_word = False  # whether something came after the end
+        self._last_word = False  # whether a frame came after the result
         self._all_sent = True
-        self._left = False  # whether whole frames have come that nobody has looked at
+        self._left = False  # whether complete frames wait in the unpacker
         self._reading = False
         self._mirrors: Mirrors | None = None
         self._programs: Programs | None = None
@@ -99,7 +101,7 @@ class Broker:
             self._all_sent = not len(self._outbox)
             self._outbox.close()
             if self._mirrors is not None:
-                with suppress(BrokenWire):  # the call has ended by now
+                with suppress(BrokenWire):  # the call is over
                     self._mirrors.finish()
             tasks = [task for task in self._open.values() if task is not None]
             for task in tasks:
@@ -111,7 +113,7 @@ class Broker:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is on its way in either direction once the call is over, so that another can follow."""
+        """Whether nothing is in transit in either direction after the call, so that the worker can serve another."""
         return self._unpacker.between and self._all_sent and not self._last_word
 
     # What comes in -------------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Broker:
 
     def _readable(self) -> None:
         try:
-            # Not recvmsg: without room for them, the kernel drops whatever files a child sends along.
+            # `recv`, not `recvmsg`: the kernel then drops files that a worker sends.
             data = self._end.recv(self._unpacker.next_read)
         except (BlockingIOError, InterruptedError):
             return
@@ -143,23 +145,23 @@ class Broker:
             for frame in self._unpacker.feed(data):
                 if self._done.done():
                     self._last_word = True
-                    raise BrokenWire("something came after the end")  # noqa: TRY301
+                    raise BrokenWire("a frame came after the result")  # noqa: TRY301
                 self._frame(frame)
                 if self._is_full and not self._done.done():
-                    self._left = True  # what came after it is looked at when there is room for it
+                    self._left = True  # the frames after it are handled when questions were answered
                     break
         except BrokenWire as wrong:
             self._fail(wrong)
         self._balance()
 
     def _go_on(self) -> None:
-        """Look at questions that came along with others, when these were too many."""
+        """Handle frames that waited because too many questions were open."""
         if self._left and self._reading:
             self._left = False
             self._take(b"")
 
     def _admit(self, head: Mapping[str, Any], size: int, blob: int) -> None:
-        """Compare the size of a frame before the rest of it is read."""
+        """Check the size of a frame before its blob is read."""
         if head.get("op") == "result" and blob > RESULT_BYTES:
             raise TooMuch(f"a result of {blob} bytes, expected at most {RESULT_BYTES}")
         try:
@@ -178,7 +180,7 @@ class Broker:
             self._done.set_result(Outcome(head, frame.blob, self._own(head.get("refused"))))
             return
         number = head.get("id")
-        # Numbers only grow: what was asked once cannot be asked again by sending the same bytes.
+        # Numbers only grow, so a question cannot be repeated by sending the same bytes.
         if type(number) is not int or number <= self._last:
             raise BrokenWire("a question without a number of its own")
         self._last = number
@@ -208,7 +210,7 @@ class Broker:
             self._wrong(*at(number, error))
         finally:
             self._answered(number)
-            self._open.pop(number, None)  # if it has not been answered, nobody waits for it
+            self._open.pop(number, None)  # not answered: the call has failed
             self._balance()
 
     def _own(self, number: object) -> Refused | None:
@@ -222,11 +224,11 @@ class Broker:
     # What goes out -------------------------------------------------------------------------------------------------
 
     async def reply(self, number: int, answered: Answered) -> None:
-        """Answer one question, once the child has taken enough of the answers before."""
+        """Answer one question, after the worker has read enough of the earlier answers."""
         size = len(answered.blob)
         try:
             self._meter.take_memory(size)
-        except Exceeded as over:  # the child is told, and may ask for less
+        except Exceeded as over:  # the tool gets a refusal, and may ask for less
             _close(answered.files)
             self._context._holding.exceeded(over)
         try:
@@ -239,7 +241,7 @@ class Broker:
         self.answer(number, answered)
 
     def answer(self, number: int, answered: Answered) -> None:
-        """Answer one question; files are closed once they are on their way."""
+        """Answer one question; files are closed when they are sent."""
         self._answered(number)
         head = {**answered.head, "id": number}
         if answered.files:
@@ -251,7 +253,7 @@ class Broker:
         self._balance()
 
     def _answered(self, number: int) -> None:
-        """What a question held is held no longer."""
+        """Give back the memory of a question."""
         if asked := self._asked.pop(number, 0):
             self._meter.give_memory(asked)
 
@@ -270,7 +272,7 @@ class Broker:
         self.answer(number, Answered(head))
 
     def _keep(self, refusal: Refused) -> int:
-        """Remember a refusal by a number; not how it came about, which holds on to all that was asked."""
+        """Remember a refusal by a number, without its traceback, which would keep the question in memory."""
         refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
         number, self._refused = self._refused, self._refused + 1
         self._refusals[number] = refusal
@@ -283,8 +285,8 @@ class Broker:
         self._balance()
 
     def _balance(self) -> None:
-        """Take no more questions than can be answered: whoever floods waits in line."""
-        # Questions and answers together take half of what the host may hold: the other half is for what they bring.
+        """Stop reading while too many questions are open or too much memory is used."""
+        # Questions and answers use at most half of the memory: the other half is for the data that they ask for.
         held = sum(self._asked.values()) + self._outbox.held > self._meter.host_memory // 2
         self._read(not self._is_full and not held and not self._done.done())
         if self._left and self._reading:

@@ -1,7 +1,7 @@
-"""How a child asks its host: questions with numbers, answers in any order, refusals as themselves.
+"""The worker's connection to the host: numbered questions, answers in any order, refusals as exceptions.
 
-One thread of a tool may ask from a loop, and several may wait for answers one after the other. While a question is
-being sent answers are taken in, so that two large ones cannot hold each other up.
+One thread of a tool may ask from an event loop, and others may block for answers. While a question is sent, answers are
+received, so that two large messages cannot block each other.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from typing import Any
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import Deny, Ground, Request
 from licet.errors import Refused
-from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Frame, Wire, packed
+from licet.sandbox.workers.wire import FROM_HOST, Closed, Frame, Wire, packed
 
 MOST_AT_ONCE = 16
 
 
 class Answer:
-    """What the host said to one question."""
+    """The host's answer to one question."""
 
     __slots__ = ("blob", "files", "head")
 
@@ -30,16 +30,16 @@ class Answer:
         self.head, self.blob, self.files = head, blob, files
 
     def file(self) -> int:
-        """The open file that came with the answer."""
+        """The only file of the answer."""
         (found,) = self.files
         return found
 
 
-class Asking:
-    """The child's end of the wire, while one call runs."""
+class HostClient:
+    """The worker's end of the wire during a call."""
 
     def __init__(self, end: socket.socket) -> None:
-        self.wire = Wire(end, FROM_THE_HOST)
+        self.wire = Wire(end, FROM_HOST)
         self.call = 0
         self._next = 0
         self._answers: dict[int, Answer] = {}
@@ -51,20 +51,20 @@ class Asking:
         self._reading = False
 
     def begin(self, call: int, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Start to ask on behalf of a call; with a loop, answers are taken in as they come."""
+        """Start a call; with a loop, answers are received by it."""
         self.call, self._loop, self._thread = call, loop, threading.get_ident()
         self._answers, self._waiting = {}, {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE) if loop is not None else None
         self._reading = False
 
     def finish(self) -> None:
-        """No more questions: what the tool left running gets no answers."""
+        """End the call: tasks that the tool left running get no answers."""
         self.call = 0
         if self._loop is not None and self._reading:
             self._loop.remove_reader(self.wire.socket)
 
     async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
-        """Ask, and wait for the answer: in the loop if there is one, otherwise here and now."""
+        """Ask, and wait for the answer: in the loop if there is one, otherwise by blocking."""
         if self._loop is None or self._room is None:
             return self.ask_now(op, blob, **fields)
         if not self._reading:
@@ -78,9 +78,9 @@ class Asking:
             return _checked(self._answers.pop(number))
 
     def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
-        """Ask, and do nothing else until the answer is there."""
+        """Ask, and block until the answer is there."""
         if not self.call:
-            raise RuntimeError("there is nobody to ask: no call is running")
+            raise RuntimeError("no call is running, so the host cannot be asked")
         with self._lock:
             number = self._sent(op, blob, fields)
             while number not in self._answers:
@@ -103,12 +103,12 @@ class Asking:
             return number
 
     def _taken_in(self) -> None:
-        # Another thread that waits for its own answer takes in ours too.
+        # Another thread that blocks for its own answer receives this one too.
         if not self._lock.acquire(blocking=False):
             return
         try:
             self._take()
-        except Closed:  # the host has hung up: nothing that is still to be done matters
+        except Closed:  # the host has ended the call
             raise SystemExit from None
         finally:
             self._lock.release()
@@ -127,7 +127,7 @@ class Asking:
                 self._loop.call_soon_threadsafe(_arrived, waiting)
 
     def _whole(self, frame: Frame) -> Answer:
-        """An answer with its files; where this process may not open so many, that is the answer."""
+        """An answer with its files; an error if this process may not open so many."""
         count = frame.head.get("files", 0)
         try:
             files = self.wire.files(count) if count else ()
@@ -151,14 +151,14 @@ def _checked(answer: Answer) -> Answer:
 
 
 def _refused(head: Mapping[str, Any]) -> Refused:
-    """A refusal with the host's code and words; why, and by which rule, stays with the operator."""
+    """A refusal with the host's code and text. The rules behind it are not sent: they are for the operator."""
     use = None
     with contextlib.suppress(InvalidUse):
         use = Use(head["use"]) if head["use"] else None
     refusal = Refused(Deny(Request(head["tool"]), (Ground(head["code"], head["text"]),), use))
     refusal.code = head["code"]
     refusal.args = (head["text"],)
-    vars(refusal)["licet_number"] = head["refused"]  # by which the host knows it again if the tool lets it through
+    vars(refusal)["licet_number"] = head["refused"]  # the host recognizes it by this number if the tool lets it through
     return refusal
 
 

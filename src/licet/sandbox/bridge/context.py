@@ -1,8 +1,8 @@
-"""The context of a tool behind a wall: the handles that it knows, each of which asks the host.
+"""The `ctx` of a tool behind a wall: the same handles as at `native`, each of which asks the host.
 
-Nothing is decided here, and nothing here is trusted: a tool that takes this apart finds a socket, and what it sends
-there is checked as if it had asked properly. Written once, as async methods; a function that is not async gets the
-same methods, each of which waits.
+Nothing is decided here, and the host trusts nothing from here: a tool that bypasses these classes finds a socket, and
+what it sends there is checked like every question. The methods are async; `SyncHandle` makes them blocking for tools
+that are plain functions.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from typing import Any
 from licet.guard.execution import Finished
 from licet.guard.handles.messages import Headers, Response
 from licet.guard.ports import Stat
-from licet.sandbox.bridge.client import Asking
+from licet.sandbox.bridge.client import HostClient
 from licet.sandbox.bridge.outbox import names_in
 
-_LARGEST = 10**15  # of numbers that are sent: above every limit of the host, and short
-_MOST_HEADERS = 4096  # that are sent to the host at all: of more than that only the number
+_LARGEST = 10**15  # largest number that is sent: above every limit of the host
+_MOST_HEADERS = 4096  # more are not sent; the host gets their number, and refuses
 
 
 def _path(path: Any) -> str:
@@ -34,19 +34,16 @@ class RemoteFiles:
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Asking) -> None:
+    def __init__(self, host: HostClient) -> None:
         self._host = host
 
     async def read(self, path: Any, limit: int | None = None) -> str:
-        """The text of a file, in UTF-8."""
         return (await self.read_bytes(path, limit)).decode()
 
     async def read_bytes(self, path: Any, limit: int | None = None) -> bytes:
-        """The bytes of a file."""
         return (await self._host.ask("fs.read", path=_path(path), limit=limit)).blob
 
     async def write(self, path: Any, data: str | bytes) -> None:
-        """Put text or bytes in the place of a file."""
         if isinstance(data, str):
             content = str.encode(data)
         elif isinstance(data, bytes | bytearray | memoryview):
@@ -56,33 +53,27 @@ class RemoteFiles:
         await self._host.ask("fs.write", content, path=_path(path))
 
     async def exists(self, path: Any) -> bool:
-        """Whether there is a file or directory."""
         return bool((await self._host.ask("fs.exists", path=_path(path))).head["value"])
 
     async def stat(self, path: Any) -> Stat:
-        """What a path is."""
         return Stat(*(await self._host.ask("fs.stat", path=_path(path))).head["value"])
 
     async def list(self, path: Any = ".") -> list[str]:
-        """The names in a directory, sorted."""
         return names_in((await self._host.ask("fs.list", path=_path(path))).blob)
 
     async def mkdir(self, path: Any) -> None:
-        """Make a directory and its parents."""
         await self._host.ask("fs.mkdir", path=_path(path))
 
     async def delete(self, path: Any) -> None:
-        """Remove a file or an empty directory."""
         await self._host.ask("fs.delete", path=_path(path))
 
     async def rename(self, source: Any, target: Any) -> None:
-        """Move a file or a directory."""
         await self._host.ask("fs.rename", source=_path(source), target=_path(target))
 
     async def open(self, path: Any, mode: str = "r", encoding: str = "utf-8") -> Any:
-        """A file object: the host opens, and hands the open file over."""
+        """A file that the host opens and passes to this process."""
         answer = await self._host.ask("fs.open", path=_path(path), mode=mode)
-        file = io.open(answer.file(), f"{mode.replace('b', '', 1)}b")  # noqa: SIM115, UP020 - it is the tool's to close
+        file = io.open(answer.file(), f"{mode.replace('b', '', 1)}b")  # noqa: SIM115, UP020 - the tool closes it
         return file if "b" in mode else io.TextIOWrapper(file, encoding)
 
 
@@ -91,18 +82,16 @@ class RemoteFetch:
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Asking) -> None:
+    def __init__(self, host: HostClient) -> None:
         self._host = host
 
     async def __call__(self, url: Any, method: Any = "GET", **options: Any) -> Response:
-        """Send a request, follow its redirects, and read the whole answer."""
         head, blob = _request(url, method, **options)
         answer = await self._host.ask("fetch", blob, **head)
         return Response(answer.head["status"], answer.head["url"], _headers(answer.head), answer.blob)
 
     @asynccontextmanager
     async def stream(self, url: Any, method: Any = "GET", **options: Any) -> AsyncIterator["RemoteStream"]:
-        """Send a request, and read the answer as it comes."""
         head, blob = _request(url, method, **options)
         answer = await self._host.ask("stream.open", blob, **head)
         stream = RemoteStream(self._host, answer.head)
@@ -114,9 +103,9 @@ class RemoteFetch:
 
 
 class RemoteStream:
-    """An answer whose body is still coming."""
+    """A response whose body is read in pieces."""
 
-    def __init__(self, host: Asking, head: Mapping[str, Any]) -> None:
+    def __init__(self, host: HostClient, head: Mapping[str, Any]) -> None:
         self._host, self._number = host, head["stream"]
         self.status: int = head["status"]
         self.url: str = head["url"]
@@ -125,7 +114,6 @@ class RemoteStream:
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded, as far as the status says."""
         return 200 <= self.status < 300
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -141,7 +129,6 @@ class RemoteStream:
             yield answer.blob
 
     async def read(self) -> bytes:
-        """The rest of the body."""
         return b"".join([piece async for piece in self])
 
 
@@ -159,7 +146,7 @@ def _request(
     timeout: Any = None,
     max_bytes: Any = None,
 ) -> tuple[dict[str, Any], bytes]:
-    """A request as it is sent; what does not fit is sent as such, so that the host refuses it in its own words."""
+    """A request as JSON. A value that is not JSON is sent as False: the host refuses it with its own message."""
     head: dict[str, Any] = {"url": _text(url), "method": _text(method)}
     head |= {"timeout": _number(timeout), "max_bytes": _number(max_bytes)}
     blob = b""
@@ -201,15 +188,13 @@ class RemoteSecrets:
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Asking) -> None:
+    def __init__(self, host: HostClient) -> None:
         self._host = host
 
     async def get(self, reference: str) -> str:
-        """The value of a secret."""
         return str((await self._host.ask("secrets.get", reference=f"{reference}")).head["value"])
 
     def ref(self, reference: str) -> str:
-        """A text that stands for a secret."""
         return str(self._host.ask_now("secrets.ref", reference=f"{reference}").head["value"])
 
 
@@ -218,33 +203,28 @@ class RemoteKv:
 
     __slots__ = ("_host", "_kind")
 
-    def __init__(self, host: Asking, kind: str | None = None) -> None:
+    def __init__(self, host: HostClient, kind: str | None = None) -> None:
         self._host, self._kind = host, kind
 
     def of(self, kind: str) -> "RemoteKv":
-        """The store of another kind that the tool declared."""
         self._host.ask_now("kv.of", kind=f"{kind}")
         return RemoteKv(self._host, f"{kind}")
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """The value under a key, or the default."""
         value = (await self._host.ask("kv.get", kind=self._kind, key=key)).head["value"]
         return default if value is None else value
 
     async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry."""
         try:
             text = json_text.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError):
-            text = b""  # which is no JSON: the store says so in its own words
+            text = b""  # not JSON: the store refuses it with its own message
         await self._host.ask("kv.set", text, kind=self._kind, key=key, ttl_seconds=ttl_seconds)
 
     async def delete(self, key: str) -> bool:
-        """Forget a key; whether it was there."""
         return bool((await self._host.ask("kv.delete", kind=self._kind, key=key)).head["value"])
 
     async def list(self, prefix: str = "") -> list[str]:
-        """The keys that begin with exactly this prefix, sorted."""
         return names_in((await self._host.ask("kv.list", kind=self._kind, prefix=prefix)).blob)
 
 
@@ -253,11 +233,10 @@ class RemoteEnv:
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Asking) -> None:
+    def __init__(self, host: HostClient) -> None:
         self._host = host
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """The value of a variable, or the default if it is not set."""
         value = self._host.ask_now("env.get", name=f"{name}").head["value"]
         return default if value is None else value
 
@@ -267,7 +246,7 @@ class RemotePrograms:
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Asking) -> None:
+    def __init__(self, host: HostClient) -> None:
         self._host = host
 
     async def spawn(
@@ -279,7 +258,6 @@ class RemotePrograms:
         cwd: Any = None,
         timeout: float | None = None,
     ) -> Finished:
-        """Run a program until it ends."""
         answer = await self._host.ask(
             "process.spawn",
             stdin.encode() if isinstance(stdin, str) else bytes(stdin),
@@ -290,14 +268,14 @@ class RemotePrograms:
             timeout=_number(timeout),
         )
         head, middle = answer.head, answer.head["stdout"]
-        told = {name: head[name] for name in ("truncated", "timed_out", "reason")}
-        return Finished(head["exit_code"], answer.blob[:middle], answer.blob[middle:], **told)
+        ended = {name: head[name] for name in ("truncated", "timed_out", "reason")}
+        return Finished(head["exit_code"], answer.blob[:middle], answer.blob[middle:], **ended)
 
 
 class RemoteContext:
-    """What a tool behind a wall is handed."""
+    """The `ctx` of a tool behind a wall."""
 
-    def __init__(self, host: Asking, who: Mapping[str, str]) -> None:
+    def __init__(self, host: HostClient, who: Mapping[str, str]) -> None:
         self.session_id, self.agent, self.workdir = who["session_id"], who["agent"], who["workdir"]
         self._host = host
         self.fetch = RemoteFetch(host)
@@ -308,9 +286,8 @@ class RemoteContext:
         self.process = RemotePrograms(host)
 
     def charge(self, amount: Decimal | str | int) -> None:
-        """Report what this call has cost so far, in dollars."""
         if not isinstance(amount, Decimal | str | int):
-            raise ValueError(  # noqa: TRY004 - what it is at every level
+            raise ValueError(  # noqa: TRY004 - as at every level
                 f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}"
             )
         self._host.ask_now("charge", amount=str(amount))
@@ -319,8 +296,8 @@ class RemoteContext:
 _HANDLES = (RemoteContext, RemoteFetch, RemoteFiles, RemoteSecrets, RemoteKv, RemoteEnv, RemotePrograms)
 
 
-class Waiting:
-    """The same object for a function that is not async: what it would await has happened when a method returns."""
+class SyncHandle:
+    """A handle for a tool that is not async: its methods return results instead of coroutines."""
 
     __slots__ = ("_target",)
 
@@ -330,25 +307,25 @@ class Waiting:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
         if callable(found) and not isinstance(found, _HANDLES):
-            return _waiting(found)
-        return Waiting(found) if isinstance(found, _HANDLES) else found
+            return _sync(found)
+        return SyncHandle(found) if isinstance(found, _HANDLES) else found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _waiting(self._target)(*args, **kwargs)
+        return _sync(self._target)(*args, **kwargs)
 
 
-def _waiting(method: Callable[..., Any]) -> Callable[..., Any]:
+def _sync(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         answer = method(*args, **kwargs)
         if asyncio.iscoroutine(answer):
             answer = _driven(answer)
-        return Waiting(answer) if isinstance(answer, _HANDLES) else answer
+        return SyncHandle(answer) if isinstance(answer, _HANDLES) else answer
 
     return call
 
 
 def _driven(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run what never really waits: without a loop every question to the host has its answer when it returns."""
+    """Run a coroutine that never suspends: without a loop, each question blocks until its answer is there."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,7 +1,7 @@
-"""What a child can ask for, by name, and the handle of the call that each question goes to.
+"""The questions that a worker can ask, by name, and the handle of the call that answers each.
 
-A question that is not in these tables does not exist. Fields are passed on one by one: a child cannot name an
-argument that is not here.
+A name that is not in `_LATER` or `NOW` is refused. Fields are passed on one by one, so a worker cannot name another
+argument of a handle.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.outbox import packed_names
 from licet.sandbox.bridge.programs import Programs
 from licet.sandbox.connect import connect
-from licet.sandbox.workers.wire import FROM_A_CHILD, BrokenWire, Overrun
+from licet.sandbox.workers.wire import FROM_WORKER, BrokenWire, Overrun
 
-_UNFIT = object()  # stands for what a child could not put into JSON; handles refuse it in their own words
+_UNFIT = object()  # for a value that was not JSON; handles refuse it with their own message
 Head = Mapping[str, Any]
-MOST_PIECES = 32  # of one stream that are asked for and have not come; a child of ours waits for each
+MOST_PIECES = 32  # of one stream, asked for and not sent; an honest worker asks for one at a time
 
 
 class Answered(NamedTuple):
@@ -38,9 +38,9 @@ Act = Callable[[int, Head, bytes], Awaitable[Answered | None]]
 
 
 class Mirrors:
-    """Files of a backend that has no open files of the system: the child gets a copy, which is put back as it changes.
+    """Copies of files of a memory backend, which has no file descriptors. The worker gets the copy.
 
-    For memory twins alone; what is written arrives before the next question is answered, and when the call ends.
+    Changes are written back before the next question is answered, and when the call ends.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -48,7 +48,7 @@ class Mirrors:
         self._kept: list[tuple[IO[bytes], int, bytes]] = []
 
     def copy(self, file: IO[bytes], writable: bool) -> int:
-        """A file of the system with the same content."""
+        """A file descriptor of a copy."""
         place = file.tell()
         file.seek(0)
         content = file.read() if file.readable() else b""
@@ -68,11 +68,11 @@ class Mirrors:
         return fd
 
     def update(self) -> None:
-        """Put back what was changed."""
+        """Write changes back."""
         for index, (file, fd, before) in enumerate(self._kept):
             size = os.fstat(fd).st_size
-            if size > FROM_A_CHILD.blob:
-                raise BrokenWire(f"a file of {size} bytes, expected at most {FROM_A_CHILD.blob}")
+            if size > FROM_WORKER.blob:
+                raise BrokenWire(f"a file of {size} bytes, expected at most {FROM_WORKER.blob}")
             now = os.pread(fd, size, 0)
             if now != before:
                 file.seek(0)
@@ -82,7 +82,7 @@ class Mirrors:
                 self._kept[index] = (file, fd, now)
 
     def finish(self) -> None:
-        """Put everything back for the last time."""
+        """Write changes back, and close all copies."""
         try:
             self.update()
         finally:
@@ -113,53 +113,45 @@ class Operations:
         self._listing = asyncio.Lock()
 
     def find(self, op: object) -> Act:
-        """What a question asks for; `BrokenWire` if it is nothing."""
+        """The method for a question. Raises `BrokenWire` if there is none."""
         name = _LATER.get(op) if isinstance(op, str) else None
         if name is None:
-            raise BrokenWire("a question that does not exist")
+            raise BrokenWire("a question with an unknown name")
         act: Act = getattr(self, name)
         return act
 
     # Files -----------------------------------------------------------------------------------------------------------
 
     async def fs_read(self, _: int, head: Head, blob: bytes) -> Answered:
-        """The bytes of a file."""
         return Answered({}, await self.context.fs.read_bytes(_of(head, "path"), head.get("limit")))
 
     async def fs_write(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Replace a file."""
         await self.context.fs.write(_of(head, "path"), blob)
         return Answered({})
 
     async def fs_exists(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Whether a path is something."""
         return Answered({"value": await self.context.fs.exists(_of(head, "path"))})
 
     async def fs_stat(self, _: int, head: Head, blob: bytes) -> Answered:
-        """What a path is."""
         return Answered({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
 
     async def fs_list(self, number: int, head: Head, blob: bytes) -> None:
-        """The names in a directory."""
         await self._list(number, self.context.fs.list, _of(head, "path"))
 
     async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Make a directory."""
         await self.context.fs.mkdir(_of(head, "path"))
         return Answered({})
 
     async def fs_delete(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Remove something."""
         await self.context.fs.delete(_of(head, "path"))
         return Answered({})
 
     async def fs_rename(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Move something."""
         await self.context.fs.rename(_of(head, "source"), _of(head, "target"))
         return Answered({})
 
     async def fs_open(self, _: int, head: Head, blob: bytes) -> Answered:
-        """An open file, which then belongs to the child."""
+        """Open a file and pass it to the worker."""
         mode = _of(head, "mode")
         file = await self.context.fs.open(_of(head, "path"), mode.replace("b", "", 1) + "b")
         try:
@@ -172,19 +164,19 @@ class Operations:
     # Network ---------------------------------------------------------------------------------------------------------
 
     async def fetch(self, _: int, head: Head, blob: bytes) -> Answered:
-        """A request and its whole answer."""
+        """Send a request and read the complete response."""
         answer = await self.context.fetch(*_where(head), **self._options(head, blob))
         return Answered({"status": answer.status, "url": answer.url, "headers": answer.headers.pairs}, answer.content)
 
     async def stream_open(self, number: int, head: Head, blob: bytes) -> Answered | None:
-        """A request whose body is asked for in pieces. One task from start to end: its clock demands it."""
+        """A request whose body is read in pieces, all in one task: a deadline belongs to a task."""
         asked = number
         wanted: asyncio.Queue[int | None] = asyncio.Queue()
         try:
             async with self.context.fetch.stream(*_where(head), **self._options(head, blob)) as answer:
                 self._streams[number] = wanted
-                told = {"stream": number, "status": answer.status, "url": answer.url, "headers": answer.headers.pairs}
-                await self._answer(number, Answered(told))
+                opened = {"stream": number, "status": answer.status, "url": answer.url, "headers": answer.headers.pairs}
+                await self._answer(number, Answered(opened))
                 pieces = aiter(answer)
                 while (following := await wanted.get()) is not None:
                     asked = following
@@ -197,15 +189,15 @@ class Operations:
         return None
 
     async def stream_next(self, number: int, head: Head, blob: bytes) -> Answered | None:
-        """The next piece; the task of the stream answers."""
+        """Ask for the next piece; the task of the stream answers."""
         wanted = self._stream(head)
         if wanted.qsize() >= MOST_PIECES:
-            raise BrokenWire("more pieces of a stream than anybody waits for")
+            raise BrokenWire("too many pieces of a stream were asked for at once")
         wanted.put_nowait(number)
         return None
 
     async def stream_close(self, _: int, head: Head, blob: bytes) -> Answered:
-        """The end of a stream, read to its end or not; closing one that has failed is fine."""
+        """Close a stream, whether it was read to its end, failed, or neither."""
         wanted = self._streams.pop(_of(head, "stream", int), None)
         if wanted is not None:
             wanted.put_nowait(None)
@@ -218,13 +210,13 @@ class Operations:
         return wanted
 
     async def connect(self, _: int, head: Head, blob: bytes) -> Answered:
-        """A connection that nobody mediates, where the level has direct access at all."""
+        """Connect to a host, and pass the socket to the worker; only at a level with direct access."""
         self._needs_direct()
         made = await connect(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
         return Answered({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
-        if type(headers := head.get("headers")) is int:  # too many to be sent here: only their number came
+        if type(headers := head.get("headers")) is int:  # there were too many: the worker sent their number
             try:
                 self.context._holding.meter.check_headers(headers)
             except Exceeded as over:
@@ -233,12 +225,11 @@ class Operations:
 
     def _needs_direct(self) -> None:
         if not self._direct:
-            raise BrokenWire("what libraries do by themselves is no question at this level")
+            raise BrokenWire("a question that exists at the level `isolated` only")
 
     # Secrets, storage, programs --------------------------------------------------------------------------------------
 
     async def secrets_get(self, _: int, head: Head, blob: bytes) -> Answered:
-        """The value of a secret."""
         return Answered({"value": await self.context.secrets.get(_of(head, "reference"))})
 
     def _kv(self, head: Head) -> ScopedKv:
@@ -246,26 +237,22 @@ class Operations:
         return self.context.kv if kind is None else self.context.kv.of(kind)
 
     async def kv_get(self, _: int, head: Head, blob: bytes) -> Answered:
-        """A value."""
         return Answered({"value": await self._kv(head).get(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_set(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Keep a value."""
         kv = self._kv(head)
         kv.check_text(blob)
         await kv.set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
         return Answered({})
 
     async def kv_delete(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Forget a value."""
         return Answered({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
-        """Keys."""
         await self._list(number, self._kv(head).list, head.get("prefix"))
 
     async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
-        """Answer with a list. A call has one at a time, from when it is looked up until it is being sent."""
+        """Answer with a list. A call has one list in memory at a time."""
         holding = self.context._holding
         async with self._listing:
             try:
@@ -275,25 +262,24 @@ class Operations:
             await self._answer(number, Answered({}, data))
 
     async def process_spawn(self, _: int, head: Head, blob: bytes) -> Answered:
-        """Run a program."""
         names = ("env", "cwd", "timeout")
         ended = await self.context.process.spawn(
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
         )
         fields = ("exit_code", "truncated", "timed_out", "reason")
-        told: dict[str, Any] = {name: getattr(ended, name) for name in fields}
-        told["stdout"] = len(ended.stdout_bytes)
-        return Answered(told, ended.stdout_bytes + ended.stderr_bytes)
+        summary: dict[str, Any] = {name: getattr(ended, name) for name in fields}
+        summary["stdout"] = len(ended.stdout_bytes)
+        return Answered(summary, ended.stdout_bytes + ended.stderr_bytes)
 
     async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
-        """Start a program, and hand over the pipes to talk to it; by the number of this question it is known."""
+        """Start a program, and pass its pipes to the worker; the question's number becomes the program's."""
         self._needs_direct()
         streams = Streams(*(_of(head, name, bool) for name in Streams._fields))
         name, args = _of(head, "name"), _of(head, "args", list)
         files = await self._programs.start(number, name, args, streams, head.get("env"), head.get("cwd"))
         return Answered({}, files=files)
 
-    # What needs no waiting -------------------------------------------------------------------------------------------
+    # Answered at once -------------------------------------------------------------------------------------------------
 
     def process_signal(self, head: Head) -> Answered:
         """Send a signal to a program that was started here."""
@@ -302,26 +288,22 @@ class Operations:
         return Answered({})
 
     def secrets_ref(self, head: Head) -> Answered:
-        """A text that stands for a secret."""
         return Answered({"value": self.context.secrets.ref(_of(head, "reference"))})
 
     def kv_of(self, head: Head) -> Answered:
-        """Whether there is a store of a kind."""
         self.context.kv.of(_of(head, "kind"))
         return Answered({})
 
     def env_get(self, head: Head) -> Answered:
-        """A variable."""
         return Answered({"value": self.context.env.get(_of(head, "name"))})
 
     def charge(self, head: Head) -> Answered:
-        """Money."""
         self.context.charge(_of(head, "amount"))
         return Answered({})
 
 
 class _At(Exception):
-    """What went wrong in answering another question than the one that started the task."""
+    """An error that answers another question than the one that started the task."""
 
     def __init__(self, number: int, error: Exception) -> None:
         self.number, self.error = number, error
@@ -329,7 +311,7 @@ class _At(Exception):
 
 
 def at(number: int, error: Exception) -> tuple[int, Exception]:
-    """The question that an error answers, and the error itself."""
+    """The number of the question that an error answers, and the error."""
     return (error.number, error.error) if isinstance(error, _At) else (number, error)
 
 

@@ -1,12 +1,9 @@
-"""Lists of names and keys as bytes of an answer.
+"""The queue of answers to a worker, with their files.
 
-A list may be many megabytes. It is written as JSON in short steps, so that the event loop goes on in between, and both
-the list and what is written are counted by the meter of the call.
+A worker that does not read makes the host hold its answers. The meter of the call counts them, and a worker with more
+unread answers than an honest one can have ends its call.
 
-What is on its way to a worker: answers that wait until it reads them, and the files that go along.
-
-A worker that does not read makes the host hold its answers. They are counted by the meter of the call, and where a
-worker has more of them than an honest one can ask for, its call is ended.
+`packed_names` writes a long list of names as JSON in short steps, so that the event loop is not blocked.
 """
 
 import asyncio
@@ -22,20 +19,20 @@ from typing import NamedTuple
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.workers.wire import Closed, Overrun
 
-AT_ONCE = 100  # names that are written in one step: at most some tens of kilobytes
+AT_ONCE = 100  # names that are written in one step: tens of kilobytes at most
 _written = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 async def packed_names(names: Sequence[str], meter: Meter) -> bytes:
     """The list as JSON; `Exceeded` if the host may not hold it together with its JSON."""
-    with meter.share() as share, io.BytesIO() as written:  # whose value is not copied
+    with meter.share() as share, io.BytesIO() as written:  # `getvalue` does not copy
         share.take(sum(map(sys.getsizeof, names)))
         written.write(b"[")
         for start in range(0, len(names), AT_ONCE):
             if start:
                 written.write(b",")
                 await asyncio.sleep(0)
-            # A name may hold lone surrogates, for bytes that are no text.
+            # A file name that is not UTF-8 holds lone surrogates.
             piece = _written(names[start : start + AT_ONCE])[1:-1].encode("utf-8", "surrogatepass")
             share.take(len(piece))
             written.write(piece)
@@ -44,7 +41,7 @@ async def packed_names(names: Sequence[str], meter: Meter) -> bytes:
 
 
 def names_in(data: bytes) -> list[str]:
-    """The list that was written so."""
+    """The list that `packed_names` wrote."""
     names: list[str] = json.loads(data)
     return names
 
@@ -55,14 +52,14 @@ if sys.platform != "win32":
 
 # Answers that an honest worker leaves unread: it asks half as many questions at once.
 MOST_UNREAD = 32
-_EACH = 1 << 10  # bytes that an answer takes besides its own
-_APART = 1 << 16  # bytes of a blob that is not copied behind its head
-_OF_A_MESSAGE = 768  # bytes that the kernel counts at least for a message that was sent and not read yet
-_PAUSE = 0.005  # seconds until another look whether a worker has read what was sent
+_EACH = 1 << 10  # bytes of overhead for each answer
+_APART = 1 << 16  # a blob of more bytes is not copied behind its head
+_OF_A_MESSAGE = 768  # bytes that the kernel counts at least for an unread message
+_PAUSE = 0.005  # seconds until the next check whether a worker has read its files
 
 
 class _Piece(NamedTuple):
-    """A part of an answer, with the files that go along, and what is given back once it is sent."""
+    """A part of an answer with its files, and the memory that is given back when it is sent."""
 
     data: memoryview
     files: tuple[int, ...]
@@ -71,7 +68,7 @@ class _Piece(NamedTuple):
 
 
 class Outbox:
-    """Sends answers in order, as the worker takes them; files are closed here once they are on their way."""
+    """Sends answers in order, as fast as the worker reads; files are closed when they are sent."""
 
     def __init__(
         self, end: socket.socket, meter: Meter, sent: Callable[[int], None], failed: Callable[[Exception], None]
@@ -81,7 +78,7 @@ class Outbox:
         self._pieces: deque[_Piece] = deque()
         self._files = 0
         self._writing = self._closed = False
-        self._drained: asyncio.Future[None] | None = None  # for answers that wait until others are sent
+        self._drained: asyncio.Future[None] | None = None  # set when the queue is short enough again
         self.held = 0  # bytes of answers that are not sent
 
     def __len__(self) -> int:
@@ -89,19 +86,19 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether more waits, behind the answer that is being sent, than the limit says."""
+        """Whether more bytes than the limit wait behind the answer that is being sent."""
         return bool(self._pieces) and self.held - self._pieces[0].held > self._meter.waiting
 
     async def room(self) -> None:
-        """Wait until the worker has taken enough of the answers before."""
+        """Wait until the worker has read enough of the earlier answers."""
         while self.full and len(self) <= MOST_UNREAD and not self._closed:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
 
     def put(self, head: bytes, blob: bytes, files: tuple[int, ...], number: int) -> None:
-        """Send an answer after those before it; `Overrun` if the worker reads none of them."""
-        if self._closed:  # nobody listens any more
+        """Queue an answer. Raises `Overrun` if the worker does not read."""
+        if self._closed:  # the call is over
             _close(files)
             return
         size, limits = len(head) + len(blob) + _EACH, self._meter
@@ -172,9 +169,9 @@ class Outbox:
                 self._loop.remove_writer(self._end)
 
     def _pause(self) -> None:
-        """Send no more files than the worker reads: what is on its way counts for all processes of this user."""
+        """Wait until the worker has read some files: the kernel limits unread files for all processes of a user."""
         self._loop.remove_writer(self._end)
-        self._writing = True  # until then, nothing is sent
+        self._writing = True  # nothing is sent until `_go_on`
         self._loop.call_later(_PAUSE, self._go_on)
 
     def _go_on(self) -> None:
@@ -189,7 +186,7 @@ class Outbox:
 
 
 def _unread(end: socket.socket) -> int:
-    """How much of what was sent the other side has not read, as the kernel counts it."""
+    """Unread bytes in the socket, as the kernel counts them."""
     return int.from_bytes(fcntl.ioctl(end, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
 

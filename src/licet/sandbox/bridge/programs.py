@@ -1,11 +1,8 @@
-"""Copies what a program says to the tool that started it, without the secrets that were placed for it.
+"""Programs that a library in a walled tool starts with `subprocess`: the host starts them, behind walls of their own.
 
-No more than one piece is kept here: a tool that does not read makes the program wait, as a pipe would.
-
-Programs that libraries in a walled tool start by themselves: the host starts them, each behind walls of its own.
-
-Whether one may start, and with what, is decided as for `ctx.process`. The child gets pipes that were made here, and one
-more on which it is told how the program ended; nothing that the child has open is ever handed to a program.
+They are checked like programs of `ctx.process`. The worker gets pipes that the host made, and one more pipe for the
+exit code; no open file of the worker is passed to a program. Output is copied without the secrets that were placed for
+the program. At most one piece of output is buffered: a tool that does not read blocks the program, as with a pipe.
 """
 
 import asyncio
@@ -22,9 +19,9 @@ from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
 
 
 def start_redacted_copy(source: int, sink: int, redactor: Redactor) -> "asyncio.Task[None]":
-    """Copy one pipe into another until one of them ends; both are closed when the task is over, however it ends."""
+    """Copy one pipe into another until one of them ends; both are closed when the task ends."""
 
-    def close(_: "asyncio.Task[None]") -> None:  # a task that is cancelled before it starts runs none of its code
+    def close(_: "asyncio.Task[None]") -> None:  # also if the task is cancelled before it starts
         os.close(source)
         os.close(sink)
 
@@ -41,7 +38,7 @@ async def _copy(source: int, sink: int, redactor: Redactor) -> None:
         while piece := await _read(source):
             await _write(sink, await in_turn(stream.work(piece)))
         await _write(sink, stream.finish())
-    except OSError:  # nobody reads any more: the program finds out when its own pipe is closed
+    except OSError:  # the reader is gone; the program notices when its own pipe is closed
         return
 
 
@@ -73,23 +70,23 @@ async def _ready(file: int, watch: Callable[..., Any], leave: Callable[[int], An
 
 
 MOST_RUNNING = 16  # of one call at once
-# Whoever stops a program stops what waits for it inside the walls, and not the program.
+# SIGSTOP would stop the process that waits for the program inside the walls, and not the program.
 _SENT = signal.valid_signals() - {signal.SIGSTOP} if hasattr(signal, "SIGSTOP") else set()
 
 
 class Programs:
-    """The programs of one call that run beside it; they end with it at the latest."""
+    """The programs that one call has started; they end with it at the latest."""
 
     def __init__(self, context: BoundContext) -> None:
         self._context = context
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._running: dict[int, Running] = {}
-        self._copying: set[asyncio.Task[None]] = set()  # what programs have said and nobody has read yet
+        self._copying: set[asyncio.Task[None]] = set()  # copies of output that was not read yet
 
     async def start(
         self, number: int, name: str, args: list[Any], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
     ) -> tuple[int, ...]:
-        """Start one: the near ends of its streams, and of the pipe that its code will come on, when it runs."""
+        """Start one. Returns our ends of its streams, and of the pipe for its exit code, when it runs."""
         if len(self._tasks) >= MOST_RUNNING:
             raise BlockingIOError(errno.EAGAIN, f"{MOST_RUNNING} programs of this call are running already")
         started: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
@@ -97,38 +94,38 @@ class Programs:
         try:
             return await started
         except asyncio.CancelledError:
-            if started.done() and not started.cancelled():  # they were on their way to somebody who has gone
+            if started.done() and not started.cancelled():  # the files of a question that was cancelled
                 for file in started.result():
                     os.close(file)
             raise
 
     async def _live(self, number: int, asked: tuple[Any, ...], started: "asyncio.Future[tuple[int, ...]]") -> None:
-        """One task from start to end: whoever leaves a program, or is cancelled, ends it."""
-        telling, code, said = -1, 0, ""
+        """The task of one program; the program ends with it."""
+        writing, code, text = -1, 0, ""
         try:
             async with self._context.process._started(*asked) as running:
                 if started.cancelled():
                     return
-                told, telling = os.pipe()
-                started.set_result((*self._relayed(running, asked[2]), told))
+                reading, writing = os.pipe()
+                started.set_result((*self._redacted(running, asked[2]), reading))
                 self._running[number] = running
                 try:
                     code = await running.ended()
                 finally:
                     del self._running[number]
-            said = str(code)  # only now: nobody hears of an ending that could not be recorded
+            text = str(code)  # only here: an exit that could not be recorded is not reported
         except Exception as wrong:
             if not started.done():
                 started.set_exception(wrong)
         finally:
             del self._tasks[number]
-            if telling != -1:  # all of it is gone; a pipe that ends without a word says enough of what went wrong
-                with suppress(OSError):  # nobody has to listen
-                    os.write(telling, said.encode())
-                os.close(telling)
+            if writing != -1:  # an empty pipe means that the program was killed
+                with suppress(OSError):  # the worker may be gone
+                    os.write(writing, text.encode())
+                os.close(writing)
 
-    def _relayed(self, running: Running, streams: Streams) -> tuple[int, ...]:
-        """The near ends of the streams. What a program says may hold secrets that were placed: it is redacted here."""
+    def _redacted(self, running: Running, streams: Streams) -> tuple[int, ...]:
+        """Our ends of the streams. Output may hold secrets that were placed for the program, so it is redacted."""
         files = running.handed()
         if not any(rule.domain == "secret" for rule in self._context._holding.reach.grant.allow):
             return files
@@ -147,14 +144,14 @@ class Programs:
     def signal(self, number: int, which: int) -> None:
         """Send a signal to a program of this call, and to nothing else."""
         if which not in _SENT:
-            raise OSError(errno.EINVAL, "no signal that a program behind walls can be sent")
+            raise OSError(errno.EINVAL, "this signal cannot be sent to a program behind walls")
         running = self._running.get(number)
         if running is None:
             raise ProcessLookupError(errno.ESRCH, "the program has ended")
         running.signal(which)
 
     async def finish(self) -> None:
-        """End them all."""
+        """End all programs of the call."""
         tasks = (*self._tasks.values(), *self._copying)
         for task in tasks:
             task.cancel()

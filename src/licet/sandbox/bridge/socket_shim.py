@@ -1,7 +1,7 @@
-"""Lets unmodified libraries connect from a process without sockets: the host connects, and passes the connection in.
+"""Lets unmodified libraries connect over TCP from a worker: the host connects, and passes the socket in.
 
-A convenience, not a wall: whoever goes around it meets the kernel. A socket is a placeholder until it is connected;
-names stay names until then, and are resolved by the host. TCP to other hosts and nothing else.
+A convenience, not a wall: the kernel allows no sockets here. A socket is a placeholder until it is connected. Names are
+resolved by the host when it connects.
 """
 
 import errno
@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-Connect = Callable[[str, int], int]  # the fd of a connection, or OSError
+Connect = Callable[[str, int], int]  # returns the fd of a connection, or raises OSError
 
-_STREAM = 0xF  # what of a type is not a flag
+_STREAM = 0xF  # the bits of a socket type without flags
 _SERVICES = {"http": 80, "https": 443, "postgresql": 5432, "redis": 6379, "mysql": 3306, "amqp": 5672}
 
 
 def install(connect: Connect) -> None:
-    """From now on, sockets that Python code makes are connected by the host."""
+    """Have the host connect the sockets of Python code from now on."""
     names = _Names()
     vars(socket).update(
         socket=_shimmed(connect, names),
@@ -30,7 +30,7 @@ def install(connect: Connect) -> None:
 
 
 class _Names:
-    """Addresses that stand for names: from a range that is routed nowhere, so none is mistaken for a real one."""
+    """Placeholder addresses for names, from a reserved range that is never routed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Names:
         self._names: dict[str, str] = {}
 
     def stand_in(self, host: str) -> str:
-        """The address that stands for a name; an address is its own."""
+        """The placeholder address for a name; an address is returned unchanged."""
         try:
             return str(ipaddress.ip_address(host))
         except ValueError:
@@ -50,7 +50,7 @@ class _Names:
             return self._addresses[host]
 
     def meant(self, address: str) -> str:
-        """The name that an address stands for, or the address."""
+        """The name behind a placeholder address, or the address."""
         return self._names.get(address, address)
 
     def getaddrinfo(
@@ -62,12 +62,12 @@ class _Names:
         proto: int = 0,
         flags: int = 0,
     ) -> list[tuple[int, int, int, str, tuple[Any, ...]]]:
-        """As `socket.getaddrinfo`, and nobody is asked."""
+        """As `socket.getaddrinfo`, without a resolver."""
         text = host.decode("ascii") if isinstance(host, bytes) else "127.0.0.1" if host is None else str(host)
         address = self.stand_in(text)
         found = socket.AF_INET6 if ":" in address else socket.AF_INET
         if family not in (0, found) or (type and type & _STREAM != socket.SOCK_STREAM):
-            raise socket.gaierror(socket.EAI_NONAME, "only addresses for TCP are known here")
+            raise socket.gaierror(socket.EAI_NONAME, "only TCP addresses are available behind walls")
         number = _port(port)
         end = (address, number, 0, 0) if found == socket.AF_INET6 else (address, number)
         return [(found, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", end)]
@@ -77,7 +77,7 @@ def _port(port: Any) -> int:
     text = port.decode("ascii") if isinstance(port, bytes) else port
     if isinstance(text, str) and not text.isdecimal():
         if text not in _SERVICES:
-            raise socket.gaierror(socket.EAI_SERVICE, "the name of this service is not known here")
+            raise socket.gaierror(socket.EAI_SERVICE, "this service name is not known behind walls")
         return _SERVICES[text]
     return int(text or 0)
 
@@ -98,7 +98,7 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
                 return
             other = family not in (-1, socket.AF_INET, socket.AF_INET6)
             if other or (type not in (-1, 0) and type & _STREAM != socket.SOCK_STREAM):
-                raise PermissionError(errno.EACCES, "only TCP leads out of here")
+                raise PermissionError(errno.EACCES, "only TCP sockets are available behind walls")
             near, self._other_end = socket.socketpair()
             family = socket.AF_INET if family == -1 else family
             super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, near.detach())
@@ -114,7 +114,7 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
                 os.close(made)
             self._other_end.close()
             self._other_end = None
-            self.settimeout(self.gettimeout())  # blocking is a property of what was exchanged
+            self.settimeout(self.gettimeout())  # the new socket does not have the blocking mode of the placeholder
             for option in self._options:
                 self.setsockopt(*option)
 
@@ -127,14 +127,14 @@ def _shimmed(connect: Connect, names: _Names) -> type[socket.socket]:
 
         def setsockopt(self, *option: Any) -> None:
             if option[:2] == (socket.SOL_SOCKET, socket.SO_LINGER):
-                return  # the filter takes it for an attempt to hold up the host; it matters to nobody but the peer
+                return  # the seccomp filter refuses it; only the peer would notice
             if self._other_end is None:
                 super().setsockopt(*option)
             else:
-                self._options.append(option)  # the placeholder may not have it
+                self._options.append(option)  # set on the real socket after connecting
 
         def bind(self, address: Any) -> None:
-            raise PermissionError(errno.EACCES, "nothing listens behind walls")
+            raise PermissionError(errno.EACCES, "listening sockets are not available behind walls")
 
         def close(self) -> None:
             if self._other_end is not None:

@@ -1,10 +1,8 @@
-"""Copies one open file to another in a thread, until the first has ended or nobody reads the second.
+"""Lets unmodified libraries start programs with `subprocess` and `os` in a worker: the host starts them.
 
-Lets unmodified libraries start programs from a process that can start none: the host does it, behind other walls.
-
-A convenience, not a wall: whoever goes around it meets the kernel, which allows neither `fork` nor `exec` here. A
-program has a number that no process has, and pipes that the host made. What a library gives a program instead of a pipe
-(a file, a socket) stays here and is copied: nothing that is open here is ever handed to a program.
+A convenience, not a wall: the kernel allows neither `fork` nor `exec` here. A program gets a pid that no process has,
+and pipes that the host made. A file or socket that a library passes instead of a pipe stays here and is copied: no open
+file of the worker is passed to a program.
 """
 
 import contextlib
@@ -22,9 +20,9 @@ from typing import Any
 _CHUNK = 1 << 16
 
 
-def relay(source: int, sink: int) -> threading.Thread:
-    """Copy until the end, and close both."""
-    thread = threading.Thread(target=_copy, args=(source, sink), name="licet-relay", daemon=True)
+def copy_in_thread(source: int, sink: int) -> threading.Thread:
+    """Copy one open file to another in a thread, until one of them ends; both are closed then."""
+    thread = threading.Thread(target=_copy, args=(source, sink), name="licet-copy", daemon=True)
     try:
         thread.start()
     except BaseException:
@@ -37,7 +35,7 @@ def relay(source: int, sink: int) -> threading.Thread:
 def _copy(source: int, sink: int) -> None:
     poll = select.poll()
     poll.register(source, select.POLLIN)
-    poll.register(sink, 0)  # that nobody reads any more is told without being asked
+    poll.register(sink, 0)  # reports only that the reader has closed it
     try:
         while True:
             ready = dict(poll.poll())
@@ -51,7 +49,7 @@ def _copy(source: int, sink: int) -> None:
                 return
             _write(sink, data)
     except OSError:
-        return  # either is gone
+        return  # one of them was closed
     finally:
         os.close(source)
         os.close(sink)
@@ -62,16 +60,18 @@ def _write(sink: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(sink, left) :]
-        except BlockingIOError:  # it does not block, and is full
+        except BlockingIOError:  # non-blocking, and full
             poll = select.poll()
             poll.register(sink, select.POLLOUT)
             poll.poll()
 
 
-Start = Callable[[Mapping[str, Any]], tuple[int, tuple[int, ...]]]  # what is asked: a number and files, or OSError
-Send = Callable[[int, int], None]  # a program's number, a signal
+Start = Callable[
+    [Mapping[str, Any]], tuple[int, tuple[int, ...]]
+]  # the question; returns a number and files, or raises OSError
+Send = Callable[[int, int], None]  # number of the program, signal
 
-_FIRST = 1 << 22  # the kernel gives no process a number like this or higher
+_FIRST = 1 << 22  # above every pid of the kernel
 _SHELL = "/bin/sh"
 _NOT_HANDED_ON = {
     "pass_fds": "open files",
@@ -84,7 +84,7 @@ _NOT_HANDED_ON = {
 
 
 def install(start: Start, send: Send, variables: Iterable[str]) -> None:
-    """From now on, programs that Python code starts are started by the host. `variables` are what they may be given."""
+    """Have the host start the programs of Python code from now on. `variables` names the variables they may get."""
     programs = _Programs(start, send, frozenset(variables))
     real = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
@@ -95,7 +95,7 @@ def install(start: Start, send: Send, variables: Iterable[str]) -> None:
         popen._close_pipe_fds(*(given[name] for name in _PIPES))
 
     subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
-    if hasattr(subprocess, "_del_safe"):  # what is waited with while the interpreter ends is kept apart
+    if hasattr(subprocess, "_del_safe"):  # Python 3.12 and newer keep a second reference to `waitpid`
         subprocess._del_safe.waitpid = programs.waitpid
     else:
         poll: Any = subprocess.Popen._internal_poll  # type: ignore[attr-defined]
@@ -111,30 +111,30 @@ _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
 class _Program:
-    """One that was started: how it ended, once that was said, and who still copies what it said."""
+    """A program that was started: its exit status, and the threads that copy its output."""
 
-    def __init__(self, number: int, told: int) -> None:
+    def __init__(self, number: int, status_pipe: int) -> None:
         self.number = number
-        self._told = told
+        self._status_pipe = status_pipe
         self._copying: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._status: int | None = None
 
     def copying(self, thread: threading.Thread) -> None:
-        """Its output is there when this thread has ended."""
+        """Add a thread that copies output: the program counts as running until it has ended."""
         self._copying.append(thread)
 
     def status(self, wait: bool) -> int | None:
-        """How it ended, as `wait` says it; None if it has not."""
+        """The wait status; None if the program still runs."""
         if not self._lock.acquire(blocking=wait):
             return None
         try:
             if self._status is None:
-                if not wait and not select.select([self._told], [], [], 0)[0]:
+                if not wait and not select.select([self._status_pipe], [], [], 0)[0]:
                     return None
-                with open(self._told, "rb", buffering=0) as told:
-                    said = told.readall() or b""
-                code = int(said) if said else -signal.SIGKILL  # nothing is said of one that ended with its call
+                with open(self._status_pipe, "rb", buffering=0) as pipe:
+                    said = pipe.readall() or b""
+                code = int(said) if said else -signal.SIGKILL  # an empty pipe: the program ended with its call
                 self._status = code << 8 if code >= 0 else -code
             for thread in self._copying:
                 if wait:
@@ -147,7 +147,7 @@ class _Program:
 
 
 class _Programs:
-    """The programs of this process, as the functions of `os` and `subprocess` see them."""
+    """Replacements for the functions of `os` and `subprocess`."""
 
     def __init__(self, start: Start, send: Send, variables: frozenset[str]) -> None:
         self._start, self._send, self._variables = start, send, variables
@@ -159,7 +159,7 @@ class _Programs:
     # Starting --------------------------------------------------------------------------------------------------------
 
     def popen(self, given: Mapping[str, Any]) -> int:
-        """What `subprocess` does with these arguments."""
+        """Start a program with the arguments of `Popen._execute_child`; returns its pid."""
         for name, what in _NOT_HANDED_ON.items():
             if given.get(name) not in (None, (), -1):
                 raise PermissionError(errno.EACCES, f"{what} cannot be given to a program behind walls (`{name}`)")
@@ -174,7 +174,7 @@ class _Programs:
     def start(
         self, program: Any, argv: Sequence[Any], env: Any, cwd: Any, ends: Sequence[int], near: Sequence[int]
     ) -> int:
-        """Start a program: `ends` are its streams, and `near` the other ends of those that are new pipes."""
+        """Start a program: `ends` are its streams, `near` our ends of those that are new pipes; returns its pid."""
         ends = [number if end == -1 else end for number, end in enumerate(ends)]
         joined = near[2] == -1 and ends[2] == ends[1]
         wanted = [other != -1 or not _is_nothing(end) for end, other in zip(ends, near, strict=True)]
@@ -189,27 +189,27 @@ class _Programs:
                 "joined": joined,
             }
         )
-        *streams, told = files
-        started = self._known[_FIRST + number] = _Program(number, told)
+        *streams, status_pipe = files
+        started = self._known[_FIRST + number] = _Program(number, status_pipe)
         left = iter(streams)
         for stream, file in ((stream, next(left)) for stream in range(3) if wanted[stream]):
-            if near[stream] != -1:  # a pipe of the library's own is exchanged for the host's, under the same number
+            if near[stream] != -1:  # the library's pipe is replaced by the host's, under the same descriptor
                 os.dup2(file, near[stream], inheritable=False)
                 os.close(file)
             elif stream == 0:
-                relay(os.dup(ends[0]), file)
+                copy_in_thread(os.dup(ends[0]), file)
             else:
-                started.copying(relay(file, os.dup(ends[stream])))
+                started.copying(copy_in_thread(file, os.dup(ends[stream])))
         return _FIRST + number
 
     def _given(self, env: Mapping[Any, Any]) -> dict[str, str]:
-        """Variables that were declared, and that say something else than what every tool is started with."""
+        """The declared variables whose values the tool has changed."""
         texts = ((os.fsdecode(name), os.fsdecode(value)) for name, value in env.items())
         before = self._environment
         return {name: text for name, text in texts if name in self._variables and before.get(name) != text}
 
     def _where(self, cwd: Any) -> str | None:
-        """The directory to start in; None where nobody has chosen one."""
+        """The directory to start in; None if the tool has not chosen one."""
         here = os.getcwd()
         if cwd is None:
             return None if here == self._directory else here
@@ -246,11 +246,11 @@ class _Programs:
         if status is None:
             return 0, 0
         if self._known.pop(pid, None) is None:
-            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))  # another thread was faster
+            raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))  # another thread has waited for it
         return pid, status
 
     def kill(self, pid: int, number: int, /) -> None:
-        """As `os.kill`; one that has ended and was not waited for does not mind."""
+        """As `os.kill`; no error for a program that has ended and was not waited for."""
         program = self._known.get(pid)
         if program is None:
             self._kill(pid, number)
@@ -259,7 +259,7 @@ class _Programs:
                 self._send(program.number, int(number))
 
     def killpg(self, group: int, number: int, /) -> None:
-        """As `os.killpg`; a program is the only one of its group that can be reached."""
+        """As `os.killpg`; the group of a program is the program alone."""
         if group in self._known:
             self.kill(group, number)
         else:
@@ -271,19 +271,19 @@ class _Programs:
 
 
 def _system(command: Any) -> int:
-    """As `os.system`, and a shell that may not be started is an error."""
-    code = subprocess.call(command, shell=True)  # noqa: S602 - it is the tool's own doing
+    """As `os.system`, but raises if the shell may not be started."""
+    code = subprocess.call(command, shell=True)  # noqa: S602 - the tool asked for a shell
     return code << 8 if code >= 0 else -code
 
 
 def _path(program: Any, cwd: Any) -> str:
-    """A name as it is; a path from the directory that it is to be started in."""
+    """A name unchanged; a path made absolute from the directory that the program starts in."""
     name = os.fsdecode(program)
     return os.path.abspath(os.path.join(os.fsdecode(cwd or "."), name)) if "/" in name else name
 
 
 def _is_nothing(file: int) -> bool:
-    """Whether a file is the null device, or closed: the host then keeps nothing, and copies nothing."""
+    """Whether a file is the null device, or closed: then nothing is copied."""
     try:
         found = os.fstat(file)
     except OSError:

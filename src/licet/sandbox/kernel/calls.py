@@ -1,11 +1,7 @@
-"""Calls of the Linux kernel that Python has no function for, with errors that name the call.
+"""Makes system calls that Python has no function for, and lists the call numbers of each architecture.
 
-The bottom of the walls: it decides nothing. Importing it works everywhere; calling it elsewhere than on Linux refuses.
-
-The system calls of each architecture by name, as far as somebody has looked at what they do.
-
-A number that is not here is unknown to every filter, which then answers as a kernel without it would. Which of these
-calls are allowed is decided in `seccomp_rules`.
+Importing this works everywhere; a call raises `OSError` on other systems than Linux. A number that is not in `NUMBERS`
+is unknown to every filter, which then answers ENOSYS. `seccomp` decides which of the known calls are allowed.
 """
 
 import ctypes
@@ -16,15 +12,15 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-# Every argument travels as one machine word. A bare int would be a C int, which cuts 64-bit flags in half; addresses
-# of bytes and structures are passed as pointers.
+# Every argument is passed as one machine word: ctypes would pass an int as a C int and cut off 64-bit flags. Bytes and
+# structures are passed as pointers.
 Word = int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None
 
 
 @cache
 def _libc() -> Any:
     if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "walls are built from system calls of Linux, and this is another system")
+        raise OSError(errno.ENOSYS, "walls need Linux, and this is another system")
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     libc.prctl.restype = ctypes.c_int
@@ -47,26 +43,26 @@ def _checked(result: int, what: str) -> int:
 
 
 def syscall(what: str, number: int, *arguments: Word) -> int:
-    """Make a system call by its number; `what` is what the error names if it fails."""
+    """Make a system call by its number; `what` names it in an error."""
     return _checked(_libc().syscall(ctypes.c_long(number), *map(_word, arguments)), what)
 
 
 def prctl(what: str, option: int, *arguments: Word) -> int:
-    """Ask the kernel to change something about this process; what is not given is zero, as the kernel demands."""
+    """Call prctl(2); missing arguments are zero, as the kernel demands."""
     padded = (*arguments, *(0,) * (4 - len(arguments)))
     return _checked(_libc().prctl(ctypes.c_int(option), *map(_word, padded)), what)
 
 
 @cache
 def machine() -> str:
-    """The architecture of this kernel, as `syscalls` names them."""
+    """The architecture of this kernel, as in `NUMBERS`."""
     return os.uname().machine if hasattr(os, "uname") else "unknown"
 
 
-# Runs of neighbouring numbers: where each begins, and the names from there on, in order.
+# Runs of consecutive numbers: the first number, and the names in order.
 _Runs = tuple[tuple[int, str], ...]
 
-# From here on Linux gives a new call the same number everywhere.
+# From here on a new call has the same number on every architecture.
 _SHARED: Final[_Runs] = (
     (
         424,
@@ -173,8 +169,8 @@ def _numbers(runs: _Runs) -> MappingProxyType[str, int]:
     )
 
 
-# By what `os.uname().machine` says; an architecture that is not here has no filter, and so no walls.
+# By `os.uname().machine`. Another architecture has no filter, and so no walls.
 NUMBERS: Final = MappingProxyType({"x86_64": _numbers(_X86_64), "aarch64": _numbers(_AARCH64)})
 
-# What seccomp calls the architecture of a call: a filter checks it first, since numbers mean nothing without it.
+# The architecture in `struct seccomp_data`: a filter checks it first, because numbers depend on it.
 AUDIT: Final = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})

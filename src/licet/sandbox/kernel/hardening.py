@@ -1,7 +1,7 @@
-"""What a process gives up about itself before foreign code runs in it: privileges, resources, open files.
+"""Hardening: a process drops privileges, limits its resources and closes its files before untrusted code runs in it.
 
-None of it is a wall alone; each closes a way around the walls. For single-threaded processes: most of it holds for the
-thread that asks, and for what it starts.
+Each part closes a way around the walls, and none is a wall alone. For single-threaded processes: most of it applies to
+the calling thread and to what it starts.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from licet.sandbox.kernel import calls
 
-if sys.platform != "win32":  # here and not where it is used: in a fork nothing is imported any more
+if sys.platform != "win32":  # imported here because nothing may be imported in a fork
     import resource
 
 _SET_PDEATHSIG, _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 24, 38, 47
@@ -23,17 +23,16 @@ _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 _CLOSE_RANGE = 436
 _LAST_FD = 0x7FFFFFFF
-_ADDRESSES = 4  # address space per byte of memory: what is reserved and never touched costs nothing
+_ADDRESSES = 4  # address space per byte of memory: reserved memory that is not used costs nothing
 _STACK = 8 << 20
 _LOCKED = 64 << 10
 
 
-class Limits(NamedTuple):  # and no dataclass, whose module would take longer to load than all the rest here
-    """What a process may use up; None is as much as it already may.
+class Limits(NamedTuple):
+    """Resource limits of a process; None changes nothing.
 
-    `processes` counts all tasks of the user, threads included, and the kernel does not hold root to it: see
-    `tasks_of_user`. `memory_bytes` counts private memory that can be written; `address_bytes` is four times that unless
-    given, 0 for no limit.
+    `processes` counts all tasks of the user, threads included, and does not apply to root: see `tasks_of_user`.
+    `memory_bytes` counts private writable memory; `address_bytes` is four times that if not given, 0 for no limit.
     """
 
     cpu_seconds: int | None = None
@@ -45,10 +44,10 @@ class Limits(NamedTuple):  # and no dataclass, whose module would take longer to
 
 
 def harden(*, limits: Limits, keep_fds: Collection[int], parent: int | None = None) -> None:
-    """Give up everything but the given fds and limits, in the order that works.
+    """Do all of this module, in the order that works.
 
-    With `parent` the process dies with that process, and dies now if it is dead already. Landlock comes after this,
-    and seccomp last: the filter refuses most of what is done here.
+    With `parent` the process dies with that process, and at once if it is dead. Landlock comes after this, and seccomp
+    last: the filter refuses most calls that are made here.
     """
     if parent is not None:
         die_with(parent)
@@ -60,14 +59,14 @@ def harden(*, limits: Limits, keep_fds: Collection[int], parent: int | None = No
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent ends. Not inherited: after a fork it is asked for again."""
+    """Be killed when the parent ends. A fork does not inherit this."""
     calls.prctl("prctl(PR_SET_PDEATHSIG)", _SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was asked
+    if os.getppid() != parent:  # it ended before the prctl
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def close_all_but(keep_fds: Collection[int]) -> None:
-    """Close every open file that is not named, standard input and output included."""
+    """Close all open files but these; standard input and output too."""
     first = 0
     for kept in (*sorted(keep_fds), _LAST_FD + 1):
         if kept > first:
@@ -76,7 +75,7 @@ def close_all_but(keep_fds: Collection[int]) -> None:
 
 
 def limit(limits: Limits) -> None:
-    """Lower the limits of this process, soft and hard; what is lower already stays."""
+    """Lower the soft and hard limits of this process; no limit is raised."""
 
     def lower(which: int, soft: int, hard: int | None = None) -> None:
         now = resource.getrlimit(which)
@@ -85,14 +84,14 @@ def limit(limits: Limits) -> None:
         if lowered != now:
             resource.setrlimit(which, lowered)
 
-    lower(resource.RLIMIT_CORE, 0)  # a core file would hold what was in memory
+    lower(resource.RLIMIT_CORE, 0)  # a core file would contain the memory of the process
     lower(resource.RLIMIT_STACK, _STACK)
     lower(resource.RLIMIT_MEMLOCK, _LOCKED)
     lower(resource.RLIMIT_MSGQUEUE, 0)
     lower(resource.RLIMIT_NICE, 0)
     lower(resource.RLIMIT_RTPRIO, 0)
     if limits.cpu_seconds is not None:
-        # The first limit sends SIGXCPU, by which it is known why the process ended; the second kills.
+        # The soft limit sends SIGXCPU, which tells why the process ended; the hard limit kills.
         lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
     if limits.memory_bytes is not None:
         lower(resource.RLIMIT_DATA, limits.memory_bytes)
@@ -109,9 +108,9 @@ def limit(limits: Limits) -> None:
 
 
 def tasks_of_user() -> int | None:
-    """How many tasks the user of this process has, threads included; None if nobody tells, as in another sandbox.
+    """The number of tasks of this user, threads included; None if /proc is hidden, as in another sandbox.
 
-    It is what `Limits.processes` is counted from.
+    `Limits.processes` counts them too.
     """
     mine, count = os.getuid(), 0
     try:
@@ -123,11 +122,11 @@ def tasks_of_user() -> int | None:
             with suppress(OSError):  # it ended meanwhile
                 if os.stat(f"/proc/{entry}").st_uid == mine:
                     count += len(os.listdir(f"/proc/{entry}/task"))
-    return count or None  # this process is one of them
+    return count or None  # never 0: this process is a task
 
 
 def no_new_privs() -> None:
-    """Let no program that is started gain privileges; the kernel wants this before Landlock and seccomp."""
+    """Let no program gain privileges when it starts; Landlock and seccomp need this."""
     calls.prctl("prctl(PR_SET_NO_NEW_PRIVS)", _SET_NO_NEW_PRIVS, 1)
 
 
@@ -136,10 +135,10 @@ class _Header(ctypes.Structure):
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and that they come back by starting a program as root."""
-    if _has_none():  # inside another sandbox it may not even be allowed to ask
+    """Drop all capabilities, also for programs that are started as root."""
+    if _has_none():  # another sandbox may refuse the calls below
         return
-    # An error is the end of the list, or says that this process may not: then no_new_privs alone keeps them away.
+    # An error means the end of the list, or that dropping is not permitted; then no_new_privs suffices.
     with suppress(OSError):
         for capability in range(_MOST_CAPABILITIES):
             calls.prctl("prctl(PR_CAPBSET_DROP)", _CAPBSET_DROP, capability)
@@ -149,7 +148,7 @@ def drop_capabilities() -> None:
 
 
 def _has_none() -> bool:
-    """Whether there is no capability left to give up; with no_new_privs none comes back."""
+    """Whether the process has no capability; with no_new_privs it gets none back."""
     held = ctypes.create_string_buffer(24)
     try:
         calls.syscall("capget", calls.NUMBERS[calls.machine()]["capget"], _Header(_CAPABILITY_VERSION, 0), held)
@@ -159,5 +158,5 @@ def _has_none() -> bool:
 
 
 def undumpable() -> None:
-    """Keep other processes of the user out of this one's memory and /proc entries, until a program is started."""
+    """Protect the memory and /proc entries of this process from others of the user, until it executes a program."""
     calls.prctl("prctl(PR_SET_DUMPABLE)", _SET_DUMPABLE, 0)

@@ -1,8 +1,8 @@
-"""Namespaces: a process gets users, processes, network, mounts and names of its own, and a root with nothing foreign.
+"""Namespaces: a process gets its own users, processes, network, mounts and host names, and a private root directory.
 
-An upgrade where the machine has it: many containers and distributions refuse namespaces to ordinary users. What is not
-in the private root is not even there to be looked at. For single-threaded processes, before `hardening`, whose limits
-and lost capabilities would stand in the way.
+Many containers and distributions refuse namespaces to ordinary users, so they are used where the machine has them. A
+path that is not in the private root does not exist for the process. For single-threaded processes, before `hardening`,
+which drops the capabilities that are needed here.
 """
 
 import ctypes
@@ -34,13 +34,13 @@ _MS_RECURSIVE, _MS_PRIVATE = 1 << 14, 1 << 18
 _DETACH = 2
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
-# Any directory will do to mount the new root on: nothing is written to the host's.
+# The new root is mounted on one of these; nothing is written to the directory of the host.
 _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-# What of /proc is about the machine and not about the processes in it. The first three lines are the defaults of
-# container runtimes, which also make `bus`, `fs`, `irq`, `sys` and `sysrq-trigger` read-only; here they are empty too.
-# The others can be read by root alone on the host: a program that runs as root there is root for them.
+# Parts of /proc that describe the machine and not its processes. The first three lines are hidden or read-only in
+# container runtimes; here all of them are empty. The others are readable by root on the host, and so by a program that
+# runs as root.
 PROC_COVERED = (
     "acpi", "asound", "interrupts", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list",
     "timer_stats",
@@ -51,16 +51,16 @@ PROC_COVERED = (
 
 
 def enter(*, network: bool = True, processes: bool = True) -> None:
-    """Leave the namespaces of the host, as the same user.
+    """Enter new namespaces, as the same user.
 
-    With `network` the only interface is a loopback of its own. With `processes` it is the next child that is alone in
-    the new namespace, and everything in it ends with that child.
+    With `network` the only interface is a new loopback. With `processes` the next child is the init process of a new
+    pid namespace, and everything in it ends with that child.
     """
     user, group = os.getuid(), os.getgid()
     wanted = _NEW_USER | _NEW_MOUNTS | _NEW_IPC | _NEW_NAMES | _NEW_CGROUP
     wanted |= (_NEW_NETWORK if network else 0) | (_NEW_PIDS if processes else 0)
     calls.syscall("unshare", _number("unshare"), wanted)
-    # Groups first: the kernel lets nobody map a group who could still drop one that denies them something.
+    # First: the kernel allows a group map only after `setgroups` is denied: dropping a group could grant access.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {user} 1")
     _write("/proc/self/gid_map", f"{group} {group} 1")
@@ -86,10 +86,9 @@ def _loopback_up() -> None:
 
 
 def guard_terminal(stream: int) -> None:
-    """Open a terminal again, on a read-only mount: it can be used, and its mode, owner and times stay; needs `enter`.
+    """Open a terminal again, on a read-only mount, so that its mode, owner and times cannot change; needs `enter`.
 
-    One that belongs to another user is left as it is: in a user namespace without that user, only its owner can change
-    it. What is no terminal is left too.
+    A terminal of another user is left as it is, because only its owner can change it. Other files are left too.
     """
     if not os.isatty(stream) or os.fstat(stream).st_uid != os.getuid():
         return
@@ -101,11 +100,11 @@ def guard_terminal(stream: int) -> None:
     os.close(fd)
     os.close(tree.fd)
     if not same:
-        raise OSError(errno.ESTALE, "a terminal has become another", os.ttyname(stream))
+        raise OSError(errno.ESTALE, "a terminal was replaced by another", os.ttyname(stream))
 
 
 class _Tree(NamedTuple):
-    """A copy of a part of the host's files, to be put at the same path in the new root."""
+    """A detached mount of a path of the host, for the same path in the new root."""
 
     path: str
     fd: int
@@ -123,35 +122,37 @@ def private_root(
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
 ) -> None:
-    """Make a root that holds only these paths, and go there; needs `enter`, and an absolute path for each.
+    """Make a root directory with only these absolute paths, and enter it; needs `enter`.
 
-    A path that is not there is left out. Links on the way to a path, and the path itself if it is one, lead where they
-    led. Below a path that can be read another can be written, and the other way around. `found` are paths to be read,
-    without links, with the device and number that somebody has seen there: another file is an error. `hide` are paths
-    within these that look empty and cannot be opened. `hold` are directories within these that stay where they are:
-    each is mounted onto itself, so that the kernel neither renames nor removes it. `scratch` is a directory and the
-    bytes it can hold in memory. `proc` shows the processes of this namespace, read-only and without `PROC_COVERED`;
-    where the kernel refuses that, as in a container that hides parts of its own, /proc stays empty.
+    A missing path is left out. Links on the way to a path, and a path that is a link, are kept. A writable path may lie
+    below a readable one, and the other way around. The arguments:
+
+    - `found`: more readable paths, without links, with the device and inode that were checked; another file is an error
+    - `hide`: paths in these that look empty and cannot be opened
+    - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
+    - `scratch`: a directory in memory, and its size in bytes
+    - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
+      refuses that, as in a container that hides parts of its own /proc, it stays empty.
     """
     links: dict[str, str] = {}
-    # Copies are taken before anything is mounted, so that paths below the stage itself are the host's.
+    # Copies are made before anything is mounted, so that a path below the stage is the one of the host.
     kinds = dict.fromkeys(_resolved(read, links), _READ_ONLY | _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(found, _READ_ONLY | _NO_SUID | _NO_DEV)
     kinds |= dict.fromkeys(_resolved(write, links), _NO_SUID | _NO_DEV)
-    # A device on a read-only mount still takes and gives data; its mode, owner and times cannot be changed.
+    # A device on a read-only mount can be read and written; only its mode, owner and times are protected.
     kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     trees = [_copied(path, flags, found.get(path)) for path, flags in kinds.items() if _outer(path, kinds) != flags]
     held = [path for path in _resolved(hold, {}) if path not in {tree.path for tree in trees}]
     trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
-    # Nobody else's: if this ends half way, the mounts end with the process.
+    # These mounts are private: if this fails, they end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
     os.chdir(stage)
     if scratch is not None and scratch[0] not in kinds:
         _put_memory(scratch[0], f"size={scratch[1]},mode=700")
-    # Outer paths first, so that inner ones come to lie on top.
+    # Outer paths first, so that inner ones are mounted on top.
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
     for number, path in enumerate(hidden):
@@ -161,14 +162,14 @@ def private_root(
     for path, target in links.items():
         _put_link(path, target)
     calls.syscall("pivot_root", _number("pivot_root"), b".", b".")
-    # The old root now lies on top of the new one, in the same place.
+    # The old root is now mounted on top of the new one.
     calls.syscall("umount2", _number("umount2"), b".", _DETACH)
     os.chdir("/")
     _set_flags(_AT_FDCWD, "/", _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
 
 
 def _resolved(paths: Iterable[str], links: dict[str, str]) -> Iterator[str]:
-    """The same paths without links; the links that were met on the way are added to `links`."""
+    """The real paths; links on the way are added to `links`."""
     for path in paths:
         if not path.startswith("/"):
             raise OSError(errno.EINVAL, "a private root is made of absolute paths", path)
@@ -195,7 +196,7 @@ def _resolved(paths: Iterable[str], links: dict[str, str]) -> Iterator[str]:
 
 
 def _outer(path: str, kinds: Mapping[str, int]) -> int | None:
-    """The flags of the nearest path around one, which then need not be mounted a second time."""
+    """The flags of the nearest path that contains one; with the same flags it needs no mount of its own."""
     while path != "/":
         path = os.path.dirname(path)
         if path in kinds:
@@ -208,12 +209,12 @@ def _parts(path: str) -> list[str]:
 
 
 def _copied(path: str, flags: int, seen: tuple[int, int] | None = None) -> _Tree:
-    """A detached copy of what is mounted at a path, with everything below, and with these flags from the beginning."""
+    """A detached copy of a path and everything mounted below it, with these mount flags."""
     what = f"open_tree {path}"
     fd = calls.syscall(what, _OPEN_TREE, _AT_FDCWD, os.fsencode(path), _CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
     about = os.fstat(fd)
     if seen is not None and (about.st_dev, about.st_ino) != seen:
-        raise OSError(errno.ESTALE, "a path has become another file", path)
+        raise OSError(errno.ESTALE, "a path was replaced by another file", path)
     _set_flags(fd, "", flags, recursive=True)
     return _Tree(path, fd, stat.S_ISDIR(about.st_mode))
 
@@ -235,7 +236,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def _inside(path: str) -> str:
-    """A path of the new root, seen from the stage."""
+    """A path of the new root, relative to the stage."""
     return "." + path
 
 
@@ -262,7 +263,7 @@ def _put_memory(path: str, data: str) -> None:
 
 
 def _cover(path: str, number: int) -> None:
-    """Lay something empty over a path that was put there; what was not put there is hidden already."""
+    """Mount something empty over a path, if it is in the new root."""
     place = _inside(path)
     if not os.path.lexists(place):
         return
@@ -283,9 +284,9 @@ def _put_proc() -> None:
 
 
 def _cover_proc() -> None:
-    """Put empty read-only directories and files over parts of /proc, as container runtimes do.
+    """Mount empty read-only directories and files over parts of /proc, as container runtimes do.
 
-    They can be read: a program that looks there finds nothing, which it has to expect on some machine anyway.
+    They are readable: programs expect empty files there on some machines, and no errors.
     """
     blank = os.path.join(os.getcwd(), ".blank")
     os.close(os.open(blank, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444))
@@ -300,7 +301,7 @@ def _cover_proc() -> None:
 
 
 def _put_link(path: str, target: str) -> None:
-    """A link of the host, where nothing else came to be: what was put below a mounted directory has its own."""
+    """Make a link of the host, unless its path already exists below a mounted directory."""
     place = _inside(path)
     if not os.path.lexists(place):
         os.makedirs(os.path.dirname(place), exist_ok=True)

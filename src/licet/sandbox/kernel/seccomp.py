@@ -1,11 +1,7 @@
-"""Which system calls a walled process may make, and with which arguments: data, and one function that picks from it.
+"""Seccomp: which system calls a walled process may make, with which arguments, and the filter that enforces it.
 
-A list of what is allowed. What is known and not listed is refused; what nobody has looked at does not exist.
-
-Seccomp: the filter that every system call of a walled process passes, built from `seccomp_rules`.
-
-The kernel runs a new filter once for each number there is when it is attached, so the program is a balanced tree
-over numbers rather than a list: attaching it costs a third less.
+The rules are data, an allowlist. A known call that is not listed fails with EPERM; a call that is not in
+`calls.NUMBERS` fails with ENOSYS, as in a kernel without it. The filter is a balanced tree over call numbers.
 """
 
 import ctypes
@@ -18,7 +14,7 @@ from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import calls, landlock
 
-# Calls that reach only the process itself, what it holds open, or files, which are Landlock's part.
+# Calls that concern only the process, its open files, or paths, which Landlock checks.
 _PLAIN: Final = """
     read write close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
     rt_sigreturn pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise dup dup2
@@ -40,24 +36,24 @@ _PLAIN: Final = """
     landlock_restrict_self
 """
 
-# A program may narrow itself further. Never execveat, which runs what has no name.
+# `seccomp`: a program may restrict itself further. Never `execveat`, which runs files without a name.
 _WITH_EXECUTE: Final = "execve seccomp"
 _WITH_FORK: Final = "fork vfork setpgid setsid pidfd_open"
 _WITH_INET: Final = "connect bind listen accept accept4 sendto sendmsg recvmmsg sendmmsg"
-# Changes that Landlock does not see, and watching, which it sees no better: they need a root without foreign files.
+# Changes of metadata and file watching, which Landlock does not check: allowed in a private root only.
 _WITH_METADATA: Final = """
     chown fchown lchown fchownat utime utimes futimesat utimensat setxattr lsetxattr fsetxattr setxattrat removexattr
     lremovexattr fremovexattr removexattrat inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
 """
-# What was noted beside a file can be read without opening the file, which is all that Landlock sees.
+# Extended attributes can be read without opening the file, which is all that Landlock checks.
 _ATTRIBUTES: Final = "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat"
 _SIGNALS: Final = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo"
 
 
 class Test(NamedTuple):
-    """One argument of a call, under a mask, is one of these values; with `none`, it is none of them.
+    """Whether an argument of a call, under a mask, is one of these values; with `none`, whether it is none of them.
 
-    Only the lower half is looked at, unless `high`.
+    It compares the lower 32 bits, or the upper ones with `high`.
     """
 
     argument: int
@@ -68,7 +64,7 @@ class Test(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a call gets: it is made if all tests of one of `allowed` hold, and fails with `otherwise` if not."""
+    """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`."""
 
     allowed: tuple[tuple[Test, ...], ...]
     otherwise: int = errno.EPERM
@@ -78,7 +74,7 @@ YES: Final = Answer(((),))
 NO: Final = Answer(())
 UNKNOWN: Final = Answer((), errno.ENOSYS)
 
-OWN_PID: Final = 0xFFFFFFFE  # stands for the pid until it is known; no process has it
+OWN_PID: Final = 0xFFFFFFFE  # a placeholder for the pid; no process has this one
 
 
 def _if(*tests: Test, otherwise: int = errno.EPERM) -> Answer:
@@ -90,54 +86,53 @@ _NAMESPACES = 0x7E020000
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
 _TCP, _UDP = 6, 17
-_FASTOPEN = 0x20000000  # connects while it sends, past every check on connecting
+_FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
 _SET_IDS = 0o6000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 
-# Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which aim signals at others, nor
-# F_SETLEASE and F_NOTIFY, which hold up or watch whoever else opens a file.
+# Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which send signals to other
+# processes, nor F_SETLEASE and F_NOTIFY, which block or watch other processes that open a file.
 _FCNTL: Final = (*range(8), 9, 11, 16, 36, 37, 38, 1025, 1027, 1028, *range(1030, 1039))
-# Terminals' settings and sizes, what can be read, blocking, close on exec, cloning of what is open. Not TIOCSTI and
-# TIOCLINUX, which type into the terminal of whoever started licet, TIOCSWINSZ, which resizes it, nor what sets flags of
-# files.
+# Terminal settings and sizes, readable bytes, blocking, close-on-exec, cloning of open files. Not TIOCSTI and
+# TIOCLINUX, which type into the operator's terminal, TIOCSWINSZ, which resizes it, nor requests that set file flags.
 _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
-# Names of threads, what is set, timer slack, no_new_privs, huge pages, names of memory.
+# Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
 def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, Answer]:
-    """What each call gets, by name; a call that is not in here is refused.
+    """The rule for each call, by name; other calls are refused.
 
-    `fenced` says that something else keeps signals inside; without it they reach the process alone.
-    `abi` is the version of Landlock, whose gaps are closed here.
+    `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
+    `abi`: the version of Landlock, whose gaps are closed here.
     """
     found = dict.fromkeys(_names(_PLAIN, _WITH_EXECUTE * execute, _WITH_FORK * fork, _WITH_INET * inet), YES)
     found |= _always(execute=execute)
-    # What BPF sees of clone3 is an address: glibc takes ENOSYS for an old kernel and uses clone, whose flags are seen.
+    # A filter cannot read the flags of clone3, which are in memory. After ENOSYS, glibc uses clone.
     found["clone3"] = UNKNOWN
-    # A child with CLONE_PARENT would be a child of whoever supervises this process, which does not know of it.
+    # With CLONE_PARENT the supervisor of this process would get a child that it does not know.
     flags = _NAMESPACES | _PARENT
     found["clone"] = _if(Test(0, (0,), flags)) if fork else _if(Test(0, (_THREAD,), flags | _THREAD))
     if inet:
-        # TCP and UDP alone: other protocols are much code of the kernel that few programs need.
+        # TCP and UDP only: other protocols are much kernel code that few programs need.
         found["socket"] = _if(Test(0, (_INET, _INET6)), Test(1, (_STREAM, _DGRAM), 0xF), Test(2, (0, _TCP, _UDP)))
     else:
         found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
         found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
-        # It makes the last one who closes a connection wait: that may be the host, whom a tool can send what it holds.
+        # SO_LINGER makes the process that closes the socket last wait, which may be the host.
         found["setsockopt"] = Answer(((Test(1, (_SOCKETS,), none=True),), (Test(2, (_LINGER,), none=True),)))
     if metadata:
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
-        # The file may lie where others can run it, outside of these walls.
+        # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
         found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
-    # What copies files, or lists them, goes on where a file system has none; those of an open file can be read.
+    # Programs that copy or list files accept ENOTSUP, as from a file system without attributes.
     found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else Answer((), errno.ENOTSUP))
     found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
     found |= _opening(abi)
@@ -151,11 +146,11 @@ def _names(*listed: str) -> Iterable[str]:
 def _always(*, execute: bool) -> dict[str, Answer]:
     options = (*_PRCTL, _SUBREAPER, _SECCOMP_RULES) if execute else _PRCTL
     return {
-        # A pair of datagram sockets can send to any unix socket that has a name.
+        # Not datagrams: they can be sent to any named unix socket.
         "socketpair": _if(Test(0, (_UNIX,)), Test(1, (_STREAM, _SEQPACKET), 0xF)),
         "fcntl": _if(Test(1, _FCNTL)),
-        "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # what a file without the operation says
-        # To die with its parent, and to be looked into by nobody, can be asked for and not taken back.
+        "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # as for a file without the operation
+        # A process may make itself die with its parent, or undumpable, but not the opposite.
         "prctl": Answer(
             (
                 (Test(0, options),),
@@ -171,21 +166,21 @@ def _always(*, execute: bool) -> dict[str, Answer]:
 
 
 def _opening(abi: int) -> dict[str, Answer]:
-    """A file is not made with bits that let whoever starts it become its owner: others may, outside of these walls.
+    """Rules for opening files: no file is created with set-id bits, because other users may run it.
 
-    Before its third version Landlock lets any file be cut to nothing by path, or while it is opened for reading.
+    Before version 3 Landlock does not check truncation by path, or of a file that is opened for reading.
     """
 
     def opened(flags: int) -> Answer:
         written = Test(flags, (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC), _TRUNC | 3)
         cut = (written,) if abi < 3 else ()
-        # What is not made has no mode, and whatever is in its place says nothing.
+        # Without O_CREAT the mode argument is undefined, so it is not tested.
         return Answer(((Test(flags, (0,), _CREAT | _TMPFILE), *cut), (Test(flags + 1, (0,), _SET_IDS), *cut)))
 
     found = {
         "open": opened(1),
         "openat": opened(2),
-        "openat2": UNKNOWN,  # its flags and mode are behind an address; whoever knows it also knows how to do without
+        "openat2": UNKNOWN,  # its flags are in memory, which a filter cannot read; programs fall back to openat
         "creat": _if(Test(1, (0,), _SET_IDS)),
     }
     return found if abi >= 3 else {**found, "truncate": NO}
@@ -193,9 +188,9 @@ def _opening(abi: int) -> dict[str, Answer]:
 
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _JUMP, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where they are in what the filter sees
-_X32 = 0x40000000  # the bit of a second numbering on x86_64, under which every call would go by another number
-_FARTHEST = 255  # what a conditional jump can skip
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in `struct seccomp_data`
+_X32 = 0x40000000  # the bit of the x32 call numbers on x86_64
+_FARTHEST = 255  # instructions that a conditional jump can skip
 
 _SET_SECCOMP, _FILTER = 22, 2
 
@@ -235,16 +230,16 @@ class _Program(ctypes.Structure):
 
 
 def install(filter_program: bytes) -> None:
-    """Put a filter on this thread and all it will start, for good; needs no_new_privs."""
+    """Install a filter for this thread and everything that it starts, for good; needs no_new_privs."""
     described = _Program(len(filter_program) // 8, filter_program)
     calls.prctl("prctl(PR_SET_SECCOMP)", _SET_SECCOMP, _FILTER, described)
 
 
-@cache  # a child patches its pid into what its parent has built
+@cache  # a forked worker writes its pid into the filter that the zygote has built
 def _built(
     machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int
 ) -> tuple[bytes, tuple[int, ...]]:
-    """The filter as bytes, and where in them a pid is to be written."""
+    """The filter as bytes, and the offsets of the pid in them."""
     if machine not in calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
     allowed = answers(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi)
@@ -264,13 +259,13 @@ def _built(
         (_LOAD, 0, 0, _NUMBER),
         *_tree(starts),
     )
-    # Operands are at the end of each instruction of eight bytes.
+    # The operand is the second half of an instruction of eight bytes.
     places = tuple(8 * index + 4 for index, step in enumerate(code) if step[0] == _IF_EQUAL and step[3] == OWN_PID)
     return b"".join(struct.pack("=HBBI", *step) for step in code), places
 
 
 def _tree(starts: list[tuple[int, Code]]) -> Code:
-    """Find by halves the last start that is not above the number."""
+    """A binary search for the last start that is not above the call number."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2
@@ -282,21 +277,21 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
 
 
 def _answered(answer: Answer) -> Code:
-    """The instructions for one call: each way to be allowed in turn, and then the refusal."""
+    """The instructions for one call: each set of tests in turn, and then the refusal."""
     ways = [_way(tests) for tests in answer.allowed]
     return (*(step for way in ways for step in way), (_RETURN, 0, 0, _ERRNO | answer.otherwise))
 
 
 def _way(tests: tuple[Test, ...]) -> Code:
-    """Allow if all tests hold; go on behind this if one does not."""
+    """Allow the call if all tests hold; otherwise continue after these instructions."""
     code: Code = ((_RETURN, 0, 0, _ALLOW),)
     for test in reversed(tests):
         count = len(test.values)
-        if test.none:  # a value that fits jumps over the values that are left and over the rest
+        if test.none:  # an equal value jumps over the other values and over the rest
             compared = ((_IF_EQUAL, count - 1 - index + len(code), 0, value) for index, value in enumerate(test.values))
             code = (*_loaded(test), *compared, *code)
             continue
-        # A value that fits jumps over the values that are left and over the jump for what did not fit.
+        # An equal value jumps over the other values and over the jump for a mismatch.
         compared = ((_IF_EQUAL, count - index, 0, value) for index, value in enumerate(test.values))
         code = (*_loaded(test), *compared, (_JUMP, 0, 0, len(code)), *code)
     return code

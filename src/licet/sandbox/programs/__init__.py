@@ -1,1 +1,1 @@
-"""Programs behind walls: what starts them, what holds them, and their only way out to the network."""
+"""Programs behind walls: how they are started and confined, and the proxy that is their only network."""

@@ -1,8 +1,8 @@
-"""The streams of a program that is run in the place of a command: it never holds the operator's own files.
+"""The streams of the command of `licet run`: the command never gets the operator's own open files.
 
-Whoever holds an open file can change its mode, owner and times, cut it, and move or lock what others share with it. So
-files, pipes and sockets are copied through pipes that belong to this one program. A terminal is opened a second time:
-programs need a real one, and behind walls with namespaces it is on a read-only mount (see `sandbox.launcher`).
+A process with an open file can change its mode, owner and times, truncate it, and move or lock the offset that others
+share. So files, pipes and sockets are copied through new pipes. A terminal is opened a second time, because programs
+need a real one; behind walls with namespaces it is on a read-only mount (see `sandbox/programs/launcher.py`).
 """
 
 import errno
@@ -22,12 +22,12 @@ if sys.platform != "win32":
     import termios
 
 _CHUNK = 1 << 16
-_PATIENCE = 2.0  # seconds; for a thread that has nothing to wait for any more
+_PATIENCE = 2.0  # seconds for a thread to end when its work is over
 NAMES = ("standard input", "standard output", "standard error")
 
 
 class AttachedStreams:
-    """Standard input, output and error of this process, for one program; `finish` is to be called in any case."""
+    """Standard input, output and error of this process, for one program; `finish` must always be called."""
 
     def __init__(self) -> None:
         self._input: threading.Thread | None = None
@@ -36,9 +36,9 @@ class AttachedStreams:
         self.lost: str | None = None  # which output could not be written, and why
 
     def connect(self, pipes: Pipes) -> tuple[int, int, int]:
-        """What the program gets; all of it is closed with `pipes`, and then what is copied here ends too.
+        """The streams for the program; closing `pipes` closes them and ends the copying.
 
-        Output and errors that go to the same place go through the same pipe, or their order would be lost.
+        Output and errors that go to the same file share one pipe, so that their order is kept.
         """
         ends: list[int] = []
         for stream in (0, 1, 2):
@@ -54,9 +54,9 @@ class AttachedStreams:
         return ends[0], ends[1], ends[2]
 
     def finish(self, *, wait: bool) -> None:
-        """Return when everything that the program wrote has been passed on, and leave terminals as they were.
+        """Wait until all output of the program was copied, and restore the terminals.
 
-        Without `wait`, what nobody takes within a moment is dropped: the program was ended, and its time is up.
+        Without `wait`, output that cannot be written within two seconds is dropped: the program was killed.
         """
         try:
             for thread in self._outputs:
@@ -70,7 +70,7 @@ class AttachedStreams:
     def _copy(self, stream: int, end: int) -> None:
         if stream:
             if _nobody_reads(stream):
-                os.close(end)  # before the program starts: it is to notice with its first write
+                os.close(end)  # before the program starts, so that its first write fails
                 return
             thread = threading.Thread(target=self._take, args=(stream, end), daemon=True, name="licet-output")
             self._outputs.append(thread)
@@ -83,7 +83,7 @@ class AttachedStreams:
             raise
 
     def _take(self, stream: int, source: int) -> None:
-        """Copy from the program to an output of this process; what cannot be written ends the program by SIGPIPE."""
+        """Copy from the program to an output of this process; a failed write ends the program by SIGPIPE."""
         try:
             _copied(source, stream)
         except OSError as wrong:
@@ -94,10 +94,10 @@ class AttachedStreams:
 
 
 def _terminal(stream: int) -> int | None:
-    """The terminal of a stream, opened again, so that nothing is shared with whoever else uses it; None if it is none.
+    """The terminal of a stream, opened a second time so that nothing is shared; None if it is not a terminal.
 
-    One that may not be opened again belongs to another user, as after `su`: it is handed on as it is, since its mode
-    and times are for its owner to change.
+    A terminal that may not be opened belongs to another user, as after `su`. It is passed on as it is, because only its
+    owner can change its mode and times.
     """
     if not os.isatty(stream):
         return None
@@ -107,7 +107,7 @@ def _terminal(stream: int) -> int | None:
         if os.fstat(terminal).st_rdev == os.fstat(stream).st_rdev:
             return terminal
         os.close(terminal)
-    if os.fstat(stream).st_uid == os.getuid():  # its name is not to be found here, and whoever holds it could change it
+    if os.fstat(stream).st_uid == os.getuid():  # its owner could change its mode and times, and it has no name here
         return None
     return os.dup(stream)
 
@@ -119,14 +119,14 @@ def _nobody_reads(stream: int) -> bool:
 
 
 def _feed(sink: int) -> None:
-    """Copy the input of this process to the program; of a file, what the program has not read stays unread."""
+    """Copy the input of this process to the program; in a file, the offset then is behind what the program read."""
     try:
         unwritten = 0
         try:
             _copied(0, sink)
         except _Unwritten as wrong:
             unwritten = wrong.size
-        except OSError:  # it cannot be read, which for the program is its end
+        except OSError:  # an unreadable input is an empty one for the program
             return
         if stat.S_ISREG(os.fstat(0).st_mode) and (left := unwritten + _inside(sink)):
             with suppress(OSError):
@@ -136,13 +136,13 @@ def _feed(sink: int) -> None:
 
 
 def _inside(pipe: int) -> int:
-    """How many bytes are in a pipe that nobody has read."""
+    """The number of unread bytes in a pipe."""
     (size,) = struct.unpack("=i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
     return int(size)
 
 
 class _Unwritten(OSError):
-    """Some bytes could not be written; `size` says how many had been read and are left."""
+    """Bytes that were read could not be written; `size` is their number."""
 
     def __init__(self, wrong: OSError, size: int) -> None:
         super().__init__(wrong.errno, wrong.strerror)
@@ -150,16 +150,16 @@ class _Unwritten(OSError):
 
 
 def _copied(source: int, sink: int) -> None:
-    """Copy until the end of the source, or until nobody reads the sink; `OSError` if either fails."""
+    """Copy until the source ends or the reader of the sink has closed it. Raises `OSError` if either fails."""
     poll = select.poll()
     poll.register(source, select.POLLIN)
-    poll.register(sink, 0)  # that nobody reads any more is told without being asked
+    poll.register(sink, 0)  # reports only that the reader has closed it
     while True:
         if sink in dict(poll.poll()):
             return
         try:
             data = os.read(source, _CHUNK)
-        except BlockingIOError:  # somebody else was faster
+        except BlockingIOError:  # another process read it
             continue
         if not data:
             return
@@ -171,7 +171,7 @@ def _write(sink: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(sink, left) :]
-        except BlockingIOError:  # it is full, and somebody has told it not to block
+        except BlockingIOError:  # full, and another process made it non-blocking
             poll = select.poll()
             poll.register(sink, select.POLLOUT)
             poll.poll()
@@ -180,13 +180,13 @@ def _write(sink: int, data: bytes) -> None:
 
 
 def _restore(stream: int, before: list[Any]) -> None:
-    """Set a terminal to what it was, unless another job has it now."""
+    """Restore the settings of a terminal, unless another job has it now."""
     with suppress(OSError, termios.error):
         if termios.tcgetattr(stream) == before:
             return
         try:
             ours = os.tcgetpgrp(stream) == os.getpgrp()
-        except OSError:  # it is not the one that this process was started from, and so has no jobs
+        except OSError:  # not the controlling terminal: it has no jobs
             ours = True
         if ours:
             termios.tcsetattr(stream, termios.TCSANOW, before)

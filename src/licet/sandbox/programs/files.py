@@ -1,6 +1,6 @@
-"""The files that programs are made of: the system's, the program itself, and the libraries that lie beside it.
+"""The files that a program needs to start: the system's, its binary, and the libraries next to it.
 
-Nobody grants these one by one, so nothing that a tool may write has a say in which they are.
+No manifest grants these, so nothing that a tool may write decides which they are.
 """
 
 import os
@@ -15,7 +15,7 @@ from licet.guard.handles.files import held_paths
 from licet.guard.links import FoundProgram, changeable
 from licet.sandbox.grant_paths import NEVER, Identity, identity
 
-# What programs are made of, and what they need to start. None of it belongs to anybody: of /etc/ssl not the keys.
+# No personal data or secrets are in these; of /etc/ssl only the certificates, not the keys.
 SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
     "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
@@ -28,13 +28,13 @@ _BY_A_LINK = (
 
 
 def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
-    """The file itself, and the libraries that were installed beside it, where that is not the system's place.
+    """The binary, and the libraries next to it if it is not in a system directory; each with its identity.
 
-    Each as it is now: whoever puts something else in its place gains nothing. Nothing is taken from where a tool may
-    write, neither a link nor a neighbour: the program, or one before it, would say by it what it wants to read.
+    A file that replaces one of them later gets no rule. A link or library where a tool may write is not used: a program
+    could choose with it what the next program reads.
     """
     binary, ceiling = command.binary, reach.manifest.ceiling
-    # Where nobody has told the way, none is trusted.
+    # Without the links on the way, the path is not trusted.
     sure = isinstance(binary, FoundProgram) and not any(changeable(link, ceiling) for link in binary.links)
     covered = inside(binary, SYSTEM) or held_paths(reach.grant).covers("read", binary)
     if not sure and not covered and not reach.grant.has(Use(f"process:exec:{binary}")):
@@ -44,18 +44,18 @@ def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
     except FileNotFoundError:
         raise
     except OSError as wrong:
-        raise SandboxUnavailable("the program has become another file since it was found") from wrong
+        raise SandboxUnavailable("the program was replaced by another file after it was found") from wrong
     for path in _beside(binary, {str(binary), command.argv[0]} if sure else {str(binary)}, reach):
         if not inside(path, NEVER) and not changeable(path, ceiling):
-            with suppress(OSError):  # a link, or not there: another place than the one beside the program
+            with suppress(OSError):  # a link, or missing
                 own[path] = identity(path)
     return own
 
 
 def _beside(binary: str, names: set[str], reach: Reach) -> Iterator[str]:
-    """Where libraries lie beside a program, if a manifest names it.
+    """The directories of libraries next to a program that the manifest names.
 
-    Where `*` allows all, whoever picks a program would pick what can be read.
+    Not for `*`: the choice of a program would then be a choice of what can be read.
     """
     rules = [rule.capability for layer in reach.layers for rule in layer.allows]
     above, folder = os.path.split(os.path.dirname(binary))

@@ -1,8 +1,8 @@
-"""The small program that becomes another one behind walls: it reads orders, builds what they say, and starts a binary.
+"""Builds the walls of a program and becomes the program. Runs in a fork of the supervisor.
 
-Run in a fork of the supervisor (`backends.process_supervisor`), which is an interpreter of its own with nothing but the
-standard library and the modules beside this, so that nothing of the host is there to be inherited. Whatever cannot be
-built ends it before the binary starts: it then says why on the socket that it was given, which the binary never sees.
+It reads orders from a socket, builds the walls that they describe, and executes the binary. The supervisor is an
+interpreter with the standard library and a few modules of licet, so nothing of the host can be inherited. If a wall
+cannot be built, the launcher reports why on the socket and ends; the binary never gets the socket.
 """
 
 import errno
@@ -15,47 +15,47 @@ from typing import Any, NoReturn
 
 from licet.sandbox.kernel import hardening, landlock, namespaces, seccomp
 
-FAILED = 125  # like other programs that start programs; the socket says why
+FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
 _MOST_ORDERS = 64 << 20
 _PROXY = ("127.0.0.1", 3128)
 PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _BACKLOG = 128
 _COUNTED_EVERY = 0.1  # seconds
-_PASSED_ON = signal.valid_signals() - {9, 19}  # SIGKILL and SIGSTOP nobody can catch; other systems lack the names
+_PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
 
 
 def main(control: int, ending: int) -> None:
-    """Do what the orders on a socket say; whatever comes of it, it does not return.
+    """Follow the orders on a socket; does not return.
 
-    `ending` is a pipe for the word of the walls on why the binary ended.
+    `ending` is a pipe on which the walls report why the binary ended.
     """
     os.set_inheritable(control, False)
     host = socket.socket(fileno=control)
     try:
-        hardening.close_all_but((0, 1, 2, control, ending))  # what the supervisor keeps to itself
+        hardening.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
         orders = _orders(host)
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending)
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
         _wall(orders)
-        _become(orders)
+        _exec(orders)
     except OSError as wrong:
-        _tell(host, wrong)
-    except Exception as wrong:  # whatever it is: silence would mean that the binary was started
-        _tell(host, OSError(errno.EINVAL, f"orders that make no sense: {wrong!r}"))
+        _report_error(host, wrong)
+    except Exception as wrong:  # no report would mean that the binary was started
+        _report_error(host, OSError(errno.EINVAL, f"the orders cannot be followed: {wrong!r}"))
 
 
 def prepare() -> None:
-    """Build the filters that programs get, while nobody waits: those that are forked from here then have them."""
+    """Build the seccomp filters in advance; forks of this process then have them."""
     for network in (False, True):
         _filter(landlock.abi(), spaces=True, network=network)
 
 
 def _orders(host: socket.socket) -> dict[str, Any]:
-    """A length, and a JSON object of that length."""
+    """Read a length, and a JSON object of that length."""
     size = int.from_bytes(_exactly(host, 8), "big")
     if size > _MOST_ORDERS:
-        raise ValueError("more orders than anybody gives")
+        raise ValueError("the orders are too long")
     orders: dict[str, Any] = json.loads(_exactly(host, size))
     return orders
 
@@ -65,13 +65,13 @@ def _exactly(host: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = host.recv(min(size - len(data), 1 << 20))
         if not more:
-            raise ValueError("the host has gone")
+            raise ValueError("the host has closed the connection")
         data += more
     return bytes(data)
 
 
-def _tell(host: socket.socket, wrong: OSError) -> NoReturn:
-    """Say why nothing was started. `stage` tells a binary that cannot be run from walls that cannot be built."""
+def _report_error(host: socket.socket, wrong: OSError) -> NoReturn:
+    """Report why nothing was started. `stage` is `start` for a binary that cannot be run, else `walls`."""
     stage = getattr(wrong, "stage", "walls")
     said = {"stage": stage, "errno": wrong.errno or 0, "text": str(wrong)}
     try:
@@ -84,34 +84,34 @@ def _tell(host: socket.socket, wrong: OSError) -> NoReturn:
 
 
 def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> NoReturn:
-    """Leave the host's namespaces, and wait for what runs in the new ones, to end as it ended."""
+    """Enter new namespaces, wait for the program in them, and end as it ended."""
     namespaces.enter()
     if orders["network"]:
         _pass_out(host, _listening())
     alive, watched = os.pipe()
     said, saying = os.pipe()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # from here on they wait until they are passed on
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # `_pass_on_until_the_end` takes them
     first = os.fork()
     if not first:
         try:
             os.close(watched)
             _first_process(orders, host, alive, saying)
         except OSError as wrong:
-            _tell(host, wrong)
+            _report_error(host, wrong)
         finally:
             os._exit(FAILED)
     host.close()
     os.close(saying)
-    for stream in (0, 1, 2):  # only the binary holds its pipes, so that their end is its end
+    for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
         os.close(stream)
-    _pass_on_until_the_end(first)  # and everything in its namespace ends with it
+    _pass_on_until_the_end(first)  # the kernel then ends everything in its namespace
     status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
-    os.write(ending, limit)  # of the walls' making; how the binary ended, whoever waits for this one sees
-    _end_like(int(status))
+    os.write(ending, limit)  # the limit that ended it; the exit status is that of this process
+    _exit_like(int(status))
 
 
 def _pass_on_until_the_end(first: int) -> None:
-    """Signals that are sent to this process are meant for the binary: they go to the first process, which knows it."""
+    """Pass signals on to the first process, which passes them on to the binary, until it ends."""
     while True:
         number = signal.sigwait(_PASSED_ON)
         if number != signal.SIGCHLD:
@@ -121,7 +121,7 @@ def _pass_on_until_the_end(first: int) -> None:
 
 
 def _listening() -> socket.socket:
-    """A listener on the loopback of the new network. Who connects to it talks to the host, which alone accepts."""
+    """A listener on the loopback of the new network. The host accepts its connections."""
     listener = socket.socket()
     listener.bind(_PROXY)
     listener.listen(_BACKLOG)
@@ -134,9 +134,9 @@ def _pass_out(host: socket.socket, listener: socket.socket) -> None:
 
 
 def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, saying: int) -> NoReturn:
-    """The init of the new namespace. It is behind the same walls as the binary: there is nothing to gain from it."""
+    """The init process of the new namespace, behind the same walls as the binary."""
     hardening.die_with(0)  # a parent in another namespace has no id here
-    if select.select([alive], [], [], 0)[0]:  # it ended before the kernel was asked
+    if select.select([alive], [], [], 0)[0]:  # the parent ended before `die_with`
         os._exit(FAILED)
     for stream in (0, 1, 2):
         namespaces.guard_terminal(stream)
@@ -156,34 +156,34 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     if not binary:
         try:
             os.close(saying)
-            _become(orders)
+            _exec(orders)
         except OSError as wrong:
-            _tell(host, wrong)
+            _report_error(host, wrong)
         finally:
             os._exit(FAILED)
     host.close()
     for stream in (0, 1, 2):
         os.close(stream)
-    # Signals that nobody handles do not reach the first process of a namespace from inside.
+    # The init process of a namespace gets no unhandled signals from inside.
     _reset_signals()
-    status, crowded = _waited(binary, orders["limits"]["processes"])
+    status, crowded = _wait_for(binary, orders["limits"]["processes"])
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
 
 
 def _full(scratch: str) -> bool:
-    """Whether nothing more could be put into scratch."""
+    """Whether scratch is full."""
     try:
         return os.statvfs(scratch).f_bavail == 0
     except OSError:
         return False
 
 
-def _waited(binary: int, most: int) -> tuple[int, bool]:
-    """How the binary ended, and whether there were as many processes as may be; others are buried meanwhile.
+def _wait_for(binary: int, most: int) -> tuple[int, bool]:
+    """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
 
-    The kernel holds everybody but root to that number. If root has more, all of them are ended.
+    The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed.
     """
     crowded = False
     while True:
@@ -195,18 +195,18 @@ def _waited(binary: int, most: int) -> tuple[int, bool]:
         count = len([name for name in os.listdir("/proc") if name.isdigit()]) - 1  # without this one
         crowded = crowded or count >= most
         if count > most + 1:
-            os.kill(-1, signal.SIGKILL)  # everything here but this process
+            os.kill(-1, signal.SIGKILL)  # every process of the namespace but this one
         came = signal.sigtimedwait(_PASSED_ON, _COUNTED_EVERY)
-        # Whoever sends from outside of the namespace has no id here; what comes from inside was not meant to be passed.
+        # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
         if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
             os.kill(binary, came.si_signo)
 
 
-def _end_like(status: int) -> NoReturn:
-    """End as another process did, also by the same signal."""
+def _exit_like(status: int) -> NoReturn:
+    """End as another process ended: with its code, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        hardening.limit(hardening.Limits())  # no core file: it would be ours
+        hardening.limit(hardening.Limits())  # no core file of this process
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
@@ -219,14 +219,14 @@ def _end_like(status: int) -> NoReturn:
 
 def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
-    # A namespace counts for itself, this program included; without one the other tasks of the user count too.
+    # A namespace counts its own processes, with these two; without one, all tasks of the user count.
     others = 2 if orders["namespaces"] else hardening.tasks_of_user()
     limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 
 
 def _wall(orders: dict[str, Any]) -> None:
-    """Landlock and seccomp, always."""
+    """Build the walls that every program has: Landlock and seccomp."""
     spaces: bool = orders["namespaces"]
     opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
     try:
@@ -242,36 +242,36 @@ def _wall(orders: dict[str, Any]) -> None:
 
 
 def _filter(version: int, *, spaces: bool, network: bool) -> bytes:
-    """The filter that closes the gaps of a version of Landlock."""
+    """The seccomp filter, which also closes the gaps of a version of Landlock."""
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
     inet = spaces and network
     return seccomp.program(execute=True, fork=True, inet=inet, metadata=spaces, own_pid=own_pid, abi=version)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.Rule, int | None]:
-    """A rule for what the host has looked at: whoever put something else in its place meanwhile gains nothing."""
+    """A rule for the file that the host checked; a file that has replaced it is refused."""
     if identity is None:
         return landlock.Rule(path, access), None
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     found = os.fstat(fd)
     if [found.st_dev, found.st_ino] != identity:
-        raise OSError(errno.ESTALE, "a granted path has become another file", path)
+        raise OSError(errno.ESTALE, "a granted path was replaced by another file", path)
     through = f"/proc/self/fd/{fd}"
     return landlock.Rule(through if os.path.lexists(through) else path, access), fd
 
 
 def _reset_signals() -> None:
-    """Take back what Python, or whoever started this, has set to its liking: ignoring is inherited."""
+    """Restore default handlers: ignored signals are inherited."""
     for number in _PASSED_ON:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _become(orders: dict[str, Any]) -> NoReturn:
+def _exec(orders: dict[str, Any]) -> NoReturn:
     _reset_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         os.chdir(orders["directory"])
-        os.execve(orders["binary"], orders["argv"], orders["environment"])  # noqa: S606 - it has been checked
+        os.execve(orders["binary"], orders["argv"], orders["environment"])  # noqa: S606 - the host has checked it
     except OSError as wrong:
         wrong.stage = "start"  # type: ignore[attr-defined]
         raise

@@ -1,4 +1,4 @@
-"""Programs that are functions, for tests: the same limits and the same answers, and nothing is started."""
+"""Programs that are Python functions, for tests: with the same limits and results as real ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ Program = Callable[[Command], Awaitable[Finished]]
 
 
 class MemoryProcesses:
-    """Programs by real path, and the names that lead to them."""
+    """Programs by real path, and names for them."""
 
     in_memory = True
 
@@ -27,7 +27,7 @@ class MemoryProcesses:
         return path if path in self._programs else None
 
     async def run(self, command: Command, walls: Walls) -> Finished:
-        """Run a function in the place of a program; `OSError` if there is none."""
+        """Call the function of a program. Raises `OSError` if there is none."""
         program, command = self._program(walls.around(command))
         finished = await _in_time(program, command)
         cap = command.output_bytes
@@ -42,7 +42,7 @@ class MemoryProcesses:
 
     @asynccontextmanager
     async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
-        """The same with pipes: the function is called once its input has ended, and its output is then written."""
+        """A program with pipes: its function is called when the input has ended, and then the output is written."""
         program, command = self._program(walls.around(command))
         running = _Running(program, command, streams)
         try:
@@ -69,7 +69,7 @@ async def _in_time(program: Program, command: Command) -> Finished:
 
 
 class _Running:
-    """A function that stands for a program, between pipes."""
+    """The function of a program, between pipes."""
 
     def __init__(self, program: Program, command: Command, streams: Streams) -> None:
         self._streams = streams
@@ -102,17 +102,17 @@ class _Running:
         return Ending(finished.exit_code, finished.reason)
 
     def handed(self) -> tuple[int, ...]:
-        """The near ends of the pipes that were asked for."""
+        """Our ends of the requested pipes, which the caller closes."""
         near = [end[1 if number == 0 else 0] for number, end in enumerate(self._ends) if end is not None]
         return tuple(self._pipes.give(fd) for fd in near)
 
     def signal(self, number: int) -> None:
-        """End it: a function knows no other signals."""
+        """End it: a function handles no signals."""
         self._signal = number
         self._task.cancel()
 
     async def ended(self) -> int:
-        """Its code."""
+        """Wait for the exit code."""
         await asyncio.wait([self._task])
         if not self._task.cancelled():
             self._ended = self._task.result()
@@ -124,11 +124,11 @@ class _Running:
         return self._ended.returncode
 
     def left(self) -> None:
-        """Say how it ended."""
+        """Set `ending`."""
         self.ending = self._ended
 
     async def stop(self) -> None:
-        """End it, if it has not ended."""
+        """End it if it still runs."""
         self._task.cancel()
         await asyncio.wait([self._task])
         self._pipes.close()

@@ -1,7 +1,7 @@
-"""Programs of this machine: started with nothing inherited, and ended with everything they started.
+"""Runs programs of this machine: they inherit nothing, and end with everything that they started.
 
-A small supervisor (`process_supervisor`) stands between: it keeps the deadline even if this process is busy or dies.
-Limits: a program that kills its supervisor, or forks faster than it can be killed, needs walls (`sandbox`) to stop it.
+A supervisor process keeps the deadline of each program even if this process is busy or dies. A program that kills its
+supervisor, or forks faster than it is killed, is stopped by its walls only.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ _NO_WAY = "programs are run on Linux only"
 
 
 class LocalProcesses:
-    """Runs programs. `PATH` is that of the moment this was made, and only its absolute directories count.
+    """Runs programs. `PATH` is read once, and only its absolute directories count.
 
-    `ready` is a supervisor that has been started already: the first program that it fits has it.
+    `ready` is a supervisor that was started in advance, for the first program that it fits.
     """
 
     def __init__(self, path: str | None = None, *, ready: Supervisor | None = None) -> None:
@@ -39,39 +39,39 @@ class LocalProcesses:
         self._folders = [folder for folder in whole.split(os.pathsep) if os.path.isabs(folder)]
 
     def find(self, name: str) -> str | None:
-        """The real path of a program by name, on the host's PATH, or None; an absolute path is looked at as it is.
+        """The real path of a program by name on the host's PATH, or by absolute path; None if there is none.
 
-        It carries the links on the way: walls do not trust those that a tool may have put there.
+        It carries the links on the way: the walls do not trust a link that a tool may have made.
         """
         if "\0" in name or not name or ("/" in name and not os.path.isabs(name)):
             return None
         for candidate in [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in self._folders]:
-            with suppress(OSError):  # links that lead in circles
+            with suppress(OSError):  # circular links
                 real, links = followed(candidate)
                 if os.path.isfile(real) and os.access(real, os.X_OK):
                     return FoundProgram(real, links)
         return None
 
     async def run(self, command: Command, walls: Walls) -> Finished:
-        """Run a program behind walls until it ends or its time is up; `OSError` if it cannot be started."""
+        """Run a program behind walls until it ends or its time is up. Raises `OSError` if it cannot be started."""
         return await self._watched(command, walls, None)
 
     async def run_attached(self, command: Command, walls: Walls, attached: AttachedStreams) -> Finished:
-        """The same with the input and output of this process: nothing is capped or kept.
+        """Run a program with the input and output of this process; output is neither limited nor kept.
 
-        What the program wrote last may still be on its way when this returns: see `AttachedStreams.finish`.
+        The last output may still be copied when this returns: see `AttachedStreams.finish`.
         """
         return await self._watched(command, walls, attached)
 
     @asynccontextmanager
     async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
-        """A program behind walls from when it runs; `OSError` if it cannot be started."""
+        """A program behind walls that runs inside the `async with`. Raises `OSError` if it cannot be started."""
         inside, running = _inside(command, walls), None
         try:
-            async with _supervised(inside, self._fitting(inside), joined=streams.joined) as talk:
-                running = _Running(talk, streams, inside)
+            async with _supervised(inside, self._fitting(inside), joined=streams.joined) as channels:
+                running = _Running(channels, streams, inside)
                 try:
-                    await running.begun()
+                    await running.wait_until_started()
                     yield running
                 finally:
                     running.stop()
@@ -82,15 +82,15 @@ class LocalProcesses:
                 running.left()
 
     def _fitting(self, command: Command) -> Supervisor | None:
-        """The supervisor that was started already, once, if it was started for such walls."""
+        """The supervisor that was started in advance, if it fits; for the first program only."""
         ready, self._ready = self._ready, None
         return ready if ready is not None and ready.walled == (command.watch is not None) else None
 
     async def _watched(self, command: Command, walls: Walls, attached: AttachedStreams | None) -> Finished:
         inside, trouble = _inside(command, walls), None
         try:
-            async with _supervised(inside, self._fitting(inside), attached=attached) as talk:
-                finished, used = await _converse(talk, inside)
+            async with _supervised(inside, self._fitting(inside), attached=attached) as channels:
+                finished, used = await _exchange(channels, inside)
         finally:
             if inside.watch is not None:
                 trouble = await inside.watch.ended()
@@ -105,13 +105,13 @@ def _inside(command: Command, walls: Walls) -> Command:
     return walls.around(command)
 
 
-class _Talk(Pipes):
-    """Pipes to a supervisor and its program, as (read, write) pairs, and the command that it waits for."""
+class _Channels(Pipes):
+    """Pipes to a supervisor and its program, as (read, write) pairs, and the command for it."""
 
     def __init__(self, command: Command) -> None:
         super().__init__()
         self.message = _message(command)
-        self.control = -1  # the near end of a socket, which is the supervisor's
+        self.control = -1  # our end of the supervisor's socket, which the supervisor closes
         try:
             self.stdin, self.stdout, self.stderr = self.pipe(), self.pipe(), self.pipe()
             self.status = self.pipe()
@@ -121,7 +121,7 @@ class _Talk(Pipes):
             raise
 
     def streams(self, attached: AttachedStreams | None, *, joined: bool) -> tuple[int, int, int]:
-        """What the program gets: these pipes, or what stands for the streams of this process."""
+        """The streams of the program: these pipes, or copies of the streams of this process."""
         if attached is not None:
             given = attached.connect(self)
             self._far.update(given)
@@ -129,7 +129,7 @@ class _Talk(Pipes):
         return self.stdin[0], self.stdout[1], self.stdout[1] if joined else self.stderr[1]
 
     def close_far_ends(self) -> None:
-        """Close what belongs to the child alone."""
+        """Close the ends that belong to the program."""
         while self._far:
             self.shut(self._far.pop())
 
@@ -137,20 +137,20 @@ class _Talk(Pipes):
 @asynccontextmanager
 async def _supervised(
     command: Command, ready: Supervisor | None, *, attached: AttachedStreams | None = None, joined: bool = False
-) -> AsyncIterator[_Talk]:
-    """A supervisor that was told its command; once this is left it is gone, and its program before it."""
+) -> AsyncIterator[_Channels]:
+    """A supervisor with its command; on exit it has ended, and its program before it."""
     files = command.watch.files if command.watch is not None else ()
-    talk: _Talk | None = None
+    channels: _Channels | None = None
     supervisor = ready
     try:
-        talk = _Talk(command)
-        streams = talk.streams(attached, joined=joined)
+        channels = _Channels(command)
+        streams = channels.streams(attached, joined=joined)
         if supervisor is None:
             supervisor = Supervisor(walled=command.watch is not None)
-        talk.message = supervisor.send(talk.message, (*streams, talk.status[1], *files))
+        channels.message = supervisor.send(channels.message, (*streams, channels.status[1], *files))
     except BaseException:
-        if talk is not None:
-            talk.close()
+        if channels is not None:
+            channels.close()
         if supervisor is not None:
             supervisor.discard()
         raise
@@ -158,25 +158,25 @@ async def _supervised(
         for file in files:
             os.close(file)
     try:
-        talk.close_far_ends()
-        talk.control = supervisor.control.fileno()
-        yield talk
+        channels.close_far_ends()
+        channels.control = supervisor.control.fileno()
+        yield channels
     finally:
-        talk.close()
-        supervisor.control.close()  # its end means stop
-        await _gone(supervisor.process)
+        channels.close()
+        supervisor.control.close()  # which stops it
+        await _wait_for_exit(supervisor.process)
 
 
-async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | None]:
-    """Send the command and its input, and take what comes back until the supervisor has finished."""
-    sent, said = Sender(talk.control, talk.message), Receiver(talk.status[0], 64)
-    fed = Sender(talk.stdin[1], command.stdin, talk.shut)
-    out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (talk.stdout, talk.stderr))
+async def _exchange(channels: _Channels, command: Command) -> tuple[Finished, Used | None]:
+    """Send the command and its input, and receive the output until the supervisor has finished."""
+    sent, said = Sender(channels.control, channels.message), Receiver(channels.status[0], 64)
+    fed = Sender(channels.stdin[1], command.stdin, channels.shut)
+    out, err = (Receiver(pipe[0], command.output_bytes) for pipe in (channels.stdout, channels.stderr))
     streams = (sent, said, fed, out, err)
     try:
-        # The supervisor keeps the time; should it be gone or stuck, so do we.
+        # The supervisor keeps the deadline; this one is for a supervisor that is dead or stuck.
         await asyncio.wait_for(said.done, command.seconds + _GRACE)
-        # All writers are dead. Whoever still holds a pipe open was handed it, and nobody waits for that.
+        # All processes of the program are dead. A pipe that is still open was passed to another process.
         await asyncio.wait([out.done, err.done], timeout=_GRACE / 10)
     except TimeoutError:
         pass
@@ -189,15 +189,15 @@ async def _converse(talk: _Talk, command: Command) -> tuple[Finished, Used | Non
 
 
 def _used(said: Receiver, command: Command) -> Used | None:
-    """How a program ended, by what its supervisor has said; None if it had to be ended."""
+    """How a program ended, as its supervisor reports it; None if it had to be killed."""
     words = bytes(said.data).decode()
     kind, _, number = words.removeprefix("started ").partition(" ")
     if kind == "blind":
-        raise Unavailable("what a program starts could not be ended, since /proc cannot be read here")
+        raise Unavailable("programs cannot be supervised here, because /proc cannot be read")
     if kind == "error":
         raise OSError(int(number), os.strerror(int(number)), command.binary)
     if kind == "" and said.done.done() and not said.done.cancelled():
-        if words:  # the program ran, and the kernel has killed it with its supervisor
+        if words:  # the program ran, and the kernel killed it with its supervisor
             return Used(-signal.SIGKILL, 0.0, 0)
         raise Unavailable("the supervisor of a program was killed before it could start the program")
     if kind != "ended":
@@ -207,30 +207,30 @@ def _used(said: Receiver, command: Command) -> Used | None:
 
 
 def _limit(used: Used | None, command: Command) -> Reason | Literal[""]:
-    """Which limit has ended a program, once whoever watched it has cleared up."""
+    """Which limit ended a program, after its walls were cleaned up."""
     if used is None:
         return "LIMIT_TIME"
     return command.watch.limit(used) if command.watch is not None else ""
 
 
 class _Running:
-    """A program whose streams are somebody else's."""
+    """A running program whose streams were handed over."""
 
-    def __init__(self, talk: _Talk, streams: Streams, command: Command) -> None:
-        self._talk, self._command = talk, command
+    def __init__(self, channels: _Channels, streams: Streams, command: Command) -> None:
+        self._talk, self._command = channels, command
         self.ending: Ending | None = None
-        self._ended: tuple[Used | None] | None = None  # what was used by one that has ended
-        self._said = Receiver(talk.status[0], 64)
-        self._parts = [Sender(talk.control, talk.message), self._said]
-        near = (talk.stdin[1], talk.stdout[0], talk.stderr[0])
+        self._ended: tuple[Used | None] | None = None  # set when it has ended
+        self._said = Receiver(channels.status[0], 64)
+        self._parts = [Sender(channels.control, channels.message), self._said]
+        near = (channels.stdin[1], channels.stdout[0], channels.stderr[0])
         self._handed = [fd for fd, wanted in zip(near, streams[:3], strict=True) if wanted]
         if not streams.stdin:
-            talk.shut(talk.stdin[1])
-        # Not the null device: whoever holds it open could change what it is for everybody else.
+            channels.shut(channels.stdin[1])
+        # Not the null device: root could change its mode for all processes.
         self._parts += [Receiver(fd, 0) for fd in near[1:] if fd not in self._handed]
 
-    async def begun(self) -> None:
-        """Return when the program runs; otherwise it is an error why not."""
+    async def wait_until_started(self) -> None:
+        """Wait until the program runs. Raises if it cannot be started."""
         await self._said.first
         if not self._said.data.startswith(b"started"):
             await self._said.done
@@ -241,7 +241,7 @@ class _Running:
             raise trouble
 
     def handed(self) -> tuple[int, ...]:
-        """The near ends of the pipes that were asked for."""
+        """Our ends of the requested pipes, which the caller closes."""
         given = tuple(self._talk.give(fd) for fd in self._handed)
         self._handed = []
         return given
@@ -252,26 +252,26 @@ class _Running:
             os.write(self._talk.control, bytes([number]))
 
     async def ended(self) -> int:
-        """Its code."""
+        """Wait for the exit code."""
         await asyncio.wait([self._said.done], timeout=self._command.seconds + _GRACE)
         used = _used(self._said, self._command)
         self._ended = (used,)
         return _LATE if used is None else used.returncode
 
     def left(self) -> None:
-        """Say how it ended, now that nothing of it is there any more."""
+        """Set `ending`, after the program and its walls are gone."""
         if self._ended is not None:
             (used,) = self._ended
             self.ending = Ending(_LATE if used is None else used.returncode, _limit(used, self._command))
 
     def stop(self) -> None:
-        """Look at its pipes no longer."""
+        """Stop watching its pipes."""
         for part in self._parts:
             part.stop()
 
 
-async def _gone(supervisor: Popen[bytes]) -> None:
-    """Return when the supervisor has ended, and its program before it; being cancelled does not cut this short."""
+async def _wait_for_exit(supervisor: Popen[bytes]) -> None:
+    """Wait until the supervisor has ended, and its program before it, even if this task is cancelled."""
     given_up, cancelled = time.monotonic() + _GRACE, None
     with _ending(supervisor.pid) as (ended, pause):
         while supervisor.poll() is None:
@@ -288,12 +288,12 @@ async def _gone(supervisor: Popen[bytes]) -> None:
 
 @contextmanager
 def _ending(process: int) -> Iterator[tuple["asyncio.Future[None]", float]]:
-    """What is done once a child has ended, and how long to wait for that before looking again."""
+    """A future that is done when a process has ended, and the seconds after which to poll."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
     try:
         watched = os.pidfd_open(process)
-    except OSError:  # a kernel without them, or another sandbox around this
+    except OSError:  # an old kernel, or another sandbox around this process
         yield ended, 0.002
         return
 
@@ -310,8 +310,8 @@ def _ending(process: int) -> Iterator[tuple["asyncio.Future[None]", float]]:
 
 
 def _message(command: Command) -> bytes:
-    """A command as the supervisor reads it: no part of a command can hold a NUL."""
-    if command.watch is not None:  # whoever builds the walls is told all else by the one who stays outside
+    """A command as the supervisor reads it: its parts, separated by NUL."""
+    if command.watch is not None:  # the launcher gets the rest from `LauncherClient`
         return _framed(str(command.seconds).encode())
     if not os.path.isabs(command.binary):
         raise ValueError(f"expected the absolute path of a program, found `{command.binary}`")

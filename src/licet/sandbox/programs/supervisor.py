@@ -1,9 +1,8 @@
-"""The small process between the host and a program: it ends the program and everything the program has started.
+"""The small process between the host and a program: it ends the program and everything that the program has started.
 
-Run by `supervisors` in an interpreter of its own, with nothing but the standard library and, for programs behind walls,
-what builds those. It takes over orphans (a subreaper), so a process that forks twice, leaves its session and ignores
-signals is still its child, and is killed like any other. The host itself is not disturbed: it neither becomes a
-subreaper nor waits for children that it did not start.
+It runs in an interpreter of its own with the standard library and, for programs behind walls, the launcher. It is a
+subreaper: a process that forks twice, leaves its session and ignores signals becomes its child, and is killed. So the
+host neither becomes a subreaper nor waits for children that it did not start.
 """
 
 import ctypes
@@ -26,11 +25,11 @@ _PR_SET_NO_NEW_PRIVS = 38
 _MOST_FILES = 8
 _LONGEST_POLL = 3600.0  # seconds; the kernel takes no more milliseconds than fit into 31 bits
 
-Launch = Callable[[int, int], None]  # puts this process behind walls and becomes the program; see `sandbox.launcher`
+Launch = Callable[[int, int], None]  # `launcher.main`: builds the walls and becomes the program
 
 
 class _Command(NamedTuple):
-    """What is to be run, and with which files: those of the program's streams, and what walls are built with."""
+    """A command, and its files: the streams of the program, the status pipe, and the files of the launcher."""
 
     words: list[bytes]
     streams: Sequence[int]
@@ -41,10 +40,10 @@ class _Command(NamedTuple):
 def main(
     launch: Launch | None = None, tried: Callable[[], bytes] | None = None, prepare: Callable[[], None] | None = None
 ) -> None:
-    """Wait for a command, run it with the files that come with it, say how it ended, and leave nothing behind.
+    """Wait for a command, run it with its files, report how it ended, and leave no process behind.
 
-    With time to spare it first tries out walls (see `sandbox.attempts`) and tells the host, while nothing was asked of
-    this process yet; and prepares what helps a launch, whatever is launched.
+    `tried` tests the walls (see `sandbox.attempts`), and `prepare` builds what every launch needs; both run while the
+    host is still reading its policy.
     """
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
@@ -54,11 +53,11 @@ def main(
         prepare()
     libc = ctypes.CDLL(None, use_errno=True)
     wrong = ctypes.get_errno() if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) else 0
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program may not look into us
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nor become a user whom we may not kill
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program cannot read the memory of this process
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nor become a user whose processes cannot be killed from here
     with socket.socket(fileno=control) as host:
         command = _received(host)
-        if command is None:  # the host has gone, or thought better of it
+        if command is None:  # the host has ended, or needs no program
             return
         if wrong:
             _say(command.status, f"error {wrong}".encode())
@@ -70,7 +69,7 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     status = command.status
     try:
         _children()
-    except OSError:  # another sandbox around this hides /proc: what cannot be seen could not be ended either
+    except OSError:  # another sandbox hides /proc: processes could not be found to end them
         _say(status, b"blind")
         return
     for stream, file in enumerate(command.streams):
@@ -83,7 +82,7 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     signal.signal(signal.SIGCHLD, lambda *_: None)
     program, wrong = _start(libc, command, launch)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # only the program holds its pipes now, so that their end is its end
+    for stream in (0, 1, 2):  # only the program has its pipes open, so that they end with it
         os.dup2(nowhere, stream)
     for file in command.walls:
         os.close(file)
@@ -92,17 +91,17 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]))
     _kill_all()
     _say(status, how.encode())
-    os._exit(0)  # there is nothing left to clear up, for which the host would wait
+    os._exit(0)  # the host waits for this exit: skip the teardown of the interpreter
 
 
 def _received(host: socket.socket) -> _Command | None:
-    """The seconds, the directory, the binary, the count of arguments, the arguments, the environment; and files.
+    """Read a command: seconds, directory, binary, count of arguments, arguments, environment; and its files.
 
-    Behind walls the seconds alone: all else is for the launcher to hear.
+    Behind walls only the seconds: the launcher gets the rest.
     """
     size, files, flags, _ = socket.recv_fds(host, 8, _MOST_FILES)  # the files come with the first bytes
     for file in files:
-        os.set_inheritable(file, False)  # `recv_fds` takes flags, and does not pass them on
+        os.set_inheritable(file, False)  # `recv_fds` ignores MSG_CMSG_CLOEXEC
     if not size or flags & socket.MSG_CTRUNC or len(files) < 4:
         return None
     size += _read(host, 8 - len(size)) or b""
@@ -121,47 +120,46 @@ def _read(host: socket.socket, size: int) -> bytes | None:
 
 
 def _start(libc: ctypes.CDLL, command: _Command, launch: Launch | None) -> tuple[int, int]:
-    """The program's id, or the number of the system's error."""
+    """Start the program; returns its pid and an errno, 0 if it runs."""
     trouble, tell = os.pipe()
     supervisor = os.getpid()
     program = os.fork()
     if program == 0:
         try:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # should anybody kill us, it goes first
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # the program must not outlive its supervisor
             if os.getppid() != supervisor:
                 os._exit(127)
             os.setsid()
             signal.set_wakeup_fd(-1)
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-                signal.signal(number, signal.SIG_DFL)  # what Python, or a shell before us, told us to ignore
+                signal.signal(number, signal.SIG_DFL)  # ignored signals are inherited
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if launch is None:
-                _become(command.words)
-            # Of what can be looked into, the kernel lets its owner write the maps of a namespace. There is nothing to
-            # see yet, and walls take it back.
+                _exec(command.words)
+            # Only a dumpable process may write the user map of its namespace. The walls take this back.
             libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
             orders, ending = command.walls
             launch(orders, ending)  # closes everything else, `tell` included
         except OSError as error:
             os.write(tell, str(error.errno or 1).encode())
-        finally:  # whatever happened: only one of us goes on as the supervisor
+        finally:  # the child must never go on as a second supervisor
             os._exit(127)
     os.close(tell)
-    wrong = os.read(trouble, 16)  # nothing, once the program or its launcher runs
+    wrong = os.read(trouble, 16)  # empty once the program or its launcher runs
     os.close(trouble)
     return program, int(wrong or 0)
 
 
-def _become(words: list[bytes]) -> NoReturn:
+def _exec(words: list[bytes]) -> NoReturn:
     _, directory, binary, count = words[:4]
     last = 4 + int(count)
     argv, environment = words[4:last], dict(pair.split(b"=", 1) for pair in words[last:] if pair)
     os.chdir(directory)
-    os.execve(binary, argv, environment)  # noqa: S606 - whatever stands here has been checked
+    os.execve(binary, argv, environment)  # noqa: S606 - the host has checked it
 
 
 def _watch(program: int, control: int, awake: int, seconds: float) -> str:
-    """Wait until the program ends, its time is up, or the host wants it gone; pass on the signals that it sends."""
+    """Wait until the program ends, its time is up, or the host stops it; pass on signals from the host."""
     end = time.monotonic() + seconds
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -176,19 +174,19 @@ def _watch(program: int, control: int, awake: int, seconds: float) -> str:
         ready = dict(poll.poll(min(left, _LONGEST_POLL) * 1000))
         if control in ready:
             numbers = b""
-            with suppress(ConnectionResetError):  # the host has gone before it had read what came of the walls
+            with suppress(ConnectionResetError):  # the host ended before it had read the results of `tried`
                 numbers = os.read(control, 64)
-            if not numbers:  # the end means stop
+            if not numbers:  # the host closed the socket
                 return "stopped"
             for number in numbers:
-                with suppress(OSError):  # the program is ours until it is reaped, so this reaches no one else
+                with suppress(OSError):  # the pid belongs to the program until it is reaped here
                     os.kill(program, number)
         if awake in ready:
             os.read(awake, 4096)
 
 
 def _reap(options: int) -> tuple[int, str] | None:
-    """A child that has ended, and how: its code, and what it and those it waited for used, in seconds and KiB."""
+    """Reap a child; returns its pid, and its code, CPU seconds and KiB of memory as text."""
     try:
         child, status, used = os.wait4(-1, options)
     except ChildProcessError:
@@ -198,14 +196,13 @@ def _reap(options: int) -> tuple[int, str] | None:
 
 
 def _kill_all() -> None:
-    """Kill children until there are none left.
+    """Kill children until none is left.
 
-    Only our own children are killed: their ids cannot be given to others before we reap them. What they leave behind
-    becomes our child, and the next round has it.
+    A pid of a child is not reused before it is reaped here. Orphans become children, and the next round kills them.
     """
     while True:
         for child in _children():
-            os.kill(child, signal.SIGKILL)  # a child that has ended stays ours until it is reaped
+            os.kill(child, signal.SIGKILL)  # no error for a child that has ended and was not reaped
         if _reap(0) is None:
             return
         while _reap(os.WNOHANG):

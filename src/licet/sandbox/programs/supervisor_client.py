@@ -3,7 +3,7 @@
 Such an interpreter has the standard library and licet, and nothing else of the host. It starts with `-I -S`: without
 variables, user directory and `site`. So no `.pth` file, `sitecustomize` or `usercustomize` runs in it.
 
-A supervisor is told what to run after it was started, together with the files of the program. So it can be started
+A supervisor gets its command after it was started, together with the files of the program. So it can be started
 early, and the program does not wait for the start of an interpreter.
 
 `Pipes`, `Receiver` and `Sender` are pipes in an event loop: read up to a limit, written as the other side reads.

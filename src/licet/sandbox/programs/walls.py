@@ -1,8 +1,8 @@
-"""The walls around programs: each one that a call starts runs behind these, with what the call holds and nothing more.
+"""The walls around programs: every program of a call runs behind them, with what the call holds and nothing more.
 
-Whatever the level of the tool: Landlock, seccomp and limits always; namespaces, a private root and the only way out to
-the network besides. A machine without namespaces runs programs only where the manifest says `sandbox.allow_degraded`,
-then without any network, and the receipt says what was missing.
+At every level these are Landlock, seccomp, limits, namespaces, a private root and the egress proxy. Without namespaces
+on the machine, programs run only if the manifest has `sandbox.allow_degraded`, then without any network, and the
+receipt lists the missing walls.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from licet.sandbox.programs.files import SYSTEM, of_binary
 from licet.sandbox.rules_in_force import program_access
 from licet.values import replace
 
-# The way out is loaded only for programs that have one.
+# The proxy is imported only for programs that have a network.
 if TYPE_CHECKING:
     from licet.sandbox.programs.proxy import Egress
 
@@ -39,12 +39,12 @@ _MOST_SAID = 1 << 16
 _GRACE = 2.0
 _MB = 1 << 20
 
-# Of the private root, where nobody else is. The first that is neither around nor inside what is granted: Landlock's
-# rules hold for everything below a path, and so would those for scratch.
+# Places for scratch in the private root. The first one that neither contains nor lies in a granted path is used:
+# Landlock rules apply to everything below a path, and so would the rule for scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
-# Where no limit is stated. Memory is per process, and so is the time of the processor.
+# Where the manifest states no limit. Memory and CPU time are per process.
 _DEFAULTS = {"cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024}
 _DEFAULTS |= {"scratch_mb": 256}
 _SPACES = ("namespaces", "private root")
@@ -54,9 +54,9 @@ _DO_WITHOUT = (
 
 
 class ProgramWalls:
-    """Makes walls for the programs of calls. `http` is how names are resolved and plain requests are sent.
+    """Makes walls for the programs of calls. `http` resolves names and sends plain requests.
 
-    `held` collects the directories that are mounted onto themselves, across which programs cannot move or link files.
+    `held` collects the directories that are mounted onto themselves: programs cannot move or link files across them.
     """
 
     def __init__(
@@ -69,36 +69,36 @@ class ProgramWalls:
         self._held = set() if held is None else held
 
     def load_code(self) -> None:
-        """Import what programs get to the network through."""
+        """Import the launcher."""
         import licet.sandbox.programs.launcher  # noqa: F401
 
     def layers(self) -> tuple[str, ...]:
-        """What is in force around every program here; `SandboxUnavailable` where not even that can be kept."""
+        """The layers around every program on this machine. Raises `SandboxUnavailable` if they do not hold."""
         support = self._support()
         support.require("isolated")
         return ("process", *support.layers("isolated"), *(_SPACES if support.namespaces else ()))
 
     def walls(self, holding: Holding) -> Walls:
-        """The walls of a child process with this grant; `SandboxUnavailable` if they cannot be kept here."""
+        """The walls of a program with this grant. Raises `SandboxUnavailable` if they do not hold on this machine."""
         support, in_force = self._support(), self.layers()
         reach = holding.reach
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
             http = self._http if network else None
-            return _Around(holding, http, Layers((*in_force, *way_out)), self._held, support.landlock)
+            return _CallWalls(holding, http, Layers((*in_force, *way_out)), self._held, support.landlock)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
-        # The kernel does not hold root to a number of processes, and who counts them does so in a namespace. For others
-        # it counts all that they have, which another sandbox may not tell.
+        # The kernel does not limit the number of processes of root; the launcher does, in a namespace. For other users
+        # the kernel counts all their processes, which cannot be read inside some other sandboxes.
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
-        return _Around(holding, None, layers, self._held, support.landlock)
+        return _CallWalls(holding, None, layers, self._held, support.landlock)
 
 
-class _Around:
+class _CallWalls:
     """The walls of one call's programs."""
 
     def __init__(self, holding: Holding, http: Http | None, layers: Layers, held: set[str], version: int) -> None:
@@ -107,15 +107,15 @@ class _Around:
         self._holding, self._http, self._spaces = holding, http, not layers.missing
 
     def around(self, command: Command) -> Command:
-        """The same command with all that starts it inside; it is to be run in the running loop."""
+        """The same command with its walls; it must be run in the running loop."""
         limits = limits_of(self._holding.reach)
         anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
         paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
         self._held.update(paths.hold)
         own = of_binary(command, self._holding.reach)
-        scratch = _apart((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
+        scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
-            environment = {**command.environment, "TMPDIR": scratch, **(_proxied() if self._http else {})}
+            environment = {**command.environment, "TMPDIR": scratch, **(_proxy_variables() if self._http else {})}
             common = tuple(self._rules(own, scratch, anything))
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -129,7 +129,7 @@ class _Around:
                 "limits": {
                     "cpu_seconds": limits["cpu_seconds"],
                     "memory_bytes": limits["memory_mb"] * _MB,
-                    "address_bytes": 0,  # runtimes reserve far more addresses than they ever use
+                    "address_bytes": 0,  # runtimes reserve far more addresses than they use
                     "open_files": limits["open_files"],
                     "processes": limits["processes"],
                     "file_bytes": limits["file_mb"] * _MB,
@@ -143,9 +143,9 @@ class _Around:
                 },
                 "rules": (*common, *paths.rules),
             }
-            told = program_access(self._holding.reach, orders, paths.rules, common)
-            self._holding.program_access = self._holding.program_access.with_program(told)
-            watch = Attendant(orders, self._egress(), None if self._spaces else scratch)
+            rules_text = program_access(self._holding.reach, orders, paths.rules, common)
+            self._holding.program_access = self._holding.program_access.with_program(rules_text)
+            watch = LauncherClient(orders, self._egress(), None if self._spaces else scratch)
         except BaseException:
             if not self._spaces:
                 scratches.remove(scratch)
@@ -160,7 +160,7 @@ class _Around:
         return Egress(self._holding, self._http)
 
     def _rules(self, own: Mapping[str, Identity], scratch: str, anything: bool) -> Iterator[KernelRule]:
-        """What every program may use: the system, its own files, some devices, and scratch."""
+        """The rules of every program: the system, its own files, some devices, and scratch."""
         unread = held_paths(self._holding.reach.grant).denied("read")
         usable = landlock.READ | landlock.EXECUTE
         for path in SYSTEM:
@@ -168,41 +168,41 @@ class _Around:
                 yield KernelRule(part, usable)
         for path, found in own.items():
             for part in (path,) if self._spaces else around(path, unread):
-                with suppress(OSError):  # gone meanwhile, or neither a file nor a directory
+                with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
                     yield KernelRule(part, usable, found if part == path else identity(part))
         for device in DEVICES:
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
         everything = landlock.READ | landlock.WRITE | landlock.DELETE
         yield KernelRule(scratch, everything | (landlock.EXECUTE if anything else 0))
         if self._spaces:
-            yield KernelRule("/proc", landlock.READ)  # its own: it shows nobody else
+            yield KernelRule("/proc", landlock.READ)  # of its own namespace
 
 
 def _new_scratch() -> str:
-    """A directory of the host, for programs that have no root of their own."""
+    """A scratch directory on the host, for programs without a private root."""
     try:
         return scratches.new()
     except OSError as wrong:
-        raise SandboxUnavailable(f"there is no place for scratch: {wrong}") from wrong
+        raise SandboxUnavailable(f"no scratch directory can be made: {wrong}") from wrong
 
 
-def _apart(paths: Sequence[str]) -> str:
-    """A place for scratch that has nothing to do with what is granted."""
+def _scratch_place(paths: Sequence[str]) -> str:
+    """A place for scratch that neither contains nor lies in a granted path."""
     reals = [os.path.realpath(path) for path in paths]
     for place in _SCRATCH:
         if not inside(place, reals) and not any(inside(path, (place,)) for path in (*reals, *paths)):
             return place
-    raise SandboxUnavailable("everything is granted, and so no place is left for scratch")
+    raise SandboxUnavailable("everything is granted, so no place is left for scratch")
 
 
-def _proxied() -> Mapping[str, str]:
+def _proxy_variables() -> Mapping[str, str]:
     from licet.sandbox.programs.launcher import PROXY_URL
 
     return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 
 
 def limits_of(reach: Reach) -> Mapping[str, int]:
-    """What a program of a call may use up: the tightest that manifest, bundle and tool say, or a safe default."""
+    """The limits of a program: the tightest of manifest, bundle and tool, or a safe default."""
     limits = reach.manifest.limits
     for seat in reach.seats:
         limits = least_limits(limits, seat.limits)
@@ -212,8 +212,8 @@ def limits_of(reach: Reach) -> Mapping[str, int]:
 _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES", b"LIMIT_DISK": "LIMIT_DISK"}
 
 
-class Attendant:
-    """Stays outside while one program runs: gives the launcher its orders, and serves the way out to the network."""
+class LauncherClient:
+    """The host's side of one launcher: sends its orders, and serves the proxy while the program runs."""
 
     def __init__(self, orders: Mapping[str, Any], egress: "Egress | None", scratch: str | None) -> None:
         self._limits = orders["limits"]
@@ -230,38 +230,38 @@ class Attendant:
         self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text))
 
     async def started(self) -> Exception | None:
-        """Wait until the binary runs, or something was said: with the launcher its end of the socket goes."""
+        """Wait until the binary runs or an error was reported: then the launcher's end of the socket is closed."""
         await asyncio.wait([self._task])
-        return _trouble(bytes(self._said))
+        return _start_error(bytes(self._said))
 
     async def ended(self) -> Exception | None:
-        """Clear up; why the program could not be put behind walls, or could not be started there."""
-        # Every process that held the other end is gone, so what was said is there to be read.
+        """Clean up; returns why the walls could not be built, or the program not be started."""
+        # Every process with the other end of the socket has ended, so the report is complete.
         await asyncio.wait([self._task], timeout=_GRACE)
         self._task.cancel()
         with suppress(asyncio.CancelledError, OSError):
             await self._task
         self._near.close()
-        with suppress(BlockingIOError):  # nobody has said anything, and somebody still could
+        with suppress(BlockingIOError):  # no reason was reported
             self._limit = os.read(self._ending, 64)
         os.close(self._ending)
         if self._egress is not None:
             await self._egress.close()
         if self._scratch is not None:
             await asyncio.to_thread(scratches.remove, self._scratch)
-        return _trouble(bytes(self._said))
+        return _start_error(bytes(self._said))
 
     def limit(self, used: Used) -> Reason | Literal[""]:
-        """Which limit has ended the program, by what the kernel and the first process of its namespace say."""
+        """Which limit ended the program, as the kernel and the first process of its namespace report it."""
         killed = used.returncode == -signal.SIGKILL
         if used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= self._limits["cpu_seconds"]):
             return "LIMIT_CPU"
         if used.returncode == -signal.SIGXFSZ:
             return "LIMIT_FILE_SIZE"
-        # That memory was refused only the program hears. One that fails with nearly all of it in use has met its end.
+        # Only the program learns that memory was refused. One that fails with nearly all of it in use met this limit.
         if used.returncode and used.memory_bytes >= self._limits["memory_bytes"] * 9 // 10:
             return "LIMIT_MEMORY"
-        # Words of the launcher's, from outside of the program's namespace.
+        # Reported by the launcher, from outside of the program's namespace.
         return _OF_THE_LAUNCHER.get(self._limit, "")
 
     async def _attend(self, orders: bytes) -> None:
@@ -292,14 +292,14 @@ class Attendant:
             self._loop.remove_reader(self._near)
 
 
-def _trouble(said: bytes) -> Exception | None:
-    """What the launcher said before it gave up; silence means that the program was started."""
+def _start_error(said: bytes) -> Exception | None:
+    """The error that the launcher reported; None means that the program was started."""
     if not said:
         return None
     try:
-        told = json.loads(said)
-        if told["stage"] == "start":
-            return OSError(int(told["errno"]), os.strerror(int(told["errno"])))
-        return SandboxUnavailable(f"the walls could not be built: {told['text']}")
+        report = json.loads(said)
+        if report["stage"] == "start":
+            return OSError(int(report["errno"]), os.strerror(int(report["errno"])))
+        return SandboxUnavailable(f"the walls could not be built: {report['text']}")
     except (ValueError, KeyError, TypeError):
-        return SandboxUnavailable("the walls could not be built, and what was said about it cannot be read")
+        return SandboxUnavailable("the walls could not be built, and the report about it cannot be read")

@@ -1,9 +1,7 @@
-"""How a call behind walls ended: its value, what the tool raised, or why its worker gave no answer.
+"""The levels `restricted` and `isolated`: runs each tool in a worker, a walled process that waits for its call.
 
-The levels `restricted` and `isolated`: tools run in walled processes of their own, which wait for their calls.
-
-For each tool a few workers are parked ahead of time: walled in, the tool loaded unless its grant is within their reach,
-good for one call. Where a tool says `reuse=True` a worker serves many. Whatever happens in a worker ends its own call
+`Workers.run` takes a worker from the pool, serves its questions with a `Broker`, and turns the outcome into the value
+or error of the call. A worker serves one call, or many if the tool has `reuse=True`. A failing worker ends its own call
 and nothing else.
 """
 
@@ -30,19 +28,19 @@ from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import Prepared, _in_a_fork, close_workers, pool, prepare, start_of
 from licet.sandbox.workers.wire import BrokenWire, Closed, Overrun, TooMuch
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
-from licet.sandbox.workers.zygote_client import Child, Zygote
+from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
 
-_MOST_LINES = 10_000_000  # of a file of Python: a number beyond is no line
-_LAST_WORDS = 10.0  # seconds to hear how a worker ended: at once, unless the machine is very busy
+_MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believed
+_EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
 def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
-    """What the tool returned; or what it raised, as far as it can be told."""
+    """The value that the tool returned. Raises what the tool raised."""
     if outcome.refusal is not None:
         raise outcome.refusal
     kind, text = outcome.head.get("error"), outcome.head.get("text")
     if kind is None:
-        return JsonText(outcome.blob)  # how long it may be is known where the call ends, and parsed only after that
+        return JsonText(outcome.blob)  # its size is checked where the call ends, before it is parsed
     kind, text = str(kind), str(text)
     number = outcome.head.get("errno")
     if kind == "MemoryError":
@@ -60,10 +58,10 @@ def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
     raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES))
 
 
-async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mapping[str, int]) -> Exception:
-    """Why a worker gave no answer, from what the kernel and the zygote say; the word of a tool is not asked.
+async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limits: Mapping[str, int]) -> Exception:
+    """Why a worker gave no answer, as the kernel and the zygote report it: a tool's own report is not believed.
 
-    `Stopped`; or `SandboxUnavailable` where nothing of the tool ran.
+    Returns `Stopped`, or `SandboxUnavailable` if no code of the tool ran.
     """
     if isinstance(wrong, Overrun):
         return Stopped(wrong.reason, str(wrong))
@@ -72,24 +70,24 @@ async def stopped(zygote: Zygote, child: Child, wrong: Exception, limits: Mappin
     if isinstance(wrong, BrokenWire):
         return Stopped("TOOL_CRASHED", "the tool's process broke the protocol")
     await asyncio.sleep(0)
-    # It may have closed its socket and live on; told to end it, the zygote says how it ended in either case.
-    zygote.end(child, child.ended or ("TOOL_CRASHED", "the tool's process hung up"))
-    death = await child.buried(_LAST_WORDS)
-    if death is None:
-        return Stopped("TOOL_CRASHED", "the tool's process ended, and nobody knows how")
-    if death.unborn:
-        return SandboxUnavailable(death.unborn)
-    if death.why == NO_WALLS:
+    # The worker may have closed its socket and still run. The zygote kills it, and reports its exit in either case.
+    zygote.end(worker, worker.ended or ("TOOL_CRASHED", "the tool's process hung up"))
+    exit_ = await worker.wait_for_exit(_EXIT_SECONDS)
+    if exit_ is None:
+        return Stopped("TOOL_CRASHED", "the tool's process ended, and its exit status is not known")
+    if exit_.start_error:
+        return SandboxUnavailable(exit_.start_error)
+    if exit_.why == NO_WALLS:
         return SandboxUnavailable("a wall could not be built in the tool's process")
-    if death.ended is not None and death.ended[0] != "TOOL_CRASHED":
-        return Stopped(*death.ended)
-    code = os.waitstatus_to_exitcode(death.status) if death.status >= 0 else 0
+    if exit_.ended is not None and exit_.ended[0] != "TOOL_CRASHED":
+        return Stopped(*exit_.ended)
+    code = os.waitstatus_to_exitcode(exit_.status) if exit_.status >= 0 else 0
     killer = max(-code, 0)
-    if killer == signal.SIGXCPU or (killer == signal.SIGKILL and death.cpu >= limits["cpu_seconds"]):
+    if killer == signal.SIGXCPU or (killer == signal.SIGKILL and exit_.cpu >= limits["cpu_seconds"]):
         return Stopped("LIMIT_CPU", f"it used more than {limits['cpu_seconds']} seconds of CPU time")
     if killer == signal.SIGXFSZ:
         return Stopped("LIMIT_FILE_SIZE", f"it wrote a file of more than {limits['file_mb']} MB")
-    if death.why == OUT_OF_MEMORY:
+    if exit_.why == OUT_OF_MEMORY:
         return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
     said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
     return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")
@@ -117,15 +115,15 @@ class Workers:
         self._support = support or (lambda: probe.support())
         self._programs = programs
         self._prepared: dict[_Key, Prepared] = {}
-        self._preparing = threading.Lock()  # nothing is added to what has just been forgotten
+        self._preparing = threading.Lock()  # `forget` and a new entry exclude each other
 
     def load_code(self) -> None:
-        """Import what programs need; all that workers need is imported with this module."""
+        """Import what programs need; what workers need is imported with this module."""
         if self._programs is not None:
             self._programs.load_code()
 
     def layers(self, level: Level) -> tuple[str, ...]:
-        """What will be in force at a level; the walls are tried out before they are relied on."""
+        """The layers in force at a level. Raises `SandboxUnavailable` if the walls do not hold on this machine."""
         if level == "native":
             return self._native.layers(level)
         support = self._support()
@@ -133,43 +131,43 @@ class Workers:
         return ("handles", "process", *support.layers(level))
 
     def walls(self, held: Any) -> Walls:
-        """The walls of a child process."""
+        """The walls of a program."""
         return self._native.walls(held) if self._programs is None else self._programs.walls(held)
 
     def run(self, level: Level, call: ToolCall, context: BoundContext) -> Awaitable[Any]:
-        """Run a tool at a level."""
+        """Run a tool at a level; `native` is run by the inner engine."""
         if level == "native":
             return self._native.run(level, call, context)
         return self._walled(level, call, context)
 
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
         prepared = self._prepare(level, call, context)
-        zygote, child = pool.take(prepared)
-        context._holding.access = child.access
-        zygote.begin(child)
+        zygote, worker = pool.take(prepared)
+        context._holding.access = worker.access
+        zygote.watch(worker)
         kept, loop = False, asyncio.get_running_loop()
         try:
-            start = start_of(prepared, call, context, child.calls)
+            start = start_of(prepared, call, context, worker.calls)
             if not call.tool.reuse and not pool.ready(prepared):
                 loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
             meter, isolated = context._holding.meter, level == "isolated"
-            broker = Broker(child.end, context, child.calls, call.tool.name, direct=isolated, meter=meter)
+            broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
             outcome = await broker.serve(start)
-            kept = call.tool.reuse and broker.clean and _reusable(child, prepared)
+            kept = call.tool.reuse and broker.clean and _reusable(worker, prepared)
         except (BrokenWire, Closed) as wrong:
-            raise await stopped(zygote, child, wrong, prepared.limits) from None
+            raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
             if kept:
-                zygote.rest(child)
-                pool.give_back(prepared, zygote, child)
+                zygote.unwatch(worker)
+                pool.give_back(prepared, zygote, worker)
             else:
-                zygote.end(child)
+                zygote.end(worker)
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon(pool.park, prepared, zygote)
         return value_of(outcome, prepared.limits)
 
     def forget(self) -> None:
-        """End what waits for calls: the grants that it was made with may be in force no more."""
+        """End all parked workers: the grants that they were made for may have changed."""
         with self._preparing:
             gone, self._prepared = self._prepared.values(), {}
         pool.forget(gone)
@@ -188,14 +186,14 @@ class Workers:
         return found
 
 
-def _reusable(child: Child, prepared: Prepared) -> bool:
-    if child.cpu_seconds() > prepared.limits["cpu_seconds"]:
+def _reusable(worker: WorkerProcess, prepared: Prepared) -> bool:
+    if worker.cpu_seconds() > prepared.limits["cpu_seconds"]:
         return False
     try:
-        changed = os.stat(child.scratch).st_mtime_ns
-        if changed == child.scratch_changed:
+        changed = os.stat(worker.scratch).st_mtime_ns
+        if changed == worker.scratch_changed:
             return True
-        child.scratch_changed = changed
-        return not os.listdir(child.scratch)  # what one call left there is not for the next
-    except OSError:  # it has died, and its scratch went with it
+        worker.scratch_changed = changed
+        return not os.listdir(worker.scratch)  # the next call must not find files of this one
+    except OSError:  # the worker died, and its scratch was removed
         return False

@@ -1,7 +1,7 @@
-"""Where the code of a tool lies: its own file, the files it imports, and the libraries that every tool may read.
+"""Finds the code of a tool: its own file, the files that it imports, and the libraries that every tool may read.
 
-Worked out on the host from what is imported there and from the text of the files; nothing is run. A worker is given
-its files one by one, never their directory, where `.env`, policy and state often lie.
+The host finds them from its own imports and from the text of the files; nothing is run. A worker gets the files one by
+one, and never their directory, which often holds `.env`, policy and state.
 """
 
 import importlib.machinery
@@ -25,7 +25,7 @@ _FIX = (
     'define it at the top of a module; or, if it is trusted code of yours, give it `sandbox="native"` '
     "and name it under `native`"
 )
-SCRIPT = "licet_script"  # what a script is called inside: under its own name `__main__` it would run as a program
+SCRIPT = "licet_script"  # the module name of a script in a worker: as `__main__` it would run as a program
 
 
 class Source(NamedTuple):
@@ -37,15 +37,15 @@ class Source(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """Every file that is read to load it, with what Python has compiled of each."""
+        """Every file that is read to load it, and the compiled file of each."""
         return [*self._sources, *self.compiled]
 
     @property
     def compiled(self) -> list[str]:
-        """Where Python keeps what it has compiled of each file."""
+        """The compiled file of each source file."""
         found = []
         for file in self._sources:
-            with suppress(NotImplementedError, ValueError):  # this Python keeps nothing of what it compiles
+            with suppress(NotImplementedError, ValueError):  # this Python writes no compiled files
                 found.append(importlib.util.cache_from_source(file))
         return found
 
@@ -55,7 +55,7 @@ class Source(NamedTuple):
 
 
 def source_of(tool: Tool) -> Source:
-    """The code of a tool, or `SandboxUnavailable` if no other process could find it again."""
+    """The code of a tool. Raises `SandboxUnavailable` if another process could not load it."""
     fn: Any = tool.fn
     file, qualname, name = fn.__code__.co_filename, fn.__qualname__, fn.__module__
     if "<locals>" in qualname:
@@ -75,14 +75,14 @@ def source_of(tool: Tool) -> Source:
 
 
 def project_files(tools: Iterable[Tool]) -> Iterator[str]:
-    """Every project file that is read to load these tools: its path as it was named, and its real path.
+    """Every project file that is read to load these tools, by its path as named and by its real path.
 
-    Functions that decorators wrapped, and checks of availability, count too: their code runs in this process.
+    Wrapped functions and availability checks count too: their code runs in this process.
     """
     for tool in tools:
         for fn in (*_unwrapped(tool.fn), *_unwrapped(tool.available)):
             code = getattr(fn, "__code__", None)
-            if code is None or code.co_filename.startswith("<"):  # typed in, or made by a program: it has no file
+            if code is None or code.co_filename.startswith("<"):  # from a prompt, or generated: it has no file
                 continue
             yield os.path.abspath(code.co_filename)
             yield from _files_from(str(fn.__module__), os.path.realpath(code.co_filename))
@@ -100,7 +100,7 @@ def _files_from(module: str, file: str) -> Iterator[str]:
 
 
 def _unwrapped(fn: Any) -> list[Any]:
-    """A function and all that decorators have wrapped in each other."""
+    """A function and the functions that it wraps."""
     found: list[Any] = []
     while fn is not None and fn not in found:
         found.append(fn)
@@ -110,22 +110,22 @@ def _unwrapped(fn: Any) -> list[Any]:
 
 @cache
 def libraries() -> tuple[str, ...]:
-    """The directories of the interpreter, its libraries and licet: the same for every tool, and nobody's secret."""
+    """The directories of the interpreter, its libraries and licet: readable for every tool."""
     return tuple(dict.fromkeys((*library_directories(), _LICET)))
 
 
 def import_path() -> list[str]:
-    """What a worker searches for modules: libraries, and what `.pth` files have added to the path inside of them."""
+    """The import path of a worker: libraries, and directories in them that `.pth` files have added."""
     found = [path for path in libraries() if path != _LICET]
     found += [path for path in map(os.path.realpath, filter(None, sys.path)) if _is_library(path)]
     return list(dict.fromkeys(path for path in found if path != _LICET))
 
 
 def zygote_path() -> list[str]:
-    """What the zygote searches for modules of its own: as a worker, and all that `.pth` files have added.
+    """The import path of the zygote: that of a worker, and all directories that `.pth` files have added.
 
-    The files are read for names of directories, and code in them is not run. Workers do not search the directories
-    outside of libraries: those of a project may hold `.env` and state. They get the files of their tool one by one.
+    Code in `.pth` files is not run. Workers do not search directories outside of libraries, which may hold `.env` and
+    state: they get the files of their tool one by one.
     """
     stated = pth_entries()
     added = [path for path in map(os.path.realpath, filter(None, sys.path)) if path in stated]
@@ -137,12 +137,12 @@ def _is_library(path: str) -> bool:
 
 
 def _reached(name: str, place: Place) -> dict[str, Place]:
-    """A module, the packages it is in, and every module of theirs that is no library, by name."""
+    """A module, its packages, and the project modules that they import, by name."""
     return followed({name: place}, _place)
 
 
 def _place(name: str) -> Place | None:
-    """Where a module is, if it is none of a library; it is looked for, and not imported."""
+    """Where a project module is, without importing it; None for a library."""
     if name.partition(".")[0] in sys.stdlib_module_names or name.partition(".")[0] == "licet":
         return None
     spec = getattr(sys.modules.get(name), "__spec__", None) or _of_a_project(name)
@@ -150,7 +150,7 @@ def _place(name: str) -> Place | None:
         parent = name.rpartition(".")[0]
         path = getattr(sys.modules.get(parent), "__path__", None) if parent else None
         if parent and path is None:
-            above = _place(parent)  # a package that is not loaded yet
+            above = _place(parent)  # a package that is not imported yet
             if above is None or above.directory is None:
                 return None
             path = [above.directory]
@@ -169,6 +169,6 @@ def _place(name: str) -> Place | None:
 
 
 def _of_a_project(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Where a module is that `licet call` can import and has not imported yet."""
+    """The spec of a module that `licet call` can import and has not imported yet."""
     finders = (finder for finder in sys.meta_path if isinstance(finder, KnownModules))
     return next(filter(None, (finder.find_spec(name) for finder in finders)), None)

@@ -72,9 +72,9 @@ class Sizes(Struct, frozen=True):
     units: int = sys.maxsize  # of work to parse a head, see `is_heavy`
 
 
-FROM_A_CHILD = Sizes(head=4 << 20, blob=32 << 20, units=50_000)  # the arguments of a command may be long
+FROM_WORKER = Sizes(head=4 << 20, blob=32 << 20, units=50_000)  # the arguments of a command may be long
 RESULT_BYTES = 16 << 20  # of the result of a tool; a result longer than `limits.output_kb` is cut
-FROM_THE_HOST = Sizes(head=16 << 20, blob=300 << 20)  # a response of `ctx.fetch` may be large
+FROM_HOST = Sizes(head=16 << 20, blob=300 << 20)  # a response of `ctx.fetch` may be large
 
 
 def packed(head: Mapping[str, Any], blob: bytes = b"") -> bytes:

@@ -1,10 +1,8 @@
-"""Loading a tool inside its walls: by file, under a name that runs nothing but definitions.
+"""Runs inside the walls: a worker builds its walls, loads its tool, and serves calls until the host closes the socket.
 
-The life of a worker, inside: it walls itself in, loads its tool, and answers calls until the host hangs up.
-
-Where the walls leave something of a grant reachable, the tool is loaded when its call has come: no call, no use. The
-walls come before the tool's code, imports included. Everything that they leave reachable was named by the host in
-the first frame; a worker that cannot build every wall that it was told to build ends at once.
+The walls are built before any code of the tool runs, imports included. The host's first frame names everything that
+they leave reachable. A worker that cannot build one of its walls ends at once. Where the walls leave part of a grant
+reachable, the tool is loaded when its call comes, so that nothing of the grant is used without a call.
 """
 
 import asyncio
@@ -29,14 +27,14 @@ from licet.errors import Refused
 from licet.guard.close import result_text
 from licet.modules.finder import FromText, module_spec
 from licet.sandbox.bridge import socket_shim, subprocess_shim
-from licet.sandbox.bridge.client import Answer, Asking
-from licet.sandbox.bridge.context import RemoteContext, Waiting
+from licet.sandbox.bridge.client import Answer, HostClient
+from licet.sandbox.bridge.context import RemoteContext, SyncHandle
 from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.workers.wire import Closed, Frame
 
 
-class Given:
-    """Finds the modules that a worker was given, by name. Directories cannot be listed here, so nothing is searched."""
+class GivenModules:
+    """Finds the modules of a tool by name. Nothing is searched: directories cannot be listed behind the walls."""
 
     def __init__(self, modules: Mapping[str, Sequence[str | None]], *, bytecode: bool) -> None:
         self._modules = modules
@@ -45,7 +43,7 @@ class Given:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Where a module is, if it is one of these."""
+        """Where a module is, if it belongs to the tool."""
         if name not in self._modules:
             return None
         file, directory = self._modules[name]
@@ -55,22 +53,22 @@ class Given:
 def load(
     module: str, qualname: str, modules: Mapping[str, Sequence[str | None]], path: Sequence[str], *, bytecode: bool
 ) -> Any:
-    """The function of a tool; its module and the modules that it imports run now, behind the walls.
+    """Import the module of a tool, behind the walls, and return the tool's function.
 
-    Without `bytecode` files are compiled from their text: what was compiled earlier lies where a grant may write.
+    Without `bytecode` files are compiled from their source, because a grant may write where compiled files lie.
     """
     sys.path[:] = path
-    # What the zygote had under one of these names is another module.
+    # The zygote may have another module under one of these names.
     for name in [name for name in modules if name in sys.modules]:
         del sys.modules[name]
-    sys.meta_path.insert(0, Given(modules, bytecode=bytecode))
+    sys.meta_path.insert(0, GivenModules(modules, bytecode=bytecode))
     found = getattr(importlib.import_module(module), qualname)
     return found.fn if isinstance(found, Tool) else found
 
 
-OUT_OF_MEMORY, NO_WALLS = 77, 78  # why there is no answer
-LAST_WORDS = struct.Struct("=II")  # who ends, and why
-_RESERVE = 1 << 20  # bytes of memory with which to say that there is no more
+OUT_OF_MEMORY, NO_WALLS = 77, 78  # reasons in an exit report
+EXIT_REPORT = struct.Struct("=II")  # pid, reason
+_RESERVE = 1 << 20  # bytes that are freed to report that memory is used up
 _MOST_SAID = 2000  # characters of an error
 _WAYS_OUT = {
     "BINARY_NOT_ALLOWED": "; to allow it, name it under `process` in the tool's capabilities and in the manifest",
@@ -81,46 +79,46 @@ class TooLong(Exception):
     """A result of more bytes than the limit."""
 
 
-class LastWords:
-    """Says why a worker ends, by a pipe that is shut before its tool is loaded: code of a tool could say anything."""
+class ExitReporter:
+    """Reports why a worker ends, over a pipe that is closed before its tool is loaded: a tool could report anything."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
-    def say(self, why: int) -> NoReturn:
-        """End."""
+    def exit(self, why: int) -> NoReturn:
+        """End the process, and report why if the pipe is open."""
         if self.fd >= 0:
-            os.write(self.fd, LAST_WORDS.pack(os.getpid(), why))
+            os.write(self.fd, EXIT_REPORT.pack(os.getpid(), why))
         os._exit(why)
 
-    def shut(self) -> None:
-        """Say nothing from now on."""
+    def close(self) -> None:
+        """Report nothing from now on."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
-    """Be a worker; does not return."""
-    words = LastWords(fd)
+    """Run a worker in this process; does not return."""
+    reporter = ExitReporter(fd)
     try:
-        asking = Asking(end)
-        spec = asking.wire.receive().head
+        host = HostClient(end)
+        spec = host.wire.receive().head
         try:
             wall_in(spec, {end.fileno(), fd}, parent)
         except (OSError, ValueError):
-            words.say(NO_WALLS)
-        _Worker(asking, spec, words).serve()
+            reporter.exit(NO_WALLS)
+        _Worker(host, spec, reporter).serve()
     except Closed:
         os._exit(0)
     except MemoryError:
-        words.say(OUT_OF_MEMORY)
+        reporter.exit(OUT_OF_MEMORY)
     finally:
         os._exit(1)
 
 
 def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
-    """Give up everything that the host did not name, for good."""
+    """Give up everything that the specification does not name, for good."""
     os.setsid()
     scratch = spec["scratch"]
     os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = scratch
@@ -140,21 +138,21 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
 
 
 def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.Rule]:
-    """A rule for what the host has looked at; whoever put something else in its place since then gains nothing."""
+    """A rule for the file that the host checked; a file that has replaced it since then gets none."""
     if identity is None:
         yield landlock.Rule(path, access)
         return
-    with contextlib.suppress(OSError):  # what is gone needs no rule
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)  # closed with everything else before the tool is loaded
+    with contextlib.suppress(OSError):  # a file that was removed needs no rule
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)  # `harden` closes it before the tool is loaded
         found = os.fstat(fd)
         if [found.st_dev, found.st_ino] == identity:
             yield landlock.Rule(f"/proc/self/fd/{fd}", access)
 
 
 class _Worker:
-    def __init__(self, asking: Asking, spec: Mapping[str, Any], words: LastWords) -> None:
-        self._asking = asking
-        self._words = words
+    def __init__(self, host: HostClient, spec: Mapping[str, Any], reporter: ExitReporter) -> None:
+        self._host = host
+        self._reporter = reporter
         self._reserve = bytes(_RESERVE)
         self._spec = spec
         self._context: str | None = spec["context"]
@@ -170,7 +168,7 @@ class _Worker:
 
     def _load(self) -> None:
         spec = self._spec
-        self._words.shut()
+        self._reporter.close()
         try:
             self._fn = load(spec["module"], spec["qualname"], spec["modules"], spec["path"], bytecode=spec["bytecode"])
             if spec["async"]:
@@ -185,7 +183,7 @@ class _Worker:
         return self._ask("connect", host=host, port=port).file()
 
     def _start(self, asked: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
-        """A program that the host started: its number, and the pipes that lead to it."""
+        """Have the host start a program; returns its number and its pipes."""
         answer = self._ask("process.start", **asked)
         return answer.head["id"], answer.files
 
@@ -193,25 +191,25 @@ class _Worker:
         self._ask("process.signal", program=program, signal=number)
 
     def _ask(self, op: str, **fields: Any) -> Answer:
-        """Ask for a library, which knows refusals as errors of the system."""
+        """Ask on behalf of a library, which expects an `OSError` for a refusal."""
         try:
-            return self._asking.ask_now(op, **fields)
+            return self._host.ask_now(op, **fields)
         except Refused as refusal:
-            if refusal.code == "BACKEND_MISSING":  # it would be allowed, and is not there
+            if refusal.code == "BACKEND_MISSING":  # it is granted, but nothing is configured for it
                 raise FileNotFoundError(errno.ENOENT, str(refusal)) from refusal
             raise PermissionError(errno.EACCES, f"{refusal}{_WAYS_OUT.get(refusal.code, '')}") from refusal
-        except RuntimeError as nobody:
-            raise PermissionError(errno.EACCES, str(nobody)) from nobody
+        except RuntimeError as no_call:
+            raise PermissionError(errno.EACCES, str(no_call)) from no_call
 
     def serve(self) -> None:
-        """One call, or as many as come."""
-        wire = self._asking.wire
+        """Serve one call, or all that come with `reuse`."""
+        wire = self._host.wire
         while True:
             frame = wire.receive()
-            if "call" not in frame.head:  # an answer for a call that did not wait for it
+            if "call" not in frame.head:  # a late answer to a question of an earlier call
                 wire.drop(frame)
                 continue
-            if self._fn is None and self._wrong is None:  # until now nothing of the tool has run
+            if self._fn is None and self._wrong is None:  # no code of the tool has run yet
                 self._load()
             head, blob = self._answer(frame)
             call: int = frame.head["call"]
@@ -237,19 +235,19 @@ class _Worker:
 
     def _called(self, frame: Frame) -> Any:
         arguments = plain_data(frame.blob)
-        if not frame.head["plain"]:  # models, dates, sets: made again from what was sent, by the tool's own hints
+        if not frame.head["plain"]:  # models, dates, sets: validated again by the type hints of the tool
             arguments = self._validate(arguments)
         loop = self._runner.get_loop() if self._runner is not None else None
-        self._asking.begin(frame.head["call"], loop)
+        self._host.begin(frame.head["call"], loop)
         if self._context is not None:
-            context = RemoteContext(self._asking, frame.head)
-            arguments[self._context] = context if loop is not None else Waiting(context)
+            context = RemoteContext(self._host, frame.head)
+            arguments[self._context] = context if loop is not None else SyncHandle(context)
         try:
             fn, runner = self._fn, self._runner
             assert fn is not None  # noqa: S101
             return fn(**arguments) if runner is None else runner.run(_alone(fn, arguments))
         finally:
-            self._asking.finish()
+            self._host.finish()
 
 
 def _bounded(text: bytes, most: int) -> bytes:
@@ -259,7 +257,7 @@ def _bounded(text: bytes, most: int) -> bytes:
 
 
 async def _alone(fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Run an async tool; what it left running ends with it."""
+    """Run an async tool, and cancel the tasks that it left running."""
     try:
         return await fn(**arguments)
     finally:
@@ -278,15 +276,15 @@ def _line(error: BaseException, fn: Callable[..., Any] | None) -> int:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """What is told of an exception: the name of its type, its text, and by which limit or refusal it came."""
+    """An exception as JSON for the host: its type, text, errno, and the number of the refusal that it is."""
     text = ""
-    with contextlib.suppress(Exception):  # a tool's exception may do anything when asked for its text
+    with contextlib.suppress(Exception):  # `__str__` of a tool's exception may raise
         text = str(error)[:_MOST_SAID]
     text = text.encode("utf-8", "replace").decode()
-    told: dict[str, Any] = {"error": f"{type(error).__name__}"[:200], "text": text}
+    fields: dict[str, Any] = {"error": f"{type(error).__name__}"[:200], "text": text}
     if isinstance(error, OSError) and type(error.errno) is int:
-        told["errno"] = error.errno
+        fields["errno"] = error.errno
     number = vars(error).get("licet_number")
     if type(number) is int:
-        told["refused"] = number
-    return told
+        fields["refused"] = number
+    return fields

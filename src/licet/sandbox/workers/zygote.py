@@ -1,7 +1,7 @@
-"""The zygote: a small process that was started clean, has everything imported that workers need, and forks them.
+"""The zygote: a small, clean process that has imported everything workers need, and forks them.
 
-It never holds anything of the host: no environment, no files, no arguments, no names of tools. What a worker is to be
-comes to the worker itself, over a socket that is only passed through here. One thread, so that forking is safe.
+It holds nothing of the host: no environment, files, arguments or names of tools. A worker receives its specification
+over a socket of its own, which the zygote only passes on. The zygote has one thread, so that forking is safe.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from licet.declare.decorator import declare_later
 from licet.sandbox import scratch
 from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.workers import worker
-from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Wire, packed
+from licet.sandbox.workers.wire import FROM_HOST, Closed, Wire, packed
 
 _REHEARSALS = 16
-_STACK = 2 << 20  # of a thread of a worker: what the system would take counts as memory, and is four times that
+_STACK = 2 << 20  # of each thread of a worker: the default is four times that, and counts as memory
 
 
 def main(control: int, base: str) -> NoReturn:
-    """Fork workers until the host hangs up; then everything here ends, and the scratch of all workers goes."""
+    """Fork workers until the host closes the connection; then kill them and remove their scratch."""
     hardening.close_all_but({0, 1, 2, control})
     hardening.no_new_privs()
-    hardening.drop_capabilities()  # here already, since workers then have nothing left to drop
+    hardening.drop_capabilities()  # here, so that no worker has to
     hardening.limit(hardening.Limits())
     os.environ.clear()
     os.environ["LANG"] = "C.UTF-8"
@@ -39,40 +39,40 @@ def main(control: int, base: str) -> NoReturn:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    wire = Wire(socket.socket(fileno=control), FROM_THE_HOST)
-    words = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wire = Wire(socket.socket(fileno=control), FROM_HOST)
+    reports = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     workers: dict[int, int] = {}  # by pid
-    last: dict[int, int] = {}  # words, by pid
+    reasons: dict[int, int] = {}  # why workers end, by pid
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
     gc.collect()
-    os.dup2(1, 2)  # until here the host hears what goes wrong; what tools write there is nobody's
+    os.dup2(1, 2)  # errors up to here reach the host; what tools write there is dropped
     wire.send({"number": 0, "ready": 1})
-    gc.freeze()  # what lives now lives for good: looking at it would only copy its pages
+    gc.freeze()  # garbage collection in a worker would copy the pages of everything imported here
     while True:
         ready = {fd for fd, _ in poll.poll()}
         try:
             if woken in ready:
                 os.read(woken, 4096)
-                _reap(wire, workers, words[0], last)
+                _reap(wire, workers, reports[0], reasons)
             if control in ready:
                 wire.take()
                 for frame in wire.frames():
-                    _obey(wire, workers, frame.head, words[1])
+                    _obey(wire, workers, frame.head, reports[1])
         except Closed:
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
             for pid in workers:
                 os.waitpid(pid, 0)
-            scratch.remove(base)  # a host that was killed cannot do it
+            scratch.remove(base)  # a host that was killed cannot
             os._exit(0)
 
 
-def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], words: int) -> None:
+def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], reports: int) -> None:
     number = order["number"]
     if "end" in order:
-        # A pid stays a worker's until it is reaped here, so this reaches no one else.
+        # A pid belongs to its worker until it is reaped here, so no other process is hit.
         for pid in [pid for pid, its in workers.items() if its == number]:
             os.kill(pid, signal.SIGKILL)
         return
@@ -81,43 +81,48 @@ def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], words: int
     try:
         pid = os.fork()
     except OSError as wrong:
-        wire.send({"number": number, "died": -1, "cpu": 0, "said": f"no worker can be started: {wrong}"})
+        wire.send({"number": number, "exited": -1, "cpu": 0, "error": f"no worker can be started: {wrong}"})
         os.close(end)
         return
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            worker.live(socket.socket(fileno=end), parent, words)
+            worker.live(socket.socket(fileno=end), parent, reports)
         finally:
             os._exit(1)
     os.close(end)
     workers[pid] = number
-    wire.send({"number": number, "born": pid})
+    wire.send({"number": number, "started": pid})
 
 
-def _reap(wire: Wire, workers: dict[int, int], words: int, last: dict[int, int]) -> None:
+def _reap(wire: Wire, workers: dict[int, int], reports: int, reasons: dict[int, int]) -> None:
     while workers:
         pid, status, used = os.wait4(-1, os.WNOHANG)
         if not pid:
             return
         number = workers.pop(pid, None)
         if number is not None:
-            last.update(_heard(words))  # it spoke before it ended
-            said = {"number": number, "died": status, "cpu": used.ru_utime + used.ru_stime, "why": last.pop(pid, 0)}
+            reasons.update(_read_reports(reports))  # a worker reports before it ends
+            said = {
+                "number": number,
+                "exited": status,
+                "cpu": used.ru_utime + used.ru_stime,
+                "why": reasons.pop(pid, 0),
+            }
             wire.send(said)
 
 
-def _heard(words: int) -> dict[int, int]:
-    """What workers have said since that was last asked."""
+def _read_reports(reports: int) -> dict[int, int]:
+    """The exit reports since the last read: pid and reason."""
     try:
-        return dict(worker.LAST_WORDS.iter_unpack(os.read(words, 512 * worker.LAST_WORDS.size)))
+        return dict(worker.EXIT_REPORT.iter_unpack(os.read(reports, 512 * worker.EXIT_REPORT.size)))
     except BlockingIOError:
         return {}
 
 
 def _warm() -> None:
-    """Load what every worker uses, down to what is loaded when something is first done."""
+    """Import what every worker uses, including modules that are imported on first use."""
     import datetime  # noqa: F401
     import decimal  # noqa: F401
     import enum  # noqa: F401
@@ -130,21 +135,21 @@ def _warm() -> None:
         return a
 
     if landlock.abi():
-        seccomp.program()  # built once, and kept: a worker installs it as it is
+        seccomp.program()  # cached: a worker installs it as it is
     validator(sample, None)({"a": 1})
     with asyncio.Runner() as runner:
         runner.run(asyncio.sleep(0))
-    # Python rewrites what it runs for the first few times, and a worker would copy each page that is written to.
+    # The interpreter specializes bytecode in its first runs; in a worker this would copy memory pages.
     for _ in range(_REHEARSALS):
         plain_data(plain_json({"a": [1]}))
         _rehearse()
 
 
 def _rehearse() -> None:
-    """Do what a worker will do, as far as it leaves no trace."""
+    """Do the steps of a worker that leave no trace."""
     one, other = socket.socketpair()
     with one, other:
-        wire = Wire(one, FROM_THE_HOST)
+        wire = Wire(one, FROM_HOST)
         other.sendall(packed({"rules": [["/", 0, None]]}) * 2)
         wire.receive()
         wire.send({})

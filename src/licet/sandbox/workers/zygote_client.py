@@ -1,7 +1,7 @@
-"""The host's side of the zygote: it starts it, has workers forked, hears how they end, and watches what they use.
+"""Starts the zygote, asks it for workers, and watches what they use and how they end.
 
-One zygote for a process, started when a tool is first run behind walls and again if it dies. A forked copy of the host
-starts its own: it closes what it inherited and touches nothing of its parent's.
+A host process has one zygote. It starts with the first tool behind walls, and again if it dies. A fork of the host
+closes the inherited files and starts a zygote of its own.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from licet.guard.access import Access
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import scratch
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter
-from licet.sandbox.workers.wire import FROM_THE_HOST, Closed, Wire, packed, send_all
+from licet.sandbox.workers.wire import FROM_HOST, Closed, Wire, packed, send_all
 
 # Third-party packages are imported from the directories that are passed as arguments. `site` does not run, because it
 # would execute `.pth` files; it only adds the builtins that tools expect: `exit`, `help` and others.
@@ -35,82 +35,82 @@ site.setquit(), site.setcopyright(), site.sethelper()
 from licet.sandbox.workers.zygote import main
 main(int(control), base)
 """
-_PATIENCE = 5.0  # seconds that the zygote may take for a message before it is taken for dead
-_TICK, _GLANCE = 0.1, 1.0  # seconds between two looks at what workers use: those that run, and those that wait
+_PATIENCE = 5.0  # seconds for the zygote to take a message; after that it counts as dead
+_TICK, _GLANCE = 0.1, 1.0  # seconds between two checks of what workers use: running and waiting ones
 _BUFFER = 1 << 20
 
 
 class Watched(NamedTuple):
-    """What a worker may use that the kernel does not count for us."""
+    """Limits of a worker that the kernel does not enforce."""
 
     scratch_bytes: int
     threads: int
 
 
-class Death(NamedTuple):
-    """How a worker ended: as `wait` says it, the CPU time it had used, and why if the host ended it."""
+class WorkerExit(NamedTuple):
+    """How a worker ended: its wait status, its CPU time, and the reason if the host ended it."""
 
     status: int
     cpu: float
     ended: tuple[Reason, str] | None
-    why: int = 0  # what it said itself, before anything of a tool ran in it
-    unborn: str = ""  # why there was none at all
+    why: int = 0  # its own exit report, from before any code of a tool ran
+    start_error: str = ""  # why it could not be started
 
 
-class Child:
-    """One worker: a socket, a number, and whatever is known of how it ended."""
+class WorkerProcess:
+    """One worker, as the host sees it: a socket, a number, and how it ended."""
 
     def __init__(self, number: int, end: socket.socket, directory: str, watched: Watched) -> None:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
         self.pid = 0
-        self.access: Access | None = None  # the rules of the kernel around it
+        self.access: Access | None = None  # the kernel rules around it
         self.calls = 0
-        self.scratch_changed = 0  # when the directory was last seen empty, as its own clock has it
+        self.scratch_changed = 0  # mtime of the directory when it was last seen empty
         self.ended: tuple[Reason, str] | None = None
-        self.death: Death | None = None
+        self.exit: WorkerExit | None = None
         self._lock = threading.Lock()
-        self._waiting: list[Callable[[Death], None]] = []
+        self._waiting: list[Callable[[WorkerExit], None]] = []
         self._heard = select.poll()
         self._heard.register(end, select.POLLIN)
 
-    def died(self, death: Death) -> None:
-        """Tell whoever waits."""
+    def exited(self, exit_: WorkerExit) -> None:
+        """Note how it ended, and wake everyone who waits for that."""
         with self._lock:
-            self.death = death
+            self.exit = exit_
             waiting, self._waiting = self._waiting, []
         for tell in waiting:
-            tell(death)
+            tell(exit_)
 
-    async def buried(self, seconds: float) -> Death | None:
-        """How it ended; None if nobody knows within some seconds."""
+    async def wait_for_exit(self, seconds: float) -> WorkerExit | None:
+        """How it ended; None if that is not known within some seconds."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Death] = loop.create_future()
+        ended: asyncio.Future[WorkerExit] = loop.create_future()
 
-        def hear(death: Death) -> None:
-            if not told.done():
-                told.set_result(death)
+        def hear(exit_: WorkerExit) -> None:
+            if not ended.done():
+                ended.set_result(exit_)
 
-        def tell(death: Death) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and whoever asked with it
-                loop.call_soon_threadsafe(hear, death)
+        def tell(exit_: WorkerExit) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(hear, exit_)
 
         with self._lock:
-            if self.death is not None:
-                return self.death
+            if self.exit is not None:
+                return self.exit
             self._waiting.append(tell)
         try:
-            return await asyncio.wait_for(told, seconds)
+            return await asyncio.wait_for(ended, seconds)
         except TimeoutError:
             return None
 
     def silent(self) -> bool:
-        """Whether it has said nothing that nobody asked for, and has not hung up."""
+        """Whether it has sent nothing unasked, and has not closed its socket."""
         return not self._heard.poll(0)
 
     def cpu_seconds(self) -> float:
-        """The CPU time that it has used so far; nothing it does can change that."""
+        """The CPU time that it has used, as the kernel counts it."""
         try:
-            return time.clock_gettime((~self.pid << 3) | 2)  # the clock of another process, as <time.h> makes it
+            return time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process, as in <time.h>
         except OSError:
             return 0.0
 
@@ -120,11 +120,11 @@ class Zygote:
 
     def __init__(self, path: list[str]) -> None:
         if not sys.executable:
-            raise SandboxUnavailable("this Python does not know its own program, which workers are started from")
+            raise SandboxUnavailable("the path of this Python interpreter is unknown, and workers are started from it")
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self.children: dict[int, Child] = {}
-        self._running: set[Child] = set()
+        self.workers: dict[int, WorkerProcess] = {}
+        self._running: set[WorkerProcess] = set()
         self._idle = False
         self._glanced = 0.0
         self.dead = False
@@ -132,13 +132,13 @@ class Zygote:
         try:
             self.base = scratch.new()
         except OSError as wrong:
-            raise SandboxUnavailable(f"there is no place for scratch directories: {wrong}") from wrong
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - what it says of itself, until it is ready
+            raise SandboxUnavailable(f"no scratch directory can be made: {wrong}") from wrong
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its standard error, until it is ready
         ours, theirs = socket.socketpair()
         self._woken, self._wake = socket.socketpair()
         ours.settimeout(_PATIENCE)
         arguments = [str(theirs.fileno()), self.base, sys.prefix, sys.exec_prefix, *path]
-        # One arena: threads of a tool would otherwise each reserve memory that counts and that they never use.
+        # One malloc arena: each thread of a tool would otherwise reserve memory that counts and is never used.
         environment = {"MALLOC_ARENA_MAX": "1", **libraries()}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
@@ -158,52 +158,52 @@ class Zygote:
         threading.Thread(target=self._listen, name="licet-workers", daemon=True).start()
 
     def lives(self) -> bool:
-        """Whether it can be asked for workers; the kernel is asked too, which knows before the listening thread."""
+        """Whether it can start workers. Asks the kernel too, which knows of an exit before the listening thread."""
         return not self.dead and self._process.poll() is None
 
-    def spawn(self, spec: Callable[[str], bytes], watched: Watched) -> Child:
-        """A new worker; it is told what to be, and may still be busy with that."""
+    def spawn(self, spec: Callable[[str], bytes], watched: Watched) -> WorkerProcess:
+        """Start a worker and send it its specification; it may still be building its walls when this returns."""
         number = next(self._numbers)
         directory = os.path.join(self.base, str(number))
         ours, theirs = socket.socketpair()
-        child = Child(number, ours, directory, watched)
+        worker = WorkerProcess(number, ours, directory, watched)
         try:
             os.mkdir(directory, 0o700)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             ours.settimeout(_PATIENCE)
-            self.children[number] = child
+            self.workers[number] = worker
             self._tell({"number": number}, theirs.fileno())
             send_all(ours, spec(directory))
             ours.setblocking(False)
         except OSError as wrong:
             ours.close()
-            raise SandboxUnavailable(self._stillborn() or f"no worker can be started: {wrong}") from wrong
+            raise SandboxUnavailable(self._start_error() or f"no worker can be started: {wrong}") from wrong
         finally:
             theirs.close()
-        return child
+        return worker
 
-    def begin(self, child: Child) -> None:
-        """Watch a worker: a call runs in it."""
-        child.calls += 1
-        self._running.add(child)
+    def watch(self, worker: WorkerProcess) -> None:
+        """Watch a worker more closely while a call runs in it."""
+        worker.calls += 1
+        self._running.add(worker)
         if self._idle:
             self._idle = False
             with contextlib.suppress(OSError):
                 self._wake.send(b"x", socket.MSG_DONTWAIT)
 
-    def rest(self, child: Child) -> None:
-        """Stop watching: the call is over, and the worker stays."""
-        self._running.discard(child)
+    def unwatch(self, worker: WorkerProcess) -> None:
+        """Watch a worker less often: its call is over."""
+        self._running.discard(worker)
 
-    def end(self, child: Child, why: tuple[Reason, str] | None = None) -> None:
-        """Kill a worker; whatever it does about it."""
-        if why is not None and child.ended is None:
-            child.ended = why
-        self._running.discard(child)
+    def end(self, worker: WorkerProcess, why: tuple[Reason, str] | None = None) -> None:
+        """Kill a worker."""
+        if why is not None and worker.ended is None:
+            worker.ended = why
+        self._running.discard(worker)
         with contextlib.suppress(OSError):
-            self._tell({"number": child.number, "end": 1})
+            self._tell({"number": worker.number, "end": 1})
         if why is None:
-            child.end.close()
+            worker.end.close()
 
     def _tell(self, order: dict[str, int], *files: int) -> None:
         with self._lock:
@@ -217,14 +217,14 @@ class Zygote:
 
     def _listen(self) -> None:
         listening = socket.socket(fileno=os.dup(self._control.fileno()))
-        wire = Wire(listening, FROM_THE_HOST)
+        wire = Wire(listening, FROM_HOST)
         poll = select.poll()
         poll.register(listening, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         try:
             while True:
                 self._idle = not self._running
-                pause = (_GLANCE if self.children else None) if self._idle else _TICK
+                pause = (_GLANCE if self.workers else None) if self._idle else _TICK
                 ready = {fd for fd, _ in poll.poll(None if pause is None else pause * 1000)}
                 if self._woken.fileno() in ready:
                     self._woken.recv(64)
@@ -235,73 +235,73 @@ class Zygote:
                 else:
                     self._look()
         except (Closed, OSError, ValueError):
-            self._buried()
+            self._zygote_exited()
         finally:
             wire.close()
             self._woken.close()
             self._wake.close()
 
-    def _stillborn(self) -> str:
-        """What went wrong with a zygote that ended before it was ready; empty if it was, or may still be."""
+    def _start_error(self) -> str:
+        """Why the zygote ended before it was ready; empty if it was ready, or may still become so."""
         if self._ready or (not self.dead and self._process.poll() is None):
             return ""
         try:
             self._said.seek(0)
             lines = self._said.read(_BUFFER).decode(errors="replace").split("\n")
-        except (OSError, ValueError):  # it is closed
+        except (OSError, ValueError):  # the file is closed
             lines = []
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "it did not say why")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "it reported no reason")
         return f"the process that workers come from ended at once: {said[:500]}"
 
     def _heard(self, said: dict[str, Any]) -> None:
         if "ready" in said:
             self._ready = True
             self._said.close()
-        child = self.children.get(said["number"])
-        if child is None:
+        worker = self.workers.get(said["number"])
+        if worker is None:
             return
-        if "born" in said:
-            child.pid = said["born"]
+        if "started" in said:
+            worker.pid = said["started"]
             return
-        self.children.pop(child.number, None)
-        self._running.discard(child)
-        child.died(Death(said["died"], said["cpu"], child.ended, said.get("why", 0), said.get("said", "")))
-        scratch.remove(child.scratch)
+        self.workers.pop(worker.number, None)
+        self._running.discard(worker)
+        worker.exited(WorkerExit(said["exited"], said["cpu"], worker.ended, said.get("why", 0), said.get("error", "")))
+        scratch.remove(worker.scratch)
 
     def _look(self) -> None:
-        """End whoever uses more than it may; those that wait too, less often: code of a tool may run there."""
+        """End workers that exceed a limit. Waiting ones are checked less often: code of a tool may run in them too."""
         now = time.monotonic()
         all_of_them = now >= self._glanced + _GLANCE
         if all_of_them:
             self._glanced = now
-        for child in tuple(self.children.values() if all_of_them else self._running):
-            kept = scratch.used(child.scratch)
-            if kept.size > child.watched.scratch_bytes or kept.entries >= scratch.MOST_SEEN:
-                most = child.watched.scratch_bytes >> 20
-                self.end(child, ("LIMIT_DISK", f"it put more than {most} MB into its scratch directory"))
-            elif self._threads(child) > child.watched.threads:
-                self.end(child, ("LIMIT_PROCESSES", f"it started more than {child.watched.threads} threads"))
+        for worker in tuple(self.workers.values() if all_of_them else self._running):
+            kept = scratch.used(worker.scratch)
+            if kept.size > worker.watched.scratch_bytes or kept.entries >= scratch.MOST_SEEN:
+                most = worker.watched.scratch_bytes >> 20
+                self.end(worker, ("LIMIT_DISK", f"it put more than {most} MB into its scratch directory"))
+            elif self._threads(worker) > worker.watched.threads:
+                self.end(worker, ("LIMIT_PROCESSES", f"it started more than {worker.watched.threads} threads"))
 
-    def _threads(self, child: Child) -> int:
+    def _threads(self, worker: WorkerProcess) -> int:
         try:
-            return os.stat(f"/proc/{child.pid}/task").st_nlink - 2 if child.pid else 0
+            return os.stat(f"/proc/{worker.pid}/task").st_nlink - 2 if worker.pid else 0
         except OSError:
             return 0
 
-    def _buried(self) -> None:
-        """The zygote is dead, and by their own wish so are its workers."""
+    def _zygote_exited(self) -> None:
+        """Note the end of the zygote, with which all its workers end."""
         self.dead = True
-        unborn = self._stillborn()
+        start_error = self._start_error()
         self._said.close()
-        for child in list(self.children.values()):
-            self.children.pop(child.number, None)
-            ended = child.ended or ("TOOL_CRASHED", "the process that workers come from has died")
-            child.died(Death(-1, 0.0, ended, unborn=unborn))
-            scratch.remove(child.scratch)
+        for worker in list(self.workers.values()):
+            self.workers.pop(worker.number, None)
+            ended = worker.ended or ("TOOL_CRASHED", "the process that workers come from has died")
+            worker.exited(WorkerExit(-1, 0.0, ended, start_error=start_error))
+            scratch.remove(worker.scratch)
         scratch.remove(self.base)
 
     def close(self) -> None:
-        """End the zygote and everything that came from it."""
+        """End the zygote and all its workers."""
         self.dead = True
         self._hang_up()
         try:
@@ -317,10 +317,10 @@ class Zygote:
         self._control.close()
 
     def abandon(self) -> None:
-        """In a fork of the host: forget it all, and let the parent have it."""
+        """In a fork of the host: close the inherited files and leave the zygote to the parent."""
         self.dead = True
         self._process.returncode = 0
         self._said.close()
-        for end in (self._control, self._woken, self._wake, *(child.end for child in self.children.values())):
+        for end in (self._control, self._woken, self._wake, *(worker.end for worker in self.workers.values())):
             with contextlib.suppress(OSError):
                 end.close()
