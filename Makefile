@@ -6,6 +6,7 @@ SHELL := /bin/sh
 
 BIN := .venv/bin
 WORKERS ?= auto
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 export PYTHON PYTHONNOUSERSITE := 1
 # A caller's PYTHONPATH or MYPYPATH would let other copies of a package in.
 unexport PYTHONPATH PYTHONHOME MYPYPATH
@@ -25,18 +26,24 @@ transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
 test: lint ## lint, tests, a sample of mutants, and the built wheel: what must hold before a commit
-	@echo "· tests (sampled: 25 examples for each property; as an ordinary user, one attack of each kind; all: make test-all)"
-	@$(BIN)/pytest -n $(WORKERS)
+	@echo "· tests (25 examples for each property, and a sample of the cases that cost most; all: make test-all)"
+	@$(PYTEST)
 	@echo "· mutants, a sample"
 	@$(MAKE) --no-print-directory mutants-sample
 
 check: lint ## the inner loop: lint, and the tests of what decides (core, guard, spec)
-	@$(BIN)/pytest -n $(WORKERS) tests/core tests/guard tests/spec tests/test_architecture.py
+	@$(PYTEST) tests/core tests/guard tests/spec tests/test_architecture.py
 
-test-all: lint ## test, with long properties and every mutant
-	@echo "· tests, with long properties"
-	@LICET_LONG=1 $(BIN)/pytest -n $(WORKERS)
-	@$(MAKE) --no-print-directory mutants
+test-all: lint ## everything: long properties, every case and mutant, other interpreters, peers
+	@echo "· tests, with long properties and every case"
+	@LICET_LONG=1 $(PYTEST)
+	@$(MAKE) --no-print-directory mutants test-interpreters test-peers
+
+test-interpreters: ## the tests on every other Python that is installed, each in an environment of its own
+	@scripts/test-interpreters 3.11 3.12 3.13
+
+test-peers: .venv ## compare with other tools, where Node is installed
+	@scripts/test-peers
 
 lint: .venv ## formatting, lint rules, types and import directions
 	@echo "· formatting and lint rules"
@@ -55,7 +62,7 @@ mutants: .venv ## change core/ one operator at a time: every change must fail a 
 	@$(BIN)/python scripts/mutants.py
 
 mutants-sample: .venv ## the same on a sample of the modules that decide
-	@$(BIN)/python scripts/mutants.py scope set use decide --sample 24
+	@$(BIN)/python scripts/mutants.py scope set use decide --sample 12
 
 bench: ## licet against its floor and its peers, as ratios
 	@$(ENVIRONMENT) .venv-bench requirements-bench.lock --source-lock requirements-bench-source.lock
@@ -82,4 +89,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all lint format mutants mutants-sample bench docs wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all test-interpreters test-peers lint format mutants mutants-sample bench docs wheel lock clean .venv

@@ -1,10 +1,10 @@
 """Mutation testing of the core: change one thing at a time, and some test must notice.
 
-Each mutant is one edit of one module. First the tests are gathered once, and each mutant runs them in a fork, its
-function put in place of the original; whoever survives that, or cannot be put in place, is imported afresh in a child
-of its own, against more and more examples. Survivors are printed as hunks; a hunk that changes nothing anyone could
-observe is listed, with the reason, in tests/core/equivalent_mutants.txt. Exits 1 for an unlisted survivor and for a
-listed hunk that is stale.
+Each mutant is one edit of one module. The tests are collected once, and each mutant runs in a fork that replaces the
+changed function: first the tests nearest to its module, then all that concern it. A mutant that survives both, or that
+changes more than functions, is imported in a fresh process and meets more and more examples. Survivors are printed as
+hunks. A hunk that changes nothing observable is listed, with the reason, in tests/core/equivalent_mutants.txt. Exits 1
+for an unlisted survivor and for a listed hunk that no longer exists.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import gc
 import importlib.abc
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import random
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -39,7 +40,7 @@ PATHS = {path.stem: path for path in sorted(CORE.rglob("*.py")) if path.stem != 
 LISTED = ROOT / "tests" / "core" / "equivalent_mutants.txt"
 MEMORY = 2 << 30  # a mutant may loop while it fills a list
 
-# The tests most likely to notice a change in a module; whoever survives them meets all the others.
+# The tests most likely to notice a change in a module. A mutant that survives them meets all the others.
 NEAREST = {
     "scope": ["core/algebra/test_hosts.py", "core/algebra/test_paths.py", "core/algebra/test_grammar.py"],
     "domains": ["core/algebra/test_grammar.py", "core/algebra/test_network_grammar.py", "core/algebra/test_uses.py"],
@@ -75,7 +76,7 @@ ALGEBRA_TESTS = [
 ]
 LEDGER = ("entry", "linked", "verify", "verify_part")
 LEDGER_TESTS = [f"core/ledger/test_{name}.py" for name in ("receipt", "verify", "verify_part")]
-# Where it is known which tests concern a module; any other meets all but those of the algebra and of ledgers.
+# Where it is known which tests concern a module. Any other module meets all but those of the algebra and of ledgers.
 CONCERNED = {
     **dict.fromkeys(ALGEBRA, ALGEBRA_TESTS),
     **dict.fromkeys(LEDGER, LEDGER_TESTS),
@@ -425,43 +426,47 @@ Trial = TypeVar("Trial", bound=Child)
 
 
 class Fresh(Child):
-    """A mutant (or none: do the tests pass at all?) that is imported in place of its module."""
+    """A mutant that is imported in place of its module."""
 
-    def __init__(self, mutant: Mutant | None, tests: Sequence[str], number: int) -> None:
-        super().__init__(mutant, LIMITS[number] if mutant is not None else LIMITS[-1])
+    def __init__(self, mutant: Mutant, tests: Sequence[str], number: int) -> None:
+        super().__init__(mutant, LIMITS[number])
         self.tests, self.number = tests, number
 
     def attempt(self) -> int:
-        if self.mutant is not None:
-            sys.meta_path.insert(0, Changed(self.mutant))
+        assert self.mutant is not None
+        sys.meta_path.insert(0, Changed(self.mutant))
         return _pytest(self.tests, self.number)
 
 
 class Swapped(Child):
-    """A mutant whose function takes the place of the original after the tests have been gathered."""
+    """A mutant whose function replaces the original after the tests were collected; or none: do the tests pass?"""
 
-    def __init__(self, mutant: Mutant, session: Any) -> None:
+    def __init__(self, mutant: Mutant | None, tests: Sequence[str], session: Any) -> None:
         super().__init__(mutant, LIMITS[0])
-        self.session = session
+        self.tests, self.session = tests, session
 
     def attempt(self) -> int:
         from _pytest.main import pytest_runtestloop
 
-        assert self.mutant is not None
-        if not put_in_place(self.mutant):
+        if self.mutant is not None and not put_in_place(self.mutant):
             return 0
+        order = {(Path("tests") / test).resolve(): number for number, test in enumerate(self.tests)}
+        self.session.items = [item for item in self.session.items if item.path in order]
         pytest_runtestloop(self.session)  # raises at the first failure, and so exits with 99
         return 0
 
 
-class Gathered:
-    """A pytest plugin: where the tests would run once, they run once for each mutant.
+class Collected:
+    """A pytest plugin: where the tests would run once, they run once for each mutant, and once without any.
 
-    Those without examples come first, and of those, a case of each test before another case of any.
+    Tests without examples come first, and of those, one case of each test before a second case of any.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], jobs: int, told: int) -> None:
-        self.mutants, self.jobs, self.told = mutants, jobs, told
+    def __init__(
+        self, mutants: Sequence[Mutant], tests: Mapping[str, Sequence[str]], jobs: int, results: int,
+        baseline: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.mutants, self.tests, self.jobs, self.results, self.baseline = mutants, tests, jobs, results, baseline
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         cases, turns = Counter[Any](), {}
@@ -471,10 +476,14 @@ class Gathered:
         items.sort(key=lambda item: (item.get_closest_marker("hypothesis") is not None, turns[item]))
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        children = [Swapped(mutant, session) for mutant in self.mutants]
-        numbers = {id(child): number for number, child in enumerate(children)}
+        children = [
+            *(Swapped(None, [file], session) for file in self.baseline),
+            *(Swapped(mutant, self.tests[mutant.module], session) for mutant in self.mutants),
+        ]
+        numbers = {id(child): number - len(self.baseline) for number, child in enumerate(children)}
         for child, code in run(children, self.jobs, lambda done, total: None):
-            os.write(self.told, json.dumps([numbers[id(child)], code]).encode() + b"\n")
+            failed = child.tests[0] if child.mutant is None and code != 0 else ""
+            os.write(self.results, json.dumps([numbers[id(child)], code, failed]).encode() + b"\n")
         return True
 
 
@@ -546,11 +555,11 @@ def prepare(copy: Path) -> None:
         )
 
 
-def tests_of(module: str) -> list[str]:
+def concerned(module: str) -> list[str]:
     """The tests that concern a module, the nearest first."""
     tests = CONCERNED.get(module)
     if tests is None:
-        # Of the copy, which is where this runs: a test that came since is not in it.
+        # Of the copy in which this runs: a test that was written since is not in it.
         found = (path for folder in ("core", "spec") for path in Path("tests", folder).rglob("test_*.py"))
         names = (str(path.relative_to("tests")) for path in found)
         tests = sorted(name for name in names if name not in (*ALGEBRA_TESTS, *LEDGER_TESTS))
@@ -623,20 +632,15 @@ def progress(label: str) -> Callable[[int, int], None]:
     return show
 
 
-def baseline(modules: Sequence[str], jobs: int) -> None:
-    """Refuse to go on where the tests fail without any mutant."""
-    wanted = {tuple(sorted(tests_of(module))) for module in modules}
-    trials = [Fresh(None, tests, 0) for tests in wanted]
-    for trial, code in run(trials, jobs, progress("without a mutant")):
-        if code != 0:
-            raise SystemExit(f"the tests fail without a mutant (exit {code}): {' '.join(trial.tests)}")
-
-
-def survivors(mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter[str]) -> list[Mutant]:
-    """The mutants that no test of any round notices."""
-    left = [mutant for module in NEAREST for mutant in unnoticed(module, mutants, jobs, counts)]
+def survivors(
+    mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter[str], *, baseline: bool = True
+) -> list[Mutant]:
+    """The mutants that no test of any round notices; `baseline`: whether all tests must pass without a mutant first."""
+    left = unnoticed("nearest tests", mutants, NEAREST, jobs, counts)
+    others = {module: [test for test in concerned(module) if test not in NEAREST[module]] for module in NEAREST}
+    left = unnoticed("other tests", left, others, jobs, counts, baseline=baseline)
     for number in range(1, rounds):
-        trials = [Fresh(mutant, tests_of(mutant.module), number) for mutant in left]
+        trials = [Fresh(mutant, concerned(mutant.module), number) for mutant in left]
         left = []
         for trial, code in run(trials, jobs, progress(f"round {number + 1}")):
             if code == 0 and trial.mutant is not None:
@@ -645,32 +649,40 @@ def survivors(mutants: Sequence[Mutant], jobs: int, rounds: int, counts: Counter
     return left
 
 
-def unnoticed(module: str, mutants: Sequence[Mutant], jobs: int, counts: Counter[str]) -> list[Mutant]:
-    """The mutants of a module that no test notices when they are put in place of the original."""
-    own = [mutant for mutant in mutants if mutant.module == module]
-    if not own:
+def unnoticed(
+    label: str, mutants: Sequence[Mutant], tests: Mapping[str, Sequence[str]], jobs: int, counts: Counter[str],
+    *, baseline: bool = True,
+) -> list[Mutant]:  # fmt: skip
+    """The mutants that no test notices when they replace the original; refuses tests that fail without a mutant."""
+    if not mutants:
         return []
-    heard, told = os.pipe()
+    tests = {mutant.module: tests[mutant.module] for mutant in mutants}
+    incoming, outgoing = os.pipe()
     host = os.fork()
     if not host:
         try:
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-            _pytest(tests_of(module), 0, Gathered(own, jobs, told))
+            files = list(dict.fromkeys(test for of_module in tests.values() for test in of_module))
+            _pytest(files, 0, Collected(mutants, tests, jobs, outgoing, files if baseline else []))
         finally:
             os._exit(0)
-    os.close(told)
-    show, codes = progress(f"round 1, {module}"), dict[int, int | None]()
-    with os.fdopen(heard) as lines:
+    os.close(outgoing)
+    show, codes = progress(label), dict[int, int | None]()
+    with os.fdopen(incoming) as lines:
         for line in lines:
-            number, code = json.loads(line)
-            codes[number] = code
-            show(len(codes), len(own))
+            number, code, failed = json.loads(line)
+            if failed:
+                os.kill(host, signal.SIGKILL)
+                raise SystemExit(f"the tests fail without a mutant (exit {code}): tests/{failed}")
+            if number >= 0:
+                codes[number] = code
+                show(len(codes), len(mutants))
     os.waitpid(host, 0)
-    if len(codes) != len(own):
-        raise SystemExit(f"the tests of {module} could not be gathered")
+    if len(codes) != len(mutants):
+        raise SystemExit("the tests could not be collected: run `pytest tests/core tests/spec`")
     counts["timed out"] += sum(code is None for code in codes.values())
     counts["killed"] += sum(code not in (0, None) for code in codes.values())
-    return [mutant for number, mutant in enumerate(own) if codes[number] == 0]
+    return [mutant for number, mutant in enumerate(mutants) if codes[number] == 0]
 
 
 def main() -> int:
@@ -686,7 +698,7 @@ def main() -> int:
         default=len(LIMITS),
         help="stop before mutants are imported afresh (1) or fewer examples (2)",
     )
-    options.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    options.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time; one per processor")
     options.add_argument("--list", action="store_true", help="print every mutant and try none")
     given = options.parse_args()
     modules = [*given.modules, *given.module] or [name for name in NEAREST if name in PATHS]
@@ -694,7 +706,8 @@ def main() -> int:
         options.error(f"no such module: {', '.join(unknown)}")
 
     known = [mutant for module in modules for mutant in mutants_of(module)]
-    known = [mutant for mutant in known if mutant.parses]
+    if given.sample is None:
+        known = [mutant for mutant in known if mutant.parses]
     entries = [entry for entry in listed() if entry.module in modules]
     hunks = {(mutant.module, mutant.hunk) for mutant in known}
     stale = [
@@ -703,8 +716,10 @@ def main() -> int:
     excused = {(entry.module, entry.hunk) for entry in entries}
     tried = [mutant for mutant in known if (mutant.module, mutant.hunk) not in excused]
     equivalent = [mutant for mutant in known if (mutant.module, mutant.hunk) in excused]
+    known_unlisted = len(tried)
     if given.sample is not None:
-        tried = random.Random(given.seed).sample(tried, min(given.sample, len(tried)))
+        drawn = (mutant for mutant in random.Random(given.seed).sample(tried, len(tried)) if mutant.parses)
+        tried = list(itertools.islice(drawn, given.sample))
         equivalent = []
     if given.list:
         for mutant in tried:
@@ -715,14 +730,11 @@ def main() -> int:
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
         prepare(Path(copy))
-        baseline(modules, given.jobs)
-        left = []
-        for module in modules:
-            own = [mutant for mutant in tried if mutant.module == module]
-            for mutant in survivors(own, given.jobs, given.rounds, counts):
-                print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n", flush=True)
-                left.append(mutant)
-        # Whoever is called equivalent and is killed all the same is not; the nearest tests are enough to tell.
+        # A sample comes after the suite in `make test`, which has shown that all tests pass.
+        left = survivors(tried, given.jobs, given.rounds, counts, baseline=given.sample is None)
+        for mutant in left:
+            print(f"survived: {mutant.module}:{mutant.line}\n{mutant.hunk}\n", flush=True)
+        # A mutant that is listed as equivalent and is killed all the same is not equivalent.
         quiet = {id(mutant) for mutant in survivors(equivalent, given.jobs, 1, Counter())}
     stale += [
         f"{LISTED.name}: listed as equivalent, but a test notices it\n{mutant.module}\n{mutant.hunk}"
@@ -732,7 +744,8 @@ def main() -> int:
     for problem in stale:
         print(f"stale: {problem}\n")
     print(
-        f"· {len(tried)} mutants of {', '.join(modules)}: {counts['killed']} killed, {counts['timed out']} timed out,"
+        f"· {len(tried)} of {known_unlisted} mutants of {', '.join(modules)}: {counts['killed']} killed,"
+        f" {counts['timed out']} timed out,"
         f" {len(left)} survived; {len(equivalent)} equivalent; {time.monotonic() - started:.0f} s"
     )
     return 1 if left or stale else 0

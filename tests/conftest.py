@@ -1,28 +1,105 @@
-"""How much the property tests try: little and repeatable by default, a lot and at random with LICET_LONG=1."""
+"""What all tests share: how many examples and cases they try, and where their stores lie."""
 
 import os
+import shutil
 import signal
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from effort import EXAMPLES, LONG
 
 # A slow machine is not a failure: no deadlines, and no complaint about slow or wasteful data.
 PATIENT = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 
 settings.register_profile(
-    "short", max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=PATIENT
+    "short", max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=PATIENT
 )
 settings.register_profile(
-    "long", max_examples=3000, database=None, deadline=None, print_blob=True, suppress_health_check=PATIENT
+    "long", max_examples=EXAMPLES, database=None, deadline=None, print_blob=True, suppress_health_check=PATIENT
 )
-settings.load_profile("long" if os.environ.get("LICET_LONG") == "1" else "short")
+settings.load_profile("long" if LONG else "short")
 
 # A shell that starts this in the background lets its children ignore interrupts, and theirs too: some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Sampling -------------------------------------------------------------------------------------------------------------
+
+SAMPLED = pytest.StashKey[dict[str, tuple[int, int]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SAMPLED] = {}
+    config.addinivalue_line("markers", "sampled(most): run at most so many cases of this test unless LICET_LONG=1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep some cases of each test that is marked as sampled: the first, the last, and an even spread between."""
+    cases = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark is not None and not LONG:
+            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    left_out = set()
+    for (test, most), found in cases.items():
+        if len(found) > most:
+            kept = {found[number * (len(found) - 1) // max(1, most - 1)] for number in range(most)}
+            left_out |= set(found) - kept
+            config.stash[SAMPLED][test] = (len(kept), len(found))
+    items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["sampled"] = config.stash[SAMPLED]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of pytest-xdist has sampled."""
+    sampled = getattr(node, "workeroutput", {}).get("sampled", {})
+    node.config.stash[SAMPLED].update({test: tuple(counts) for test, counts in sampled.items()})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    sampled = config.stash[SAMPLED]
+    if sampled:
+        kept, known = (sum(counts[side] for counts in sampled.values()) for side in (0, 1))
+        terminalreporter.write_line(f"sampled: {kept} of {known} cases of {len(sampled)} tests; all: LICET_LONG=1")
+        for test, counts in sorted(sampled.items()):
+            terminalreporter.write_line(f"  {counts[0]:4} of {counts[1]:4}  {test}")
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+TMPFS = "/dev/shm"
+
+
+@pytest.fixture(scope="session")
+def store_root() -> Iterator[Path]:
+    """A directory in memory where the machine has one: SQLite asks the disk for each commit, and waits for it.
+
+    No grant reaches below `/dev`, so this is for stores and not for files of tools.
+    """
+    place = Path(tempfile.mkdtemp(prefix="licet-tests-", dir=TMPFS if os.access(TMPFS, os.W_OK) else None)).resolve()
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def store_path(store_root: Path) -> Iterator[Path]:
+    """A directory of its own for the stores of one test."""
+    place = Path(tempfile.mkdtemp(dir=store_root))
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep tests away from the state of whoever runs them: policies that this user trusts would change results."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("user-state"))
+def own_state(store_root: Path) -> None:
+    """Keep tests away from the state of the user who runs them: policies that this user trusts would change results."""
+    os.environ["XDG_STATE_HOME"] = str(store_root / "user-state")

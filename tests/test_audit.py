@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from audit import Log, read_log
+from effort import LONG
 from licet.sandbox import probe
 
 TESTS = Path(__file__).resolve().parent
@@ -22,15 +23,15 @@ INSTALLED = sysconfig.get_path("purelib")
 needs_walls = pytest.mark.skipif(bool(probe.support().missing("restricted")), reason="no walls here")
 
 
-def audited(tmp_path: Path, directory: Path, *words: str) -> Log:
-    """What happened while a program ran."""
+def audited(tmp_path: Path, directory: Path, *words: str) -> tuple[Log, str]:
+    """What happened while a program ran, and what it printed."""
     log = tmp_path / "log"
     ran = subprocess.run(
         [sys.executable, TESTS / "audit.py", log, *words], cwd=directory, capture_output=True, text=True, timeout=600,
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
-    return read_log(log)
+    return read_log(log), ran.stdout
 
 
 def check(log: Log) -> None:
@@ -42,35 +43,37 @@ def check(log: Log) -> None:
 
 @needs_walls
 @pytest.mark.parametrize("agent", ["research", "coding", "payments"])
-def test_the_example_agents_load_nothing_late_and_nothing_from_a_grant(agent: str, tmp_path: Path) -> None:
+def test_an_example_agent_plays_its_transcript_and_loads_nothing_late_and_nothing_from_a_grant(
+    agent: str, tmp_path: Path
+) -> None:
     if agent == "coding" and not probe.support().namespaces:
         pytest.skip("programs are refused without namespaces")
-    log = audited(tmp_path, EXAMPLES / agent, "../transcripts.py", "--play")
+    log, printed = audited(tmp_path, EXAMPLES / agent, "../transcripts.py", "--play")
+    assert printed == (EXAMPLES / agent / "transcript.md").read_text("utf-8"), "run `make transcripts`"
     check(log)
     processes = {line.process for line in log.ran}
     assert processes >= ({"host", "supervisor"} if agent == "coding" else {"host"})
 
 
-# Of the suite: every level, files, programs, the network, storage and people.
+# Of the suite: every level, files, programs, the network, storage and approvals.
 SAMPLE = (
-    "sandbox/test_same_at_every_level.py",
     "sandbox/programs/test_running_programs.py",
-    "tools",
-    "guard/handles/test_fetch_real.py",
     "guard/test_own_ends.py",
+    *(("sandbox/test_same_at_every_level.py", "tools", "guard/handles/test_fetch_real.py") if LONG else ()),
 )
 
 
 @needs_walls
 def test_a_sample_of_the_suite_loads_nothing_late_and_nothing_from_a_grant(tmp_path: Path) -> None:
     files = [str(TESTS / name) for name in SAMPLE]
-    check(audited(tmp_path, TESTS.parent, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files))
+    log, _ = audited(tmp_path, TESTS.parent, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files)
+    check(log)
 
 
 @needs_walls
 def test_a_command_loads_nothing_from_a_grant(tmp_path: Path) -> None:
     words = ("call", "desk.yaml", "read_file", "path=notes/oslo.md", "--state", str(tmp_path / "kept"))
-    log = audited(tmp_path, EXAMPLES / "desk", "-m", "licet", *words)
+    log, _ = audited(tmp_path, EXAMPLES / "desk", "-m", "licet", *words)
     assert log.roots
     assert log.violations == []
 
@@ -100,7 +103,7 @@ def test_the_audit_sees_what_it_looks_for(tmp_path: Path) -> None:
         "  max_side_effect_class: write_limited\\n  approvals: {write: manifest}\\n"
         '  fs_reach: {read: ["${workdir}"], write: ["${workdir}"]}\\n'.replace("\\n", "\n")
     )
-    log = audited(tmp_path, work, "agent.py")
+    log, _ = audited(tmp_path, work, "agent.py")
     assert {(line.event, Path(line.path).name) for line in log.violations} >= {
         ("exec", "planted.py"),
         ("open", "planted.py"),

@@ -68,6 +68,7 @@ open("/dev/full", "wb", 0).write(b"x")
 
 @needs_namespaces
 @pytest.mark.parametrize("name", PROC_COVERED)
+@pytest.mark.sampled(8)
 def test_what_proc_tells_of_the_machine_is_covered(name: str) -> None:
     code = f"""
 path = "/proc/{name}"

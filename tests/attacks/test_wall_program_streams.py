@@ -104,6 +104,7 @@ NEVER_SEEN = {"its flags", "an attribute", "who may lock it"}  # not on every fi
 
 @both_kinds
 @pytest.mark.parametrize("what", ATTACKS)
+@pytest.mark.sampled(8)
 def test_changing_the_file_behind_a_stream(kind: str, what: str, tmp_path: Path) -> None:
     stream, how = OTHERWISE.get(what, (0, "<>"))
     for walls in ("open", kind):
@@ -172,6 +173,7 @@ STREAMS: dict[str, tuple[int, Callable[[Path], Any]]] = {
 
 @both_kinds
 @pytest.mark.parametrize(("stream", "opened"), STREAMS.values(), ids=STREAMS.keys())
+@pytest.mark.sampled(5)
 def test_changing_whatever_is_behind_a_stream(
     kind: str, stream: int, opened: Callable[[Path], Any], tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """The contract of budgets, on the memory twin and on SQLite; and what a file adds to it."""
 
 import asyncio
-import os
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, is_gone, this_process
 from licet.core.decision.budget import Spent
 from licet.core.decision.decision import Usage
@@ -24,11 +24,11 @@ D = Decimal
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def budgets(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Budgets]:
+def budgets(request: pytest.FixtureRequest, store_path: Path) -> Iterator[Budgets]:
     if request.param == "memory":
         yield MemoryBudgets()
         return
-    kept = SqliteBudgets(tmp_path / "state" / "budgets.sqlite")
+    kept = SqliteBudgets(store_path / "state" / "budgets.sqlite")
     yield kept
     kept.close()
 
@@ -239,8 +239,8 @@ def kept_in(path: Path, act: Callable[[SqliteBudgets], Awaitable[Any]]) -> Any:
         store.close()
 
 
-def test_spending_outlives_the_process_and_is_settled_by_whoever_holds_it(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
+def test_spending_outlives_the_process_and_is_settled_by_whoever_holds_it(store_path: Path) -> None:
+    path = store_path / "budgets.sqlite"
     kept = kept_in(path, lambda store: store.reserve(claim()))
     kept_in(path, lambda store: store.settle(kept, D("0.07")))
     assert kept_in(path, lambda store: store.usage("a", "s", "2026-01-01")).cost_usd == D("0.07")
@@ -248,8 +248,8 @@ def test_spending_outlives_the_process_and_is_settled_by_whoever_holds_it(tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_money_is_kept_as_exact_text(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
+def test_money_is_kept_as_exact_text(store_path: Path) -> None:
+    path = store_path / "budgets.sqlite"
     kept_in(path, lambda store: store.reserve(claim(cost="0.1")))
     kept_in(path, lambda store: store.reserve(claim(cost="0.2")))
     with sqlite3.connect(path) as db:
@@ -285,8 +285,8 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less(tmp_path: Path) -> None:
-    path = older_file(tmp_path / "budgets.sqlite", FIRST_FORMAT)
+def test_a_file_of_the_first_format_is_brought_up_and_nothing_in_it_becomes_less(store_path: Path) -> None:
+    path = older_file(store_path / "budgets.sqlite", FIRST_FORMAT)
     # Of a tool it is known only what its session has spent: so it counts as all of that.
     half = D("0.5")
     found = kept_in(path, lambda store: store.usage("a", "s", "2026-01-01"))
@@ -318,8 +318,8 @@ asyncio.run(run())
 """
 
 
-def test_a_call_that_a_crash_cut_off_counts_at_its_maximum_and_is_shown_as_such(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
+def test_a_call_that_a_crash_cut_off_counts_at_its_maximum_and_is_shown_as_such(store_path: Path) -> None:
+    path = store_path / "budgets.sqlite"
     ended = subprocess.run([sys.executable, "-c", CRASH, str(path)], check=False, timeout=120)
     assert ended.returncode == -signal.SIGKILL
 
@@ -342,8 +342,8 @@ def test_a_call_that_a_crash_cut_off_counts_at_its_maximum_and_is_shown_as_such(
     assert [one.lost is not None for one in later] == [True]
 
 
-def test_what_was_taken_for_lost_can_still_be_settled(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
+def test_what_was_taken_for_lost_can_still_be_settled(store_path: Path) -> None:
+    path = store_path / "budgets.sqlite"
     kept = kept_in(path, lambda store: store.reserve(claim()))
     with sqlite3.connect(path) as db:
         db.execute("UPDATE held SET process = 'another boot/pid:[1]/1/1'")
@@ -354,8 +354,8 @@ def test_what_was_taken_for_lost_can_still_be_settled(tmp_path: Path) -> None:
     assert kept_in(path, lambda store: store.usage("a", "s", "2026-01-01")).cost_usd == D("0.01")
 
 
-def test_who_stops_waiting_for_a_reservation_gets_it_back(tmp_path: Path) -> None:
-    store = SqliteBudgets(tmp_path / "budgets.sqlite")
+def test_who_stops_waiting_for_a_reservation_gets_it_back(store_path: Path) -> None:
+    store = SqliteBudgets(store_path / "budgets.sqlite")
 
     async def run() -> None:
         for turns in range(6):  # so that some are cancelled before, some while, and some after it is written
@@ -379,8 +379,8 @@ def test_who_stops_waiting_for_a_reservation_gets_it_back(tmp_path: Path) -> Non
     store.close()
 
 
-def test_one_that_fails_spoils_nothing_for_those_who_are_written_with_it(tmp_path: Path) -> None:
-    store = SqliteBudgets(tmp_path / "budgets.sqlite")
+def test_one_that_fails_spoils_nothing_for_those_who_are_written_with_it(store_path: Path) -> None:
+    store = SqliteBudgets(store_path / "budgets.sqlite")
 
     async def run() -> list[Any]:
         kept = [await reserved(store, claim()) for _ in range(3)]
@@ -393,8 +393,8 @@ def test_one_that_fails_spoils_nothing_for_those_who_are_written_with_it(tmp_pat
     store.close()
 
 
-def test_a_file_that_cannot_be_used_is_a_clear_error_and_nobody_waits_for_ever(tmp_path: Path) -> None:
-    path = tmp_path / "budgets.sqlite"
+def test_a_file_that_cannot_be_used_is_a_clear_error_and_nobody_waits_for_ever(store_path: Path) -> None:
+    path = store_path / "budgets.sqlite"
     path.write_bytes(b"no database at all, but long enough to be looked at " * 40)
     path.chmod(0o600)
     acts: list[Callable[[SqliteBudgets], Awaitable[Any]]] = [
@@ -491,8 +491,8 @@ with os.fdopen(tell) as lines:
 """
 
 
-def test_many_processes_end_exactly_at_the_limit(tmp_path: Path) -> None:
-    path, processes = tmp_path / "budgets.sqlite", 64 if os.environ.get("LICET_LONG") == "1" else 24
+def test_many_processes_end_exactly_at_the_limit(store_path: Path) -> None:
+    path, processes = store_path / "budgets.sqlite", 64 if LONG else 24
     done = subprocess.run(
         [sys.executable, "-c", HAMMER, str(path), str(processes)], capture_output=True, text=True, timeout=600
     )

@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def kv(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Kv:
-    return MemoryKv(clock) if request.param == "memory" else SqliteKv(tmp_path / "state" / "kv.db", clock)
+def kv(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Kv:
+    return MemoryKv(clock) if request.param == "memory" else SqliteKv(store_path / "state" / "kv.db", clock)
 
 
 VALUES: list[Any] = [None, True, 0, -1.5, "", "text \ud800 é", [], {}, {"a": [1, {"b": None}]}, 2**80]
@@ -198,10 +198,10 @@ ROOM: dict[str, tuple[list[Step], bool]] = {
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def small(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Kv:
+def small(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Kv:
     if request.param == "memory":
         return MemoryKv(clock, MOST)
-    return SqliteKv(tmp_path / "small.db", clock, MOST)
+    return SqliteKv(store_path / "small.db", clock, MOST)
 
 
 @pytest.mark.parametrize("case", ROOM)
@@ -230,8 +230,8 @@ def test_a_scope_takes_so_much_and_no_more(small: Kv, clock: Clock, case: str) -
     asyncio.run(run())
 
 
-def test_what_is_too_large_already_may_become_smaller(tmp_path: Path) -> None:
-    memory, path = MemoryKv(), tmp_path / "kv.db"
+def test_what_is_too_large_already_may_become_smaller(store_path: Path) -> None:
+    memory, path = MemoryKv(), store_path / "kv.db"
     large, tight = SqliteKv(path), SqliteKv(path, most_bytes=MOST)
 
     async def run() -> None:
@@ -289,23 +289,23 @@ def both(path: Path, act: Callable[[SqliteKv], Any]) -> Any:
         store.close()
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_files_are_for_their_owner_alone(store_path: Path) -> None:
     old = os.umask(0)
     try:
-        store = SqliteKv(tmp_path / "state" / "licet" / "kv.db")
+        store = SqliteKv(store_path / "state" / "licet" / "kv.db")
         asyncio.run(store.set("s", "k", 1))
     finally:
         os.umask(old)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state" / "licet").iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (store_path / "state" / "licet").iterdir()}
     assert modes == {"kv.db": 0o600, "kv.db-wal": 0o600, "kv.db-shm": 0o600}
-    assert stat.S_IMODE((tmp_path / "state" / "licet").stat().st_mode) == 0o700
+    assert stat.S_IMODE((store_path / "state" / "licet").stat().st_mode) == 0o700
     store.close()
 
 
-def test_values_outlive_the_process_and_the_store_opens_again(tmp_path: Path) -> None:
-    both(tmp_path / "kv.db", lambda store: store.set("s", "k", 1))
-    assert both(tmp_path / "kv.db", lambda store: store.get("s", "k")) == 1
-    store = SqliteKv(tmp_path / "kv.db")
+def test_values_outlive_the_process_and_the_store_opens_again(store_path: Path) -> None:
+    both(store_path / "kv.db", lambda store: store.set("s", "k", 1))
+    assert both(store_path / "kv.db", lambda store: store.get("s", "k")) == 1
+    store = SqliteKv(store_path / "kv.db")
     store.close()
     assert asyncio.run(store.get("s", "k")) == 1
     store.close()
@@ -322,8 +322,8 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_there(tmp_path: Path) -> None:
-    path = older_file(tmp_path / "kv.db", FIRST_FORMAT)
+def test_a_file_of_the_first_format_is_brought_up_with_the_sizes_of_what_is_there(store_path: Path) -> None:
+    path = older_file(store_path / "kv.db", FIRST_FORMAT)
     assert both(path, lambda store: store.get("s", "é")) == 12345
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT * FROM sizes").fetchall() == [("s", 64 + 1 + 10 + 64 + 2 + 5), ("t", 64 + 1 + 1)]
@@ -348,8 +348,8 @@ PRAGMA user_version = 2;
 """
 
 
-def test_stores_of_a_personality_that_were_kept_per_agent_become_one(tmp_path: Path) -> None:
-    path = older_file(tmp_path / "kv.db", SECOND_FORMAT)
+def test_stores_of_a_personality_that_were_kept_per_agent_become_one(store_path: Path) -> None:
+    path = older_file(store_path / "kv.db", SECOND_FORMAT)
     found = [both(path, partial(SqliteKv.get, scope="personality:p", key=key)) for key in "abc"]
     assert found == [1, 4, 5]  # of two values, that of the first agent by name; never one that is over
     assert both(path, lambda store: store.get("personality:p@cook", "a")) == 2  # nothing is lost
@@ -362,8 +362,8 @@ def test_stores_of_a_personality_that_were_kept_per_agent_become_one(tmp_path: P
     db.close()
 
 
-def test_sizes_are_those_of_what_is_there(tmp_path: Path, clock: Clock) -> None:
-    store, path = SqliteKv(tmp_path / "kv.db", clock), tmp_path / "kv.db"
+def test_sizes_are_those_of_what_is_there(store_path: Path, clock: Clock) -> None:
+    store, path = SqliteKv(store_path / "kv.db", clock), store_path / "kv.db"
 
     async def run() -> None:
         for number in range(40):
@@ -436,20 +436,20 @@ TROUBLES = [
 
 
 @pytest.mark.parametrize(("trouble", "said"), TROUBLES)
-def test_a_file_that_cannot_be_trusted_is_a_clear_error(tmp_path: Path, trouble: Any, said: str) -> None:
-    path = tmp_path / "kv.db"
+def test_a_file_that_cannot_be_trusted_is_a_clear_error(store_path: Path, trouble: Any, said: str) -> None:
+    path = store_path / "kv.db"
     trouble(path)
     before = path.read_bytes() if path.is_file() else b""
     for act in (lambda store: store.get("s", "k"), lambda store: store.set("s", "k", 1)):
         with pytest.raises(Unavailable, match=said) as caught:
             both(path, act)
-        assert str(tmp_path) in str(caught.value)
+        assert str(store_path) in str(caught.value)
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
-def test_expired_entries_leave_the_file(tmp_path: Path) -> None:
+def test_expired_entries_leave_the_file(store_path: Path) -> None:
     clock = Clock()
-    store = SqliteKv(tmp_path / "kv.db", clock)
+    store = SqliteKv(store_path / "kv.db", clock)
 
     async def run() -> None:
         for number in range(50):
@@ -459,7 +459,7 @@ def test_expired_entries_leave_the_file(tmp_path: Path) -> None:
 
     asyncio.run(run())
     store.close()
-    with sqlite3.connect(tmp_path / "kv.db") as db:
+    with sqlite3.connect(store_path / "kv.db") as db:
         assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
     db.close()
 
@@ -485,8 +485,8 @@ asyncio.run(run(int(sys.argv[2])))
 """
 
 
-def test_many_processes_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "kv.db"
+def test_many_processes_lose_nothing(store_path: Path) -> None:
+    path = store_path / "kv.db"
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", HAMMER, str(path), str(number)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
@@ -504,12 +504,12 @@ def test_many_processes_lose_nothing(tmp_path: Path) -> None:
     assert keys == sorted(f"p{number}-{turn}" for number in range(PROCESSES) for turn in range(1, ROUNDS, 2))
 
 
-def test_a_write_waits_for_another_without_stopping_the_loop(tmp_path: Path) -> None:
-    store = SqliteKv(tmp_path / "kv.db")
+def test_a_write_waits_for_another_without_stopping_the_loop(store_path: Path) -> None:
+    store = SqliteKv(store_path / "kv.db")
 
     async def run() -> None:
         await store.set("s", "k", 1)
-        other = sqlite3.connect(tmp_path / "kv.db", isolation_level=None)
+        other = sqlite3.connect(store_path / "kv.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(store.set("s", "k", 2))
         await asyncio.sleep(0.02)
@@ -524,8 +524,8 @@ def test_a_write_waits_for_another_without_stopping_the_loop(tmp_path: Path) -> 
     store.close()
 
 
-def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = SqliteKv(tmp_path / "kv.db")
+def test_threads_share_a_store(store_path: Path) -> None:
+    store = SqliteKv(store_path / "kv.db")
 
     async def write(number: int) -> None:
         for turn in range(30):
@@ -554,8 +554,8 @@ def in_child(fork: Callable[[], int], act: Callable[[], object]) -> int:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests leave threads behind
 @pytest.mark.parametrize("fork", [os.fork, ctypes.CDLL(None).fork], ids=["by Python", "behind its back"])
-def test_a_forked_child_opens_the_file_for_itself(tmp_path: Path, fork: Callable[[], int]) -> None:
-    store = SqliteKv(tmp_path / "kv.db")
+def test_a_forked_child_opens_the_file_for_itself(store_path: Path, fork: Callable[[], int]) -> None:
+    store = SqliteKv(store_path / "kv.db")
     asyncio.run(store.set("s", "parent", 1))
     inherited = store._file._connection
 
@@ -568,7 +568,7 @@ def test_a_forked_child_opens_the_file_for_itself(tmp_path: Path, fork: Callable
     assert asyncio.run(store.list("s")) == ["child", "parent"]
     asyncio.run(store.set("s", "parent", 3))
     assert in_child(fork, lambda: json.dumps(asyncio.run(store.get("s", "parent"))) == "3" or os._exit(2)) == 0
-    with sqlite3.connect(tmp_path / "kv.db") as db:
+    with sqlite3.connect(store_path / "kv.db") as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
     store.close()

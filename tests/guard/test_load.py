@@ -1,15 +1,15 @@
 """Many calls and many sessions at once: nothing is lost, doubled or mixed up."""
 
 import asyncio
-import os
 from pathlib import Path
 
+from effort import LONG
 from guard.gates import checks, gate
 from licet import Backends, Context, Gate, tool
 from licet.backends.memory import MemoryLedger
 
-CALLS = 10_000 if os.environ.get("LICET_LONG") == "1" else 2_000
-SESSIONS = 1_000 if os.environ.get("LICET_LONG") == "1" else 200
+CALLS = 10_000 if LONG else 2_000
+SESSIONS = 1_000 if LONG else 200
 
 
 @tool(needs=["env:read:*", "storage:*:session"], effect="read_only", sandbox="native")

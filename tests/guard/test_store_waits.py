@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from effort import LONG
 from guard.gates import gate
 from licet import Backends, Context, Gate, Result, tool
 from licet.backends.approvals.store import SqliteApprovals
@@ -223,7 +223,7 @@ print(json.dumps([json.loads(open(end).read() or "[]") for end in ends]))
 
 
 def test_many_processes_on_one_store_lose_no_call(tmp_path: Path) -> None:
-    many = 64 if os.environ.get("LICET_LONG") == "1" else 16
+    many = 64 if LONG else 16
     command = [sys.executable, "-c", MANY, str(tmp_path), str(many), "3"]
     said = json.loads(subprocess.run(command, capture_output=True, timeout=500, check=True).stdout)
     assert said == [["done:"] * 3] * many

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import LONG
 from licet import Use, decide, use_of_path
 from licet.assemble import review
 from licet.core.decision.decision import REASON_OF_DOMAIN, Deny, Request
@@ -325,7 +326,7 @@ def ask(place: Path, files: Files, use: str) -> Any:
 
 
 @given(world=worlds())
-@settings(max_examples=settings().max_examples * 2)
+@settings(max_examples=settings().max_examples * (2 if LONG else 1))
 def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, world: tuple[Files, str]
 ) -> None:

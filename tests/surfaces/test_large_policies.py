@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from effort import LONG
+
 _SOURCE = Path(__file__).parents[2] / "benchmarks" / "large_policies.py"
 _SPEC = importlib.util.spec_from_file_location("large_policies", _SOURCE)
 assert _SPEC
@@ -66,7 +68,7 @@ def check(folder: Path, name: str, *words: str) -> tuple[int, int, str]:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process its own peak")
-@pytest.mark.parametrize("name", large_policies.CASES if os.environ.get("LICET_LONG") else sorted(TOLD.keys() - SLOW))
+@pytest.mark.parametrize("name", large_policies.CASES if LONG else sorted(TOLD.keys() - SLOW))
 def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memory(tmp_path: Path, name: str) -> None:
     code, megabytes, said = check(tmp_path, name)
     assert megabytes <= MOST_MEGABYTES

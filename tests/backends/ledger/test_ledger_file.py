@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from effort import LONG
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
 from licet.backends.keys import check_signature, generated_key, key_beside
@@ -28,7 +29,6 @@ from licet.core.ledger.verify import verify
 from licet.guard.ports import LedgerUnavailable
 
 PROGRAM = Path(__file__).with_name("ledger_processes.py")
-LONG = os.environ.get("LICET_LONG") == "1"
 
 
 @tool(needs=[], effect="read_only", sandbox="native")

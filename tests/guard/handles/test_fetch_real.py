@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from effort import LONG
 from guard.holdings import holding
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
@@ -77,12 +78,15 @@ def test_large_and_packed_and_in_pieces(service: Service) -> None:
     asyncio.run(work())
 
 
+MANY = 200 if LONG else 50
+
+
 def test_many_at_once_do_not_mix(service: Service) -> None:
     async def one(number: int) -> Any:
         return (await service.fetch()(f"{service.url}/echo", "POST", body=str(number))).json()["body"]
 
     async def work() -> None:
-        assert await asyncio.gather(*map(one, range(200))) == [str(number) for number in range(200)]
+        assert await asyncio.gather(*map(one, range(MANY))) == [str(number) for number in range(MANY)]
 
     asyncio.run(work())
 

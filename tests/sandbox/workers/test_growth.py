@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attacks.programs import until
+from effort import LONG
 from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
 from licet.sandbox.native import InProcess
@@ -21,7 +22,7 @@ from sandbox.growth_tools import again, once, start
 from sandbox.levels import gate, needs_walls
 from sandbox.workers.test_survival import processes_of
 
-CALLS = 10_000 if os.environ.get("LICET_LONG") == "1" else 300
+CALLS = 10_000 if LONG else 300
 ROOM = 4 << 20  # bytes that a process may grow by without a leak: caches, arenas
 
 

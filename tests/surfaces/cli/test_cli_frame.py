@@ -131,6 +131,7 @@ SPELLED = r"\u001b[2J\u202e\ufe0f\u000aError: fine"
     ],
     ids=lambda given: " ".join(given).replace(HOSTILE, "HOSTILE") if isinstance(given, list) else "",
 )
+@pytest.mark.sampled(5)
 def test_no_word_of_the_command_line_acts_on_the_terminal(words: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("agent: a\n")
     shown, terminal = os.openpty()  # click leaves escapes out of what goes into a pipe
@@ -185,6 +186,7 @@ def test_the_completion_script_of_a_shell_asks_licet(shell: str, mark: str) -> N
         ("licet call here.yaml l", ["plain,list_notes"]),
     ],
 )
+@pytest.mark.sampled(4)
 def test_the_shell_completes(typed: str, offered: list[str], tmp_path: Path) -> None:
     (tmp_path / "here.yaml").write_text("agent: a\ncapabilities: {tools: [read_notes, list_notes]}\n")
     asked = {"_LICET_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -234,6 +236,7 @@ WRITING: dict[str, list[str]] = {
         ),
     ],
 )
+@pytest.mark.sampled(4)
 def test_output_that_goes_nowhere_is_said_in_one_line_and_ends_with_74(
     words: list[str], output: str, said: str, tmp_path: Path
 ) -> None:

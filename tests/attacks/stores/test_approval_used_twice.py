@@ -12,7 +12,7 @@ from guard.questions import question
 from licet import Backends, Context, Gate, Result, load_manifest, tool
 from licet.backends.approvals.store import SqliteApprovals
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 PROCESSES, CALLS = 4, 12
 
 ASKING = """
@@ -106,7 +106,7 @@ def test_a_yes_that_was_used_stays_used_whenever_its_process_is_killed(tmp_path:
 PAYING = """
 import asyncio, os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from attacks import test_approval_used_twice as scene
+from attacks.stores import test_approval_used_twice as scene
 from licet import run
 
 at, moment = scene.gate(scene.Path(sys.argv[2])), sys.argv[3]

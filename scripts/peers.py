@@ -1,0 +1,40 @@
+"""Compares the time that `licet run -- true` takes with that of `srt true`, in turns: python scripts/peers.py SRT."""
+
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+RUNS = 20
+TARGET = 0.75
+POLICY = "agent: peer\ncapabilities: {process: {allowed_binaries: [true]}}\n"
+
+
+def seconds(command: list[str], folder: str) -> float:
+    """The time that a command takes; a command that fails is no measurement."""
+    started = time.perf_counter()
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def main(srt: str) -> None:
+    """Print the median of both and their ratio."""
+    licet = str(Path(sysconfig.get_path("scripts")) / "licet")
+    with tempfile.TemporaryDirectory(prefix="licet-peers-") as folder:
+        Path(folder, "agent.yaml").write_text(POLICY, encoding="utf-8")
+        state = str(Path(folder, "state"))
+        ours = [licet, "run", "agent.yaml", "--state", state, "--", "true"]
+        theirs = [str(Path(srt).resolve()), "true"]
+        try:
+            pairs = [(seconds(ours, folder), seconds(theirs, folder)) for _ in range(RUNS + 1)][1:]
+        except subprocess.CalledProcessError as failed:
+            sys.exit(f"{failed.cmd[0]} ended with {failed.returncode}: {failed.stderr.decode(errors='replace')[-500:]}")
+    mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    print(f"· licet run -- true {mine:.3f} s, srt true {other:.3f} s: {mine / other:.2f}x (target at most {TARGET}x)")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
