@@ -26,7 +26,7 @@ Case = dict[str, Any]
 REFUSED_ON_PURPOSE = {
     "a URL without control characters": "control characters",
     "a URL without user name or password": "user name or password",
-    "a host name such as": "not a canonical host",
+    "a host name such as": "Hosts that are not canonical",
     "a host name of at most 253 characters": "longer than 253",
     "a port from 1 to 65535": "port 0",
     "a host whose spelling is settled": "capital sharp s",
