@@ -252,13 +252,15 @@ class Outside:
         root: bool = False,
         rare: bool = False,
         only_on: str = "",
+        at_start: bool = False,
         **given: Any,
     ) -> None:
-        """Hold that an attack works without walls and not behind them.
+        """Check that an attack works without walls and not behind them.
 
-        `seen` tells from what the attack returned, or from the world, whether it worked: the canary came, if not given.
-        `refused` is what its error matches behind walls; None if it goes through and brings nothing. `root` marks what
-        the system lets only root do, `rare` what some machines let nobody do: there only the walls can be shown.
+        `seen` decides from the value that the attack returned whether it worked; by default, that the canary is in it.
+        `refused` is what its error matches behind walls; None if the attack ends normally and gains nothing. `root`
+        marks what the system lets only root do, `rare` what some machines let no user do: there only the walls are
+        tested. `at_start` marks an attack on what a process gets when it starts: without walls it needs a fresh one.
         """
         import pytest
 
@@ -270,7 +272,7 @@ class Outside:
         if self.walls == NO_WALLS:
             if root and os.getuid():
                 pytest.skip("the half of root: started by an ordinary user, whom the system does not let do it anyway")
-            said = self._without_walls(attack, arguments, made_of)
+            said = self._without_walls(attack, arguments, made_of, at_start)
             if rare and "error" in said:
                 pytest.skip(f"this machine lets nobody do it: {said['error']}")
             assert "error" not in said, said["error"]
@@ -288,19 +290,24 @@ class Outside:
         wanted = [name for name in inspect.signature(attack).parameters if name != "ctx"]
         return {name: given[name] if name in given else getattr(self, name) for name in wanted}
 
-    def _without_walls(self, attack: Any, arguments: dict[str, Any], made_of: dict[str, Any]) -> dict[str, Any]:
-        """In a process of its own that was started as processes are: it inherits what it is given."""
+    def _without_walls(
+        self, attack: Any, arguments: dict[str, Any], made_of: dict[str, Any], at_start: bool
+    ) -> dict[str, Any]:
+        """In a process of its own, without anything that stops the attack."""
+        import warm
+
         code, given = _IN_THE_OPEN, arguments
         if "ctx" in inspect.signature(attack).parameters:
             code, given = _AT_NATIVE, {"made": made_of, "place": self.place, "arguments": arguments}
         place = [str(Path(__file__).resolve().parents[1])]
         words = [json.dumps(place), inspect.getfile(attack), attack.__qualname__, json.dumps(given)]
         environment = {**os.environ, "TMPDIR": f"{self.place}/scratch", "LICET_TEST_SECRET": CANARY}
-        ended = subprocess.run(
-            [sys.executable, "-c", code, *words],
-            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False,
-            close_fds=False,
-        )  # fmt: skip
+        if at_start:
+            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+            command = [sys.executable, "-c", code, *words]
+            ended = subprocess.run(command, env=environment, timeout=_PATIENCE, check=False, close_fds=False, **pipes)
+        else:
+            ended = warm.run(code, words, env=environment)
         shutil.rmtree(f"{self.place}/scratch", ignore_errors=True)
         if not ended.stdout.strip():
             return {"error": f"ended with {ended.returncode}: {ended.stderr[-2000:]}"}

@@ -3,11 +3,11 @@
 import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm
 
 MANIFEST = "agent: desk\ncapabilities: {tools: [look]}\ntools:\n  look: {from: 'desk:look'}\n"
 TOOLS = (
@@ -64,8 +64,7 @@ def test_what_is_no_regular_file_is_told_and_not_waited_for(
     put(kind, Path(name))
     # Without the limit, an endless file would take all memory before the time is over.
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))"
-    program = [sys.executable, "-c", f"{limit}\nfrom licet.surfaces.cli import main\nmain()", *READERS[name]]
-    ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    ended = warm.run(f"{limit}\nfrom licet.surfaces.cli import main\nmain()", READERS[name])
     assert ended.returncode in (1, 2), ended
     assert "Traceback" not in ended.stderr
     told = ended.stdout + ended.stderr

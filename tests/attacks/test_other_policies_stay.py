@@ -166,6 +166,7 @@ def test_one_tool_under_a_set_leaves_policy_files_alone(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("how", ["write", "delete", "rename", "replace", "link"])
+@pytest.mark.sampled(15)
 def test_a_tool_behind_walls_cannot_do_it_directly(how: str, path: str, tmp_path: Path) -> None:
     needs_walls()
     root = project(tmp_path)
@@ -207,6 +208,7 @@ def program(root: Path, *words: str) -> int:
 
 @needs_namespaces
 @pytest.mark.parametrize("how", ATTACKS)
+@pytest.mark.sampled(2)
 def test_a_program_cannot(how: str, tmp_path: Path) -> None:
     root = project(tmp_path)
     before = content(root)

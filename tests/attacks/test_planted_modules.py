@@ -133,6 +133,7 @@ def test_what_is_planted_for_the_first_request_was_loaded_before(agent: Path, ma
 
 @needs_walls
 @pytest.mark.parametrize("name", ["csv.py", "_csv.py", "json/__init__.py", "click.py", "httpcore2.py", "src/csv.py"])
+@pytest.mark.sampled(2)
 def test_a_module_that_a_tool_plants_beside_the_manifest_is_not_loaded_by_the_next_call(
     desk: Path, mark: Path, name: str
 ) -> None:
@@ -156,6 +157,7 @@ CLOSED = [
 
 @needs_walls
 @pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.sampled(3)
 def test_what_a_tool_loads_besides_its_own_file_cannot_be_planted(desk: Path, mark: Path, name: str) -> None:
     (desk / "sums.py").write_text(HELPED)
     (desk / "aids").mkdir()
@@ -199,6 +201,7 @@ PLANTED = ("click.py", "yaml/__init__.py", "rich.py", "typing.py", "json.py", "r
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.sampled(5)
 def test_commands_load_nothing_from_the_directory_they_are_started_in(
     desk: Path, mark: Path, start: tuple[str, ...], words: tuple[str, ...]
 ) -> None:

@@ -305,7 +305,7 @@ def test_inherited_files(outside: Outside) -> None:
     try:
         os.set_inheritable(number, True)
         close_workers()  # so that what workers come from is started with the file open
-        outside.shows(inherited_files, refused="Bad file descriptor", number=number)
+        outside.shows(inherited_files, refused="Bad file descriptor", at_start=True, number=number)
     finally:
         os.close(number)
 

@@ -186,7 +186,7 @@ def test_words_on_the_stack(outside: Outside) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LICET_TEST_SECRET", CANARY)
         close_workers()
-        outside.shows(words_on_the_stack, refused=None)
+        outside.shows(words_on_the_stack, refused=None, at_start=True)
 
 
 def core_of_itself() -> int:

@@ -491,6 +491,7 @@ paths = st.lists(st.sampled_from(("a", "..", ".", "", "~", "${workdir}", "*", "b
         (20_001, 3, 0),
     ],
 )
+@pytest.mark.sampled(2)
 def test_the_more_words_could_be_meant_the_fewer_problems_get_a_suggestion(
     words: int, wrong: int, hints: int, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def holds_for_tools(said: dict[str, Any]) -> None:
 
 @needs_walls
 @pytest.mark.parametrize("how", ["filter", "landlock", "both"])
+@pytest.mark.sampled(1)
 def test_where_namespaces_are_refused_tools_run_and_programs_only_degraded(how: str, tmp_path: Path) -> None:
     said = nested(how, tmp_path)
     holds_for_tools(said)

@@ -618,6 +618,7 @@ LONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("value", "arguments"), LONG.values(), ids=LONG)
+@pytest.mark.sampled(4)
 def test_a_long_value_that_many_tools_name_makes_no_long_report(tmp_path: Path, value: str, arguments: str) -> None:
     found = read(tmp_path, HEAD + f"LONG = {value}\n" + tools(2000, arguments))
     assert found.problems
@@ -643,6 +644,7 @@ def test_code_is_put_into_words_once_however_many_tools_are_given_by_it(
 
 @pytest.mark.parametrize(("parts", "sound"), [(10_000, True), (10_001, False)])
 @pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
+@pytest.mark.sampled(4)
 def test_an_f_string_that_takes_an_interpreter_long_is_not_given_to_it(
     tmp_path: Path, parts: int, sound: bool, quote: str
 ) -> None:

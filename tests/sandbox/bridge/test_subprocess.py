@@ -76,6 +76,7 @@ WORKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("secrets", [(), ("KEY",)], ids=["", "that may hold secrets"])
 @pytest.mark.parametrize("way", WORKS)
+@pytest.mark.sampled(16)
 def test_programs_that_are_granted_are_started(tmp_path: Path, way: str, secrets: tuple[str, ...]) -> None:
     before = children()
     result = call(starting(tmp_path, secrets=secrets), "start", {"way": way})
