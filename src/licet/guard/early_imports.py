@@ -8,12 +8,13 @@ is what the parts in use need. A part tells with a method `load_code`; one witho
 import importlib
 from collections.abc import Iterable
 
+_ALWAYS = ("rfc8785",)  # writes what is hashed where it holds floats or keys that are not ASCII
 _OF_DOMAIN = {"network": ("licet.guard.handles.fetch",)}  # what licet itself loads late
 
 
 def load_code(domains: Iterable[str], parts: Iterable[object]) -> None:
     """Import what calls need that hold such domains of capabilities and use such parts."""
-    for name in (name for domain in domains for name in _OF_DOMAIN.get(domain, ())):
+    for name in (*_ALWAYS, *(name for domain in domains for name in _OF_DOMAIN.get(domain, ()))):
         importlib.import_module(name)
     for part in parts:
         load = getattr(type(part), "load_code", None)  # of its class: a part may answer to any name
