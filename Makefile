@@ -8,8 +8,9 @@ BIN := .venv/bin
 WORKERS ?= auto
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 export PYTHON PYTHONNOUSERSITE := 1
-# A caller's PYTHONPATH or MYPYPATH would let other copies of a package in.
-unexport PYTHONPATH PYTHONHOME MYPYPATH
+# A caller's PYTHONPATH or MYPYPATH would let other copies of a package in. Without compiled files pytest would rewrite all
+# tests at each start.
+unexport PYTHONPATH PYTHONHOME MYPYPATH PYTHONDONTWRITEBYTECODE
 
 ENVIRONMENT := scripts/python scripts/environment.py
 
@@ -34,12 +35,16 @@ test: lint ## lint, tests, a sample of mutants, and the built wheel: what must h
 check: lint ## the inner loop: lint, and the tests of what decides (core, guard, spec)
 	@$(PYTEST) tests/core tests/guard tests/spec tests/test_architecture.py
 
-test-all: lint ## everything: long properties, every case and mutant, other interpreters, peers
+test-all: lint ## everything: long properties, every case and mutant, an ordinary user, other interpreters, peers
 	@echo "· tests, with long properties and every case"
 	@LICET_LONG=1 $(PYTEST)
-	@$(MAKE) --no-print-directory mutants test-interpreters test-peers
+	@$(MAKE) --no-print-directory test-user mutants test-interpreters test-peers
 
-test-interpreters: ## the tests on every other Python that is installed, each in an environment of its own
+test-user: .venv ## the tests as an ordinary user, where root runs this
+	@echo "· tests, as an ordinary user"
+	@$(BIN)/python scripts/test_as_user.py
+
+test-interpreters: .venv ## the tests on every other Python that is installed, each in an environment of its own
 	@scripts/test-interpreters 3.11 3.12 3.13
 
 test-peers: .venv ## compare with other tools, where Node is installed
@@ -89,4 +94,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all test-interpreters test-peers lint format mutants mutants-sample bench docs wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint format mutants mutants-sample bench docs wheel lock clean .venv

@@ -7,7 +7,6 @@ import ast
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from effort import LONG
+from ordinary_user import NOBODY, interpreter, opened
 
-NOBODY = 65534
 HERE = Path(__file__).resolve()
 PROJECT = HERE.parents[2]
 OF_EACH_FILE = 1
@@ -44,40 +43,6 @@ LONGEST = 1800  # seconds for all of it together, on a machine that has much els
 pytestmark = pytest.mark.skipif(
     os.getuid() != 0, reason="pytest runs as an ordinary user already, so these attacks have run"
 )
-
-
-def can_run(python: str) -> bool:
-    command = [python, "-c", "import ctypes, ssl"]
-    try:
-        subprocess.run(command, user=NOBODY, env={}, capture_output=True, check=True, cwd="/")
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
-
-
-def interpreter(place: Path) -> str | None:
-    """A Python of this version that everybody may run: one that is there, or a copy of this one."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    there = (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}")
-    for candidate in there:
-        if can_run(candidate):
-            return candidate
-    # In a home directory, most likely. Where it is tells Python where its libraries are.
-    prefix, copy = Path(os.path.realpath(sys.base_prefix)), place / "python"
-    (copy / "bin").mkdir(parents=True)
-    shutil.copy(os.path.realpath(sys.executable), copy / "bin" / version)
-    ignored = shutil.ignore_patterns("test", "idlelib", "site-packages", "tkinter", "*.a")
-    shutil.copytree(prefix / "lib" / version, copy / "lib" / version, ignore=ignored)
-    opened(copy)
-    # One that needs a library of its own still looks for it where it was, and cannot be run.
-    return str(copy / "bin" / version) if can_run(str(copy / "bin" / version)) else None
-
-
-def opened(tree: Path) -> None:
-    """Let everybody read a tree."""
-    for path in (tree, *tree.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
 
 
 @pytest.fixture(scope="module")

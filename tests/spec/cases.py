@@ -5,8 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 
@@ -137,9 +138,15 @@ Kind = TypeVar("Kind", bound=World)
 def cases(kind: type[Kind], *files: str, key: str = "cases") -> Iterator[Kind]:
     """The cases of some files of this directory; a misspelled key raises."""
     for file in files:
-        content = yaml.safe_load((HERE / file).read_text("utf-8"))
+        content = _content(file)
         assert content.keys() <= {"worlds", "cases", "registrations"}
         for given in content.get(key, ()):
             case = kind(**given)
             shared = content["worlds"][case.world] if case.world else {}
             yield replace(case, files={**shared, **case.files})
+
+
+@cache
+def _content(file: str) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return cast(dict[str, Any], yaml.load((HERE / file).read_text("utf-8"), Loader=loader))
