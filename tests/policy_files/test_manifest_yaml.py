@@ -22,6 +22,7 @@ from licet.core.policy.manifest import Manifest
 from licet.policy_files import argument_rules
 from licet.policy_files.load import read_policy
 from licet.policy_files.nodes import LARGEST_INT
+from policy_files.messages import message
 
 
 def write(place: Path, **files: str) -> Path:
@@ -231,10 +232,10 @@ def test_a_workspace_alone_is_no_manifest(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, licet=TOOL, manifest="agent: a\n", other="agent: b\n", person="id: p\n")
     assert said(path, personality=tmp_path / "other.yaml") == [
-        "other.yaml:1:1: error: found a manifest, expected a personality"
+        message("manifest_yaml.other_yaml_manifest_expected_personality")
     ]
     assert said(path, workspace=tmp_path / "person.yaml") == [
-        "person.yaml:1:1: error: found a personality, expected a workspace"
+        message("manifest_yaml.person_yaml_personality_expected_workspace")
     ]
     assert len(said(tmp_path / "licet.yaml", personality=tmp_path / "person.yaml")) == 1
 
@@ -507,7 +508,7 @@ def test_suggestions_for_argument_rules_end_too(tmp_path: Path) -> None:
     tools = "".join(f"    t{number}: {{args: {{a: {{enumm: [1]}}}}}}\n" for number in range(300))
     problems = read_policy(write(tmp_path, manifest=f"agent: a\ncapabilities:\n  tools:\n{tools}")).problems
     assert len(problems) == 300
-    assert sum("did you mean `enum`?" in problem.hint for problem in problems) == 101
+    assert sum(message("manifest_yaml.did_you_mean_enum") in problem.hint for problem in problems) == 101
 
 
 def _patterns(tmp_path: Path, patterns: list[str]) -> list[str]:
@@ -518,10 +519,7 @@ def _patterns(tmp_path: Path, patterns: list[str]) -> list[str]:
 
 def test_a_pattern_that_takes_long_to_compile_is_a_problem(tmp_path: Path) -> None:
     (problem,) = _patterns(tmp_path, [r"\PL{200}"])
-    assert problem == (
-        'manifest.yaml:4:20: error: found "\\\\PL{200}" is not a "regex", expected a sound JSON Schema; '
-        "patterns without look-around and long repetitions; `maxLength` says how long a text may be"
-    )
+    assert problem == (message("manifest_yaml.manifest_yaml_pl_not_regex"))
 
 
 def test_what_is_wrong_with_a_long_pattern_is_said_briefly(tmp_path: Path) -> None:
@@ -532,7 +530,7 @@ def test_what_is_wrong_with_a_long_pattern_is_said_briefly(tmp_path: Path) -> No
 def test_a_rule_with_a_number_that_no_reader_takes_is_one_problem(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: a\ncapabilities: {tools: {t: {args: {a: {maximum: 1e400}}}}}\n")
     (problem,) = read_policy(path).problems
-    assert (problem.found, problem.expected) == ("`1e400`", "a number that a double can hold")
+    assert (problem.found, problem.expected) == ("`1e400`", message("manifest_yaml.number_double_can_hold"))
 
 
 def test_the_largest_number_that_is_read_has_a_digest(tmp_path: Path) -> None:
@@ -544,7 +542,7 @@ def test_a_file_has_so_many_patterns_and_no_more_are_compiled(tmp_path: Path) ->
     most = argument_rules.MOST_PATTERNS
     assert _patterns(tmp_path, [f"^x{number}$" for number in range(most)]) == []
     (problem,) = _patterns(tmp_path, [*(f"^x{number}$" for number in range(most)), "(", "("])
-    assert f"found more than {most} different patterns, expected fewer; what follows was not compiled" in problem
+    assert message("manifest_yaml.more_than_different_patterns_expected", most=most) in problem
 
 
 def test_a_pattern_that_is_written_often_is_compiled_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence, read_nodes
+from policy_files.messages import message
 
 HAS_LIBYAML = hasattr(yaml, "CBaseLoader")
 
@@ -399,15 +400,13 @@ DEEP = {
 @pytest.mark.parametrize("name", DEEP)
 def test_deep_nesting_is_refused_before_it_costs_anything(parser: str, name: str) -> None:
     [problem] = said(DEEP[name])
-    assert problem.endswith(" found nesting deeper than 32, expected at most 32 levels")
+    assert problem.endswith(message("yaml_nodes.nesting_deeper_than_expected_most"))
 
 
 @pytest.mark.parametrize(("file", "text"), [("f.yaml", "{0}x{1}"), ("f.json", "{0}0{1}")])
 def test_thirty_two_levels_are_allowed(file: str, text: str) -> None:
     read(text.format("[" * 32, "]" * 32), file)
-    assert said(text.format("[" * 33, "]" * 33), file) == [
-        "1:33 found nesting deeper than 32, expected at most 32 levels"
-    ]
+    assert said(text.format("[" * 33, "]" * 33), file) == [message("yaml_nodes.nesting_deeper_than_expected_most_2")]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{k: ", "}")])
@@ -415,14 +414,14 @@ def test_aliases_cannot_build_what_may_not_be_written_deep(opening: str, closing
     deep = f"a: &a {opening * 20}x{closing * 20}\n"
     assert read(f"{deep}b: {opening * 11}*a{closing * 11}\n")
     [problem] = said(f"{deep}b: {opening * 12}*a{closing * 12}\n")
-    assert problem.endswith(" found the alias `*a`, expected at most 32 levels of nesting")
+    assert problem.endswith(message("yaml_nodes.alias_expected_most_levels_nesting"))
 
 
 def test_an_alias_bomb_is_refused_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     [problem] = said("\n".join(lines))
-    assert problem.endswith(" found the alias `*a1`, expected at most 1000 values repeated by aliases in a file")
+    assert problem.endswith(message("yaml_nodes.alias_expected_most_values_repeated"))
 
 
 def test_a_thousand_values_may_be_repeated_and_not_one_more() -> None:
@@ -433,14 +432,14 @@ def test_a_thousand_values_may_be_repeated_and_not_one_more() -> None:
 
 def test_a_mebibyte_is_read_and_a_byte_more_is_not() -> None:
     assert read(b"a: b #" + b"x" * ((1 << 20) - 6)) == {"a": "b"}
-    assert said(b"a: b #" + b"x" * ((1 << 20) - 5)) == ["1:1 found 1048577 bytes, expected at most 1048576 (1 MiB)"]
+    assert said(b"a: b #" + b"x" * ((1 << 20) - 5)) == [message("yaml_nodes.bytes_expected_most_mib")]
 
 
 @pytest.mark.parametrize("text", [b"\0" * (1 << 20), b"a:\n" * 300_000, b"- .nan\n" * 100_000])
 def test_problems_are_counted_up_to_a_thousand(text: bytes) -> None:
     problems = said(text)
     assert len(problems) == 1001
-    assert problems[-1].endswith(" found 1000 problems before this, expected fewer, to read the rest")
+    assert problems[-1].endswith(message("yaml_nodes.problems_before_expected_fewer_read"))
 
 
 @pytest.mark.parametrize("text", ["9" * 1_000_000, "0" * 1_000_000, "1e" + "9" * 1_000_000, "0x" + "f" * 1_000_000])

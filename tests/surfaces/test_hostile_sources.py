@@ -15,6 +15,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.modules.imports import MOST_TOKENS, token_count
 from licet.policy_files.source.find import MOST_BYTES_IN_REVIEW, MOST_TOKENS_IN_REVIEW, Modules, find_tool, read_tools
 from licet.policy_files.source.project import project_modules
+from surfaces.messages import message
 
 MOST_MEMORY = 200_000  # kB
 TOOL = 'from licet import tool\n@tool(needs=[], effect="read_only")\ndef %s() -> str: ...\n'
@@ -89,17 +90,13 @@ def test_check_stays_small_whatever_the_sources_are(tmp_path: Path, sources: Cal
 def test_a_file_of_too_many_tokens_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("a;" * MOST_TOKENS, encoding="utf-8")
     found = read_tools(tmp_path / "m.py", "m.py")
-    assert list(map(str, found.problems)) == [
-        "m.py:1:1: error: found 200000 tokens, expected at most 100000 in one file; split the module"
-    ]
+    assert list(map(str, found.problems)) == [message("hostile_sources.py_tokens_expected_most_one")]
 
 
 def test_a_dotted_name_that_is_too_long_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("import a" + ".a" * 101, encoding="utf-8")
     found = read_tools(tmp_path / "m.py", "m.py")
-    assert list(map(str, found.problems)) == [
-        "m.py:1:1: error: found a name with 101 dots, expected at most 100; shorten it"
-    ]
+    assert list(map(str, found.problems)) == [message("hostile_sources.py_name_dots_expected_most")]
 
 
 @pytest.mark.parametrize("text", ["f'{a}{a}'", "a\r", "a\n", "-~-a", "é.é"])
@@ -135,9 +132,8 @@ def test_all_files_of_a_review_together_have_a_bound_of_bytes(tmp_path: Path) ->
     modules = Modules()
     found = [find_tool(f"m{number}:f{number}", [tmp_path], modules=modules) for number in range(9)]
     assert [isinstance(one, ToolSpec) for one in found] == [True] * 8 + [False]
-    assert f"{sum(os.stat(tmp_path / f'm{number}.py').st_size for number in range(9))} bytes up to here" in str(
-        found[-1]
-    )
+    total = sum(os.stat(tmp_path / f"m{number}.py").st_size for number in range(9))
+    assert message("hostile_sources.bytes_up_here", total=total) in str(found[-1])
     assert MOST_BYTES_IN_REVIEW == 4 << 20
 
 

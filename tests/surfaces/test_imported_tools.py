@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 MODULE = "reviewed_tools"
 HEAD = "import sys\nimport licet\nfrom licet import tool\nN = ('env:read:A',)\n"
@@ -92,7 +93,7 @@ def test_a_tool_whose_source_cannot_be_read_for_sure_does_not_run(here: Path) ->
     (here / f"{MODULE}.py").write_text(HEAD + DECLARED.replace("needs=N", "needs=list(N)"))
     result = run("call", "m.yaml", "t")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"{MODULE}.py:6:13: error: found `needs=` of `t` given by a call, `list(N)`")
+    assert result.stderr.startswith(message("imported_tools.py_needs_given_call_list", module=MODULE))
 
 
 def test_code_that_mends_its_own_source_is_held_to_what_was_there_before(here: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_module_whose_name_is_taken_is_refused(here: Path, name: str, whose: s
     project(here, {f"{name}.py": HEAD + DECLARED, "m.yaml": json.dumps(MANIFEST).replace(MODULE, name)})
     result = run("call", "m.yaml", "t")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"found `{name}:t`, whose module has the name of {whose}" in result.stderr
+    assert message("imported_tools.whose_module_has_name", name=name, whose=whose) in result.stderr
     assert f"rename `{name}` in {here}" in result.stderr
 
 
@@ -178,5 +179,5 @@ def test_a_module_that_only_running_code_names_is_not_loaded(here: Path) -> None
     project(here, {f"{MODULE}.py": LOADS.format(computed, "return 'hello'"), "aid_hidden.py": "raise SystemExit"})
     result = run("call", "m.yaml", "t")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "No module named 'aid_hidden'" in result.stderr
-    assert "what is loaded is installed, or a file of the project that an `import` statement names" in result.stderr
+    assert message("imported_tools.no_module_named_aid_hidden") in result.stderr
+    assert message("imported_tools.what_loaded_installed_or_file") in result.stderr

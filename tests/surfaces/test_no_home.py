@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from licet import Backends, Gate, LicetError, Malformed, load_manifest
 from licet.assemble.review import Places
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 MANIFEST: dict[str, Any] = {"agent": "a", "capabilities": {"tools": [], "fs_reach": {"read": ["${workdir}/x"]}}}
 AT_HOME: dict[str, Any] = {"agent": "a", "capabilities": {"tools": [], "fs_reach": {"read": ["~/x"]}}}
@@ -57,7 +58,7 @@ def test_a_manifest_that_speaks_of_it_is_refused_and_told_why() -> None:
     for words in (["check", "home.yaml"], ["surface", "home.yaml"], ["explain", "home.yaml", "t", "fs:read:/x"]):
         said = licet_says(*words)
         assert said.exit_code in (1, 2), said.output
-        assert "found `~`, expected a user with a home directory" in said.output
+        assert message("no_home.expected_user_home_directory") in said.output
 
 
 @pytest.mark.usefixtures("desk")

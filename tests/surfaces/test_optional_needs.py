@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 SOURCE = '''from licet import Context, tool
 
@@ -43,9 +44,12 @@ def test_init_marks_what_may_be_taken_out_again(here: Path) -> None:
     assert run("init", "tools.py", "-o", "a.yaml").exit_code == 0
     text = (here / "a.yaml").read_text()
     marked = [line.strip() for line in text.splitlines() if line.endswith("# weather (optional)")]
-    assert marked == ['- "backup.example"  # weather (optional)', *['- "/srv/cache"  # weather (optional)'] * 2]
-    assert "`weather (optional)` takes whatever is listed here" in text
-    assert "the tool does without them" in text
+    assert marked == [
+        message("optional_needs.backup_example_weather_optional"),
+        *[message("optional_needs.srv_cache_weather_optional")] * 2,
+    ]
+    assert message("optional_needs.weather_optional_takes_whatever_listed") in text
+    assert message("optional_needs.tool_does_without_them") in text
     assert run("check", "a.yaml").exit_code == 0
     kept = [line for line in text.splitlines() if "optional" not in line and line.strip() not in ("read:", "write:")]
     (here / "a.yaml").write_text("\n".join(kept).replace("fs_reach:", "") + "\n")
@@ -69,10 +73,10 @@ def test_surface_and_explain_show_what_a_tool_can_do_without(here: Path) -> None
     (here / "a.yaml").write_text(POLICY)
     (tool,) = json.loads(run("surface", "a.yaml", "--json").stdout)["tools"]
     assert tool["optional"] == ["env:read:*", "fs:*:/srv/cache", "network:*:backup.example"]
-    assert "weather can do without env:read:*" in run("surface", "a.yaml").stdout
+    assert message("optional_needs.weather_can_do_without_env") in run("surface", "a.yaml").stdout
     said = run("explain", "a.yaml", "weather", "network:https:get@backup.example").stdout
     assert "  optional      network:*:backup.example" in said
-    assert "to allow it   add `network:https:get@backup.example:443` under `capabilities.grants` in a.yaml" in said
+    assert message("optional_needs.allow_add_network_https_get") in said
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from licet import Backends, Gate, load_manifest, tool
 from licet.assemble.gate import state_directory
 from pins import pinned, trust
 from sandbox.levels import call
+from surfaces.messages import message
 
 TOOLS = '''
 from licet import Context, tool
@@ -164,6 +165,4 @@ def test_a_tool_behind_walls_makes_new_names_below_and_hears_why_not_beside_it(p
     assert call(gate, "make", {"path": f"{project}/below/new"}).ok
     refused = call(gate, "make", {"path": f"{project}/new"})
     assert "PermissionError" in refused.error
-    assert f"new names directly in {project}, next to names that are closed, can be made with `ctx.fs` alone" in (
-        refused.explain()
-    )
+    assert message("policy_directory.new_names_directly_next_names", project=project) in (refused.explain())

@@ -19,6 +19,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.policy_files.source import names as source_names
 from licet.policy_files.source.find import Source, find_tool, read_tools
 from licet.policy_files.source.text import MOST_BYTES, parse
+from policy_files.messages import message
 
 HEAD = "from licet import tool, ToolCapabilities\n"
 F = "\ndef f(): ...\n"
@@ -589,12 +590,7 @@ def tools(count: int, arguments: str) -> str:
 def test_the_values_of_all_tools_of_a_file_are_bounded_together(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD + NINE_THOUSAND + tools(500, "needs=MANY"))
     assert [spec.name for spec in found.specs] == [f"t{number}" for number in range(11)]
-    assert problems(found) == [
-        (
-            "file.py:25:13: error: found more than 100000 values in the declarations up to `t11`, expected fewer; "
-            "what follows was not read"
-        )
-    ]
+    assert problems(found) == [(message("source.file_py_more_than_values"))]
 
 
 def test_a_tool_that_was_not_read_is_not_found_and_said_to_be_so(tmp_path: Path) -> None:
@@ -649,11 +645,7 @@ def test_an_f_string_that_takes_an_interpreter_long_is_not_given_to_it(
     tmp_path: Path, parts: int, sound: bool, quote: str
 ) -> None:
     found = read(tmp_path, f"x = 1\n#\ny = rF{quote}{'{x}' * parts}{quote}\n")
-    assert problems(found) == (
-        []
-        if sound
-        else ["file.py:3:5: error: found an f-string of more than 10000 parts, expected text that a person can read"]
-    )
+    assert problems(found) == ([] if sound else [message("source.file_py_string_more_than")])
 
 
 def test_names_inside_names_are_followed_in_one_pass(tmp_path: Path) -> None:
@@ -682,7 +674,7 @@ def test_a_name_of_many_meanings_costs_no_more_than_one_of_two(tmp_path: Path) -
     bound = "".join(f"import a{number}.b as tool\n" for number in range(5000))
     found = read(tmp_path, HEAD + bound + tools(300, "needs=[]"))
     assert len(found.problems) == 300
-    assert all("a name that this file binds more than once" in line for line in problems(found))
+    assert all(message("source.name_file_binds_more_than") in line for line in problems(found))
     names = source_names.Names(parse((HEAD + bound).encode(), "file.py"))  # type: ignore[arg-type]
     assert len(names.dotted(ast.parse("tool", mode="eval").body)) == 2
 
@@ -750,7 +742,7 @@ def test_nesting_never_makes_the_reader_fail(tmp_path: Path, source: str) -> Non
 
 def test_what_is_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> None:
     found = read(tmp_path, NESTED["sums"])
-    assert problems(found) == ["file.py:1:1: error: found code nested too deeply, expected code that a person can read"]
+    assert problems(found) == [message("source.file_py_code_nested_too")]
 
 
 @pytest.mark.parametrize(
@@ -766,15 +758,13 @@ def test_what_is_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> No
 def test_what_is_no_file_is_a_problem(tmp_path: Path, make: Callable[[Path], None], expected: str) -> None:
     path = tmp_path / "file.py"
     make(path)
-    assert problems(read_tools(path, "file.py")) == [f"file.py:1:1: error: found {expected}, expected a Python file"]
+    assert problems(read_tools(path, "file.py")) == [message("source.file_py_expected_python_file", expected=expected)]
 
 
 def test_a_path_that_cannot_be_one_is_a_problem() -> None:
     [told] = problems(read_tools("a\0b", "file.py"))
     # Each Python puts it into its own words.
-    assert re.fullmatch(
-        r"file.py:1:1: error: found no readable file \(.*embedded null .*\), expected a Python file", told
-    )
+    assert re.fullmatch(message("source.file_py_no_readable_file"), told)
 
 
 def test_the_path_itself_is_shown_if_nothing_else_is_given(tmp_path: Path) -> None:
@@ -1013,10 +1003,7 @@ def test_a_tool_must_call_itself_what_the_workspace_calls_it(tmp_path: Path) -> 
     write(tmp_path, {"mod.py": DECLARED})
     assert isinstance(find_tool("mod:f", [tmp_path], name="f", origin=AT), ToolSpec)
     found = find_tool("mod:f", [tmp_path], name="g", origin=AT)
-    assert str(found).replace(str(tmp_path), "ROOT") == (
-        "licet.yaml:3:9: error: found a tool that calls itself `f` (ROOT/mod.py:2), expected `g`; "
-        "call it `f` here, or give it `name='g'` there"
-    )
+    assert str(found).replace(str(tmp_path), "ROOT") == (message("source.licet_yaml_tool_calls_itself"))
 
 
 def test_the_first_directory_that_has_a_module_wins(tmp_path: Path) -> None:
@@ -1027,7 +1014,7 @@ def test_the_first_directory_that_has_a_module_wins(tmp_path: Path) -> None:
     assert isinstance(first, ToolSpec)
     assert isinstance(second, ToolSpec)
     assert (first.needs, second.needs) == (CapabilitySet(["env:read:A"]), CapabilitySet(["env:read:B"]))
-    assert str(find_tool("mod:f", [])).startswith("mod:f:1:1: error: found no module `mod`")
+    assert str(find_tool("mod:f", [])).startswith(message("source.mod_no_module_mod"))
 
 
 def test_a_link_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
@@ -1039,10 +1026,7 @@ def test_a_link_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
     (root / "src").symlink_to(outside)
     for reference, shown in (("mod:f", "mod.py"), ("pkg.mod:f", "pkg/mod.py")):
         found = find_tool(reference, [root], origin=AT)
-        assert str(found) == (
-            f"licet.yaml:3:9: error: found {root / shown}, which leads outside {root}, expected a file below that "
-            "directory"
-        )
+        assert str(found) == (message("source.licet_yaml_which_leads_outside", root=root / shown, root2=root))
 
 
 def test_links_inside_a_directory_and_to_the_directory_are_followed(tmp_path: Path) -> None:
@@ -1091,4 +1075,4 @@ def test_what_lies_beside_a_manifest_does_not_pass_for_a_ready_made_tool(tmp_pat
 def test_no_other_installed_module_is_read(tmp_path: Path, module: str) -> None:
     found = find_tool(f"{module}:read_file", [tmp_path])
     assert isinstance(found, Problem)
-    assert "a Python file below the directory of the manifest" in str(found)
+    assert message("source.python_file_below_directory_manifest") in str(found)

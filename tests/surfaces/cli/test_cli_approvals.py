@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 
 from licet.backends.approvals.store import SqliteApprovals
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 ID = re.compile(r"a-[0-9a-f]{12}")
@@ -83,7 +84,7 @@ def test_without_a_terminal_nobody_agrees_by_accident(more: list[str]) -> None:
     request = asked()
     refused = run("approvals", "approve", request, *more)
     assert refused.exit_code == 2
-    assert "add `--yes`, or sign with `--key FILE`" in refused.stderr
+    assert message("approvals.add_yes_or_sign_key") in refused.stderr
     assert json.loads(run("approvals", "show", request, "--json").stdout)["state"] == "waiting"
     run("approvals", "key", "me.key")
     assert run("approvals", "approve", request, "--key", "me.key", *more).exit_code == 0
@@ -151,7 +152,7 @@ def test_a_yes_that_is_taken_back_says_so() -> None:
 
 def test_a_signature_where_no_keys_are_listed_is_told_for_what_it_is() -> None:
     run("approvals", "key", "me.key")
-    assert "anybody, signed or not" in run("approvals", "approve", asked(), "--key", "me.key").stdout
+    assert message("approvals.anybody_signed_or_not") in run("approvals", "approve", asked(), "--key", "me.key").stdout
 
 
 def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> None:
@@ -161,14 +162,14 @@ def test_a_request_that_nobody_answered_is_listed_without_its_arguments() -> Non
         time.sleep(0.2)
         seconds += 1
     assert "no longer stored" in run("approvals", "list", "--all").stdout
-    assert "  arguments     no longer kept: nobody answered in time\n" in run("approvals", "show", expired).stdout
+    assert message("approvals.arguments_no_longer_kept_nobody") in run("approvals", "show", expired).stdout
     assert json.loads(run("approvals", "show", expired, "--json").stdout)["arguments"] is None
     assert "is expired since" in run("approvals", "approve", expired, "--yes").stderr
 
 
 def test_an_empty_list_says_so() -> None:
     result = run("approvals", "list")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no call waits for an answer\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", message("approvals.no_call_waits_answer"))
     assert json.loads(run("approvals", "list", "--json").stdout) == {"requests": []}
 
 
@@ -249,7 +250,7 @@ def test_a_request_of_another_manifest_is_found_by_its_manifest(here: Path, monk
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     said = run("approvals", "approve", request, "--yes").stderr
-    assert "go to its directory, or name it with `--manifest FILE`, or its state with `--state DIR`" in said
+    assert message("approvals.go_its_directory_or_name") in said
     policy_file = next(path for path in here.iterdir() if path.suffix == ".yaml")
     assert run("approvals", "approve", request, "--yes", "--manifest", str(policy_file)).exit_code == 0
 
@@ -258,8 +259,8 @@ def test_a_session_can_be_agreed_to_with_these_arguments_alone() -> None:
     policy(write="session")
     request = asked(text="a")
     shown = run("approvals", "approve", request, "--only-these-arguments", "--yes")
-    assert "agreed        command, with exactly these arguments" in shown.stdout
-    assert "holds         for every call of it in this session, with exactly these arguments" in shown.stdout
+    assert message("approvals.agreed_command_exactly_these_arguments") in shown.stdout
+    assert message("approvals.holds_every_call_session_exactly") in shown.stdout
     assert "with any arguments" not in shown.stdout
     assert [call(text=text).exit_code for text in "aab"] == [0, 0, 1]
     policy(write="session", expires_seconds=200)
@@ -273,7 +274,7 @@ def test_a_quorum_of_keys(here: Path) -> None:
     assert stat.S_IMODE((here / "keys" / "one").stat().st_mode) == 0o600
     policy(quorum=2, keys=made[:2])
     request = asked()
-    assert "0 of 2 signatures are there" in call().stderr
+    assert message("approvals.signatures_are_there") in call().stderr
     for words, said in (
         (["--yes"], "sign with `--key FILE`"),
         (["--key", "keys/other"], "is not among the manifest's"),
@@ -361,7 +362,7 @@ def test_a_broken_store_is_one_line(here: Path) -> None:
     (here / "broken" / "approvals.sqlite").write_text("no database, but long enough to be looked at" * 30)
     result = run("approvals", "list", "--state", "broken")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "damaged or no database" in result.stderr
+    assert message("approvals.damaged_or_no_database") in result.stderr
     refused = call("--state", "broken")
     assert refused.exit_code == 1
     assert "Traceback" not in refused.stderr
@@ -431,7 +432,7 @@ def test_what_takes_the_place_of_a_request_while_a_person_thinks_is_not_agreed_t
 
     ended, shown = at_terminal(["approvals", "approve", shown_one], b"agree? [y/N]: ", b"y\n", exchange)
     assert ended == 1
-    assert f"{shown_one} is no longer what was shown, and was not answered: look at it again" in shown
+    assert message("approvals.no_longer_what_was_shown", shown_one=shown_one) in shown
     assert [call(text=text).exit_code for text in ("Rain.", "Hail.")] == [1, 1]
 
 

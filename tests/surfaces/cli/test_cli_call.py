@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 from surfaces.terminals import read_all
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -183,7 +184,7 @@ def test_a_state_that_cannot_be_written_says_how_to_choose_another(here: Path) -
     (here / "taken").touch()
     result = run("m.yaml", "say", "text=a", "--state", "taken")
     assert result.exit_code == 1
-    assert "keep receipts elsewhere with `--state DIR`" in result.stderr
+    assert message("call.keep_receipts_elsewhere_state_dir") in result.stderr
     assert "receipt       none" in result.stderr
     assert "Unavailable" not in result.stderr
 
@@ -264,7 +265,7 @@ def test_a_refusal_as_json_ends_with_1_all_the_same() -> None:
     assert (result.exit_code, result.stderr, said["ok"], said["value"]) == (1, "", False, None)
     assert (said["code"], said["reason"]) == ("execution_failed", "TOOL_FAILED")
     assert said["error"] == "TOOL_FAILED: ValueError: no \\u001b[2J luck"
-    assert said["explanation"].startswith("failed: `fail` raised an error")
+    assert said["explanation"].startswith(message("call.failed_fail_raised"))
 
 
 # What stands around it ------------------------------------------------------------------------------------------------
@@ -274,14 +275,14 @@ def test_a_typo_is_answered_with_the_nearest_tool() -> None:
     result = run("m.yaml", "ecko")
     assert result.exit_code == 1
     *_, near, receipt = result.stderr.splitlines()
-    assert near == "  did you mean  echo"
+    assert near == message("call.did_you_mean_echo")
     assert receipt.startswith("  receipt ")
 
 
 def test_a_secret_that_nobody_holds_says_where_to_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY", raising=False)
     *_, way, receipt = run("m.yaml", "secret").stderr.splitlines()
-    assert way == "  to give it    set the variable `KEY`, or write `KEY=…` into a file for `--secrets`"
+    assert way == message("call.give_set_variable_key_or")
     assert receipt.startswith("  receipt ")
 
 
@@ -306,8 +307,8 @@ def test_a_tool_that_does_not_fit_is_denied_with_the_way_out_and_a_receipt(here:
     assert (result.exit_code, result.stdout) == (1, "")
     denied, *rest = result.stderr.splitlines()
     assert denied.startswith("denied: `secret`")
-    assert "secret:read:KEY, which the manifest does not allow (m.yaml:1)" in result.stderr
-    assert "  to allow it   add `KEY` under `capabilities.secrets` in m.yaml" in rest
+    assert message("call.secret_read_key_which_manifest") in result.stderr
+    assert message("call.allow_add_key_under_capabilities") in rest
     (receipt,) = (line.split()[-1] for line in rest if line.startswith("  receipt"))
     said = CliRunner().invoke(licet, ["explain", receipt])
     assert (said.exit_code, "secret:read:KEY" in said.stdout) == (1, True)
@@ -357,7 +358,7 @@ def test_a_store_that_cannot_be_used_is_told_in_words(here: Path) -> None:
     (here / "kept").mkdir(mode=0o700)
     (here / "kept" / "kv.sqlite").mkdir()
     told = run("m.yaml", "count", "--state", "kept").stderr
-    assert f"  to allow it   {here}/kept/kv.sqlite is not a regular file: choose another path\n" in told
+    assert message("call.allow_kept_kv_sqlite_not", here=here) in told
 
 
 READER = """agent: r
@@ -383,7 +384,7 @@ def test_what_licet_keeps_for_itself_is_called_so(path: str, here: Path) -> None
     refused = run("r.yaml", "read_file", f"path={path}", "--state", "kept", "--secrets", "keys.env")
     assert refused.exit_code == 1
     told = [line for line in refused.stderr.splitlines() if line.startswith(("  because", "  to allow"))]
-    assert told == ["  because       licet keeps its state or its secrets there, and no tool reads or writes them"]
+    assert told == [message("call.licet_keeps_its_state_or")]
 
 
 @pytest.mark.parametrize("state", ["notes", "."])
@@ -396,7 +397,7 @@ def test_state_where_a_tool_works_is_told_as_what_it_is(state: str, here: Path) 
         f"needs fs:read:{here}/notes, but licet keeps its state or its secrets there, and no tool reads or writes them"
     )
     assert said in refused.stderr
-    assert "keep the two apart, as with `--state`: no rule opens what licet protects" in refused.stderr
+    assert message("call.keep_two_apart_state_no") in refused.stderr
 
 
 def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
@@ -409,7 +410,7 @@ def test_a_receipt_that_a_command_would_not_find_here_is_told_with_where_it_is(
 
     assert hints("m.yaml", "fail") == []
     (hint,) = hints("m.yaml", "fail", "--state", "kept here")
-    assert re.fullmatch(rf"  to see it     licet explain r-[0-9a-f]+-1 --state '{here}/kept here'", hint)
+    assert re.fullmatch(message("call.see_licet_explain_state_kept", here=here), hint)
     assert CliRunner().invoke(licet, [*hint.split()[4:6], "--state", "kept here"]).stdout.startswith("allowed")
     (here / "sub").mkdir()
     monkeypatch.chdir(here / "sub")
@@ -445,8 +446,8 @@ def test_a_secrets_file_that_others_can_read_is_refused_and_not_passed_over(
     (here / "keys.env").chmod(0o644)
     result = run("m.yaml", "secret", "--secrets", "keys.env")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("keys.env:1:1: error: found a file that is not fit for secrets, expected ")
-    assert "has mode 0644, others may read or change it: run `chmod 600 " in result.stderr
+    assert result.stderr.startswith(message("call.keys_env_file_not_fit"))
+    assert message("call.has_mode_others_may_read") in result.stderr
     # It is said before anything runs, also to a tool that asks for none.
     assert run("m.yaml", "say", "text=a", "--secrets", "keys.env").stdout == ""
 
@@ -539,4 +540,4 @@ def test_the_weather_example_runs_behind_walls() -> None:
     missing = in_example("weather", "research.yaml", "read_notes", "name=x")
     sys.modules.pop("weather", None)
     assert missing.exit_code == 1
-    assert "FileNotFoundError: [Errno 2] No such file or directory: 'notes/x.md'" in missing.stderr
+    assert message("call.filenotfounderror_errno_no_such_file") in missing.stderr

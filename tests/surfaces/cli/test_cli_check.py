@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
@@ -64,7 +65,7 @@ def test_nothing_of_a_file_that_is_no_policy_is_repeated(
     Path(name).write_text(FOREIGN[name])
     result = CliRunner().invoke(licet, [*words, name, *(["t"] if words == ["explain"] else [])])
     assert result.exit_code == 1
-    assert "a policy file, a mapping with `agent`" in result.output
+    assert message("check.policy_file_mapping_agent") in result.output
     assert SECRET not in result.output
     assert "31337" not in result.output
 
@@ -400,11 +401,11 @@ def test_json_says_the_same(case: Case) -> None:
     assert said["files"] == list(takewhile(lambda word: word[:2] != "--", case.words))
     severities = [problem["severity"] for problem in said["problems"]]
     assert (said["errors"], said["warnings"]) == (severities.count("error"), severities.count("warning"))
-    assert fits([visible(message(problem)) for problem in said["problems"]], case.lines)
+    assert fits([visible(line_of(problem)) for problem in said["problems"]], case.lines)
     assert fits([visible(problem["message"]) for problem in said["problems"]], case.lines)
 
 
-def message(problem: dict[str, Any]) -> str:
+def line_of(problem: dict[str, Any]) -> str:
     place = f"{problem['file']}:{problem['line']}:{problem['column']}"
     tail = f"; {problem['hint']}" if problem["hint"] else ""
     return f"{place}: {problem['severity']}: found {problem['found']}, expected {problem['expected']}{tail}"
@@ -450,7 +451,7 @@ def test_the_real_command_checks_without_colours_in_a_pipe() -> None:
         [SCRIPT, "check", "m.yaml"], check=False, capture_output=True, text=True, env=os.environ | {"TERM": "xterm"}
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("m.yaml:2:1: error: found the key `verison`")
+    assert done.stdout.startswith(message("check.yaml_key_verison"))
     assert done.stderr == "1 file, 1 error\n"
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -541,5 +542,5 @@ def test_a_need_that_its_class_never_permits_is_a_warning(
     own["destinations"] = {"allow": ["a.example.com"]}
     (tmp_path / "m.yaml").write_text(json.dumps({"agent": "a", "tools": {"t": tool}, "capabilities": own}))
     said = CliRunner().invoke(licet, ["check", "m.yaml"]).output
-    assert (f"warning: found `t`, which needs {need} and is {effect}" in said) == bool(fix)
+    assert (message("check.warning_which_needs", need=need, effect=effect) in said) == bool(fix)
     assert fix in said

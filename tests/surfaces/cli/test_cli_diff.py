@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 SHARED = """tools:
   t: {needs: ["network:*:*"], effect: read_only, sandbox: restricted}
@@ -66,7 +67,7 @@ def test_a_tool_that_can_newly_be_called_is_named_once(here: Path) -> None:
     compare(HOST, HOST)
     (here / "old/m.yaml").write_text("agent: a\n")
     result = CliRunner().invoke(licet, ["diff", "old/m.yaml", "new/m.yaml"])
-    assert result.stdout.splitlines()[0] == "+ `t` can be called  (new/licet.yaml:2)"
+    assert result.stdout.splitlines()[0] == message("diff.can_be_called_new_licet")
 
 
 @pytest.mark.parametrize(

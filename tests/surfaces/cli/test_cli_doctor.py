@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from licet.sandbox.probe import Finding, Support
 from licet.surfaces.cli import doctor
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 
 def run(*words: str) -> Result:
@@ -54,7 +55,7 @@ def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         "restricted": False, "isolated": False, "native": True,
     }  # fmt: skip
     assert said["levels"]["restricted"]["missing"]
-    assert said["trouble"] == "this system is not Linux"
+    assert said["trouble"] == message("doctor.system_not_linux")
 
 
 def test_attempts_are_listed_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.receipts_text import explanation
+from surfaces.messages import message
 
 MANIFEST = """agent: a
 capabilities:
@@ -116,7 +117,7 @@ def test_a_use_is_understood_as_it_is_typed(typed: list[str], use: str | None, c
     result = run("m.yaml", "fetch", *typed, "--json")
     assert result.exit_code == code
     if use is None:
-        assert "Invalid value for USE" in result.stderr
+        assert message("explain.invalid_value_use") in result.stderr
         assert "hunter2" not in result.stderr
         assert result.stdout == ""
         return
@@ -190,9 +191,7 @@ def test_the_answer_names_the_rule_its_place_and_the_way_out(tool: str, use: str
 
 def test_json_has_what_a_program_needs(here: Path) -> None:
     said = json.loads(run("m.yaml", "fetch", "https://api.stripe.com", "--json").stdout)
-    assert (
-        said["rules"][0].pop("fix").startswith("add `network:https:get@api.stripe.com:443` under `capabilities.grants`")
-    )
+    assert said["rules"][0].pop("fix").startswith(message("explain.add_network_https_get_api"))
     assert said == {
         "verdict": "deny",
         "reason": "HOST_NOT_ALLOWED",
@@ -200,12 +199,12 @@ def test_json_has_what_a_program_needs(here: Path) -> None:
         "use": "network:https:get@api.stripe.com:443",
         "rules": [
             {
-                "text": "the manifest does not allow it",
+                "text": message("explain.manifest_does_not_allow"),
                 "reason": "HOST_NOT_ALLOWED",
                 "origin": {"file": "m.yaml", "line": 2, "column": 1},
             }
         ],
-        "message": "HOST_NOT_ALLOWED: api.stripe.com is not in the declared allowedHosts",
+        "message": message("explain.host_not_allowed_api_stripe"),
     }
 
 
@@ -252,7 +251,7 @@ def test_following_every_line_leaves_a_check_that_is_clean(use: str, host: str, 
     told = [line.strip() for line in run("k.yaml", "t", use).stdout.splitlines() if "to allow it" in line]
     item = (host or path).strip('"')
     assert [re.sub(r" in \S+( \(.*)?$", "", line).removeprefix("to allow it   ") for line in told] == [
-        f"add `{item}` to the tool's `{'network.allowed_hosts' if host else 'fs_reach.write'}`",
+        message("explain.add_tool", item=item, host="network.allowed_hosts" if host else "fs_reach.write"),
         f"add `{item}` under `capabilities.{'destinations.allow' if host else 'fs_reach.write'}`",
     ]
     (here / "k.yaml").write_text(KEYS % (host, path))
@@ -267,10 +266,10 @@ def test_a_tool_that_does_not_fit_is_allowed_nothing(here: Path) -> None:
     result = run("k.yaml", "t", "https://a.example")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[:2] == [
-        "denied: `t` may not network:https:get@a.example:443",
-        "  because       `t` needs network:*:b.example, which the manifest does not allow (k.yaml:2)",
+        message("explain.denied_may_not_network_https"),
+        message("explain.needs_network_example_which_manifest"),
     ]
-    assert "to allow it   add `b.example` under `capabilities.destinations.allow` in k.yaml" in result.stdout
+    assert message("explain.allow_add_example_under_capabilities") in result.stdout
 
 
 HOSTS = """agent: a
@@ -323,7 +322,7 @@ def test_an_address_is_judged_as_a_call_judges_it(
 def test_an_inner_name_is_allowed_once_its_addresses_are_opened_as_advised(host: str, opened: str, here: Path) -> None:
     (here / "h.yaml").write_text(HOSTS % host)
     said = run("h.yaml", "t", f"http://{host}/").stdout
-    assert f"to allow it   add `private: {opened}` beside `destinations`" in said
+    assert message("explain.allow_add_private_beside_destinations", opened=opened) in said
     (here / "h.yaml").write_text((HOSTS % host).replace("  tools:", f"  private: {opened}\n  tools:"))
     assert run("h.yaml", "t", f"http://{host}/").exit_code == 0
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import licet as library
 from licet.surfaces.cli.app import COMMANDS, FIRST, licet
+from surfaces.messages import message
 from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
@@ -197,9 +198,7 @@ def test_the_shell_completes(typed: str, offered: list[str], tmp_path: Path) -> 
 def test_an_unexpected_error_is_one_line_and_70() -> None:
     result = run("check", "a\0b")  # no shell can pass this on, so no command expects it
     assert result.exit_code == 70
-    assert re.fullmatch(
-        r"licet: unexpected ValueError: .*embedded null .* \(set LICET_DEBUG=1 to see where\)\n", result.stderr
-    )
+    assert re.fullmatch(message("frame.licet_unexpected_valueerror_embedded_null"), result.stderr)
 
 
 def test_an_unexpected_error_can_be_looked_into() -> None:

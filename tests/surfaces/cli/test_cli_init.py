@@ -23,6 +23,7 @@ from licet.core.policy.tool import ToolSpec
 from licet.policy_files.source.find import read_tools
 from licet.surfaces.cli.app import licet
 from licet.surfaces.cli.output import write_file
+from surfaces.messages import message
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 POLICY = ".licet/licet.yaml"
@@ -504,7 +505,7 @@ def test_nothing_is_written_through_a_link(link: str, leads_to: str, words: list
     before = {path: path.lstat().st_mtime_ns for path in here.parent.rglob("*")}
     result = run("init", "tools.py", *words)
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"{link}:1:1: error: found a link, expected ")
+    assert result.stderr.startswith(message("init.link_expected", link=link))
     assert {path: path.lstat().st_mtime_ns for path in here.parent.rglob("*")} == before
 
 
@@ -551,7 +552,7 @@ def test_a_warning_is_shown_and_the_file_is_written() -> None:
     write("tools.py", WEATHER.replace("api.weather.gov", "*.github.io"))
     result = run("init", "tools.py")
     assert result.exit_code == 0
-    assert "tools.py:4:1: warning: found `*.github.io`" in result.stderr
+    assert message("init.tools_py_warning_github_io") in result.stderr
     assert Path(POLICY).exists()
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from licet.policy_files.source.find import read_tools
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 OLD = '''"""Tools from before."""
 from __future__ import annotations
@@ -55,12 +56,12 @@ def test_a_proposal_is_printed_and_nothing_is_written(folder: Path) -> None:
     result = init("old.py")
     assert result.exit_code == 1
     assert "no tool" in result.stderr
-    assert "`licet init old.py --write`, then run `licet init old.py` again" in result.stderr
+    assert message("init_proposal.licet_init_old_py_write") in result.stderr
     assert [path.name for path in folder.iterdir()] == ["old.py"]
     assert (folder / "old.py").read_text() == OLD
-    assert '+        "network": {"allowed_hosts": ["api.weather.gov"]},  # requests.get' in result.stdout
+    assert message("init_proposal.network_allowed_hosts_api_weather") in result.stdout
     assert '+        "secrets": ["WEATHER_API_KEY"],' in result.stdout
-    assert '+        "fs_reach": {"write": ["${workdir}/reports"]},  # open' in result.stdout
+    assert message("init_proposal.fs_reach_write_reports_open") in result.stdout
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs the program `patch`")
@@ -89,7 +90,7 @@ def test_what_is_written_declares_the_tools_that_init_then_takes(folder: Path) -
 def test_the_file_says_that_every_declaration_is_a_guess(folder: Path) -> None:
     init("old.py", "--write")
     text = (folder / "old.py").read_text()
-    assert text.count("guessed by `licet init`") == text.count("@tool(") == 3
+    assert text.count(message("init_proposal.guessed_licet_init")) == text.count("@tool(") == 3
     assert ast.parse(text).body[1].__class__ is ast.ImportFrom  # `__future__` stays first
 
 
@@ -143,7 +144,7 @@ def test_a_file_that_suggests_nothing_is_told_as_before(data: bytes, folder: Pat
     (folder / "old.py").write_bytes(data)
     result = init("old.py")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "decorate a function with `@tool(…)`" in result.stderr
+    assert message("init_proposal.decorate_function_tool") in result.stderr
     assert init("old.py", "--write").exit_code == 1
     assert (folder / "old.py").read_bytes() == data
 

@@ -16,6 +16,7 @@ from licet.backends.http_memory import Answer
 from licet.errors import LicetError
 from loopback import serving
 from pins import trust
+from surfaces.messages import message
 
 pytestmark = needs_walls
 
@@ -168,7 +169,7 @@ def test_time_is_limited(desk: Path) -> None:
     (desk / "agent.yaml").write_text(json.dumps(manifest))
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", "sleep 100000 & sleep 100000")  # neither is waited for
     assert ended.returncode == 124
-    assert "longer than 1 s (`limits.wall_seconds`)" in ended.stderr
+    assert message("run.longer_than_limits_wall_seconds") in ended.stderr
 
 
 @needs_namespaces
@@ -184,10 +185,8 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
     assert ended.stdout.splitlines()[0] == "a page"
     assert "HOST_NOT_ALLOWED: evil.test" in ended.stdout
     *_, refused, receipt = ended.stderr.splitlines()
-    assert re.fullmatch(
-        r"licet: refused network:http:get@evil\.test:80: the manifest does not allow it \(agent\.yaml:\d+\)", refused
-    )
-    assert re.fullmatch(r"licet: all that was checked: licet receipts show r-[0-9a-f]+-1", receipt)
+    assert re.fullmatch(message("run.licet_refused_network_http_get"), refused)
+    assert re.fullmatch(message("run.licet_all_was_checked_licet"), receipt)
 
 
 @needs_namespaces
@@ -198,7 +197,7 @@ def test_of_many_refusals_the_first_are_told_and_the_others_counted(desk: Path) 
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
     told = [line for line in ended.stderr.splitlines() if line.startswith("licet: ")]
     assert [line.split("@")[1].split(":")[0] for line in told[:-1]] == [f"{n}.evil.test" for n in range(1, 11)]
-    assert told[-1].startswith("licet: 2 more, and all that was checked: ")
+    assert told[-1].startswith(message("run.licet_more_all_was_checked"))
 
 
 RECEIPTS = [
@@ -242,7 +241,7 @@ def test_a_refusal_says_where_its_receipt_is_that_a_command_would_not_find_here(
 
     assert hints(desk, "agent.yaml") == []
     (hint,) = hints(desk / "in", "../agent.yaml")
-    assert re.fullmatch(rf"  to see it     licet explain r-[0-9a-f]+-1 --state {desk}/state/licet/[0-9a-f]+", hint)
+    assert re.fullmatch(message("run.see_licet_explain_state_state", desk=desk), hint)
 
 
 PROGRAM = """

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import PYTHON, needs_walls
+from surfaces.messages import message
 
 pytestmark = needs_walls
 
@@ -119,7 +120,7 @@ def test_output_that_cannot_be_written_is_told(desk: Path, inner: str, code: int
         assert ended.returncode in (code, 128 + 13)  # it may notice while it still runs
         assert ended.stderr == b"licet: standard output could not be written: No space left on device\n"
         ended = run("sh", "-c", "echo hi", words=("--json",), stdout=full, stderr=subprocess.PIPE)
-    assert json.loads(ended.stderr)["lost"] == "standard output could not be written: No space left on device"
+    assert json.loads(ended.stderr)["lost"] == message("run_streams.standard_output_could_not_be")
 
 
 class Terminal:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 KINDS = ("workspace", "manifest", "personality")
 
@@ -56,12 +57,12 @@ def test_a_place_that_cannot_be_written_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = run("--output", str(tmp_path / "file"))
     assert result.exit_code == 1
-    assert "cannot make the directory" in result.stderr
+    assert message("schema.cannot_make_directory") in result.stderr
 
 
 def test_a_file_that_licet_did_not_write_stays_and_so_do_the_others(tmp_path: Path) -> None:
     (tmp_path / "personality.schema.json").write_text("{}")
     result = run("--output", str(tmp_path))
     assert result.exit_code == 1
-    assert "personality.schema.json:1:1: error: found a file that licet did not write" in result.stderr
+    assert message("schema.personality_schema_json_file_licet") in result.stderr
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"personality.schema.json": "{}"}

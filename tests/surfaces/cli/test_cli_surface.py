@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 from surfaces.terminals import read_all
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
@@ -108,21 +109,18 @@ def test_any_command_is_shown_where_there_is_no_tool_at_all(here: Path) -> None:
     (here / "licet.yaml").write_text("tools: {}\n")
     (here / "m.yaml").write_text("agent: a\ncapabilities: {process: {allowed_binaries: [wc]}}\n")
     said = run(COLUMNS="200").stdout
-    assert "\nany       read_only   binaries  wc\ncommand   isolated\n" in said
-    assert "\nany command  what `licet run` starts can reach this" in said
+    assert message("surface.any_read_only_binaries_wc") in said
+    assert message("surface.any_command_what_licet_run") in said
     assert "binaries  wc" in said
 
 
 def test_below_the_table_stands_what_a_reader_must_know() -> None:
     said = run(COLUMNS="200").stdout
-    assert "\nblocked      blocked cannot be called: nobody states a side-effect class for `blocked`" in said
-    assert "\nleft out     left: declared, but not for this agent\n" in said
+    assert message("surface.blocked_blocked_cannot_be_called") in said
+    assert message("surface.left_out_left_declared_but") in said
     assert "fs:*:/srv/notes/private (m.yaml:12)" in said
     assert "network:*:evil.example (m.yaml:7)" in said
-    assert (
-        "\nclosed       no grant writes policy files, code of tools, interpreter, libraries or licet's state: --json"
-        in said
-    )
+    assert message("surface.closed_no_grant_writes_policy") in said
     assert "fs:write:" not in said
 
 
@@ -141,7 +139,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut_off(columns: int,
 
 def test_an_agent_without_tools_is_told_so(here: Path) -> None:
     (here / "m.yaml").write_text("agent: nobody\n")
-    assert "tools    none: nothing can be called\n" in run().stdout
+    assert message("surface.tools_none_nothing_can_be") in run().stdout
 
 
 def test_text_from_files_cannot_act_on_the_terminal(here: Path) -> None:
@@ -155,7 +153,7 @@ def test_text_from_files_cannot_act_on_the_terminal(here: Path) -> None:
 def test_a_working_directory_that_no_rule_can_name_is_refused() -> None:
     result = run("--workdir", "/srv/a*b")
     assert result.exit_code == 2
-    assert "no rule can contain the path of the working directory: found `/srv/a*b`" in result.stderr
+    assert message("surface.no_rule_can_contain_path") in result.stderr
 
 
 def test_brackets_in_text_are_text(here: Path) -> None:
@@ -220,7 +218,7 @@ def test_the_picture_is_a_picture_of_this_surface(target: str, here: Path) -> No
 def test_a_picture_that_cannot_be_written_is_said_plainly() -> None:
     result = run("--svg", "gone/map.svg")
     assert result.exit_code == 1
-    assert result.stderr == "Error: cannot write gone/map.svg: No such file or directory\n"
+    assert result.stderr == message("surface.cannot_write_gone_map_svg")
 
 
 def test_a_picture_replaces_a_picture_in_one_step_and_keeps_who_may_read_it(here: Path) -> None:
@@ -252,7 +250,7 @@ def test_a_picture_that_cannot_be_finished_leaves_the_old_one(here: Path) -> Non
     words = [sys.executable, "-c", program, str(SCRIPT), "surface", "m.yaml", "--svg", "map.svg"]
     alone = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(words, check=False, capture_output=True, text=True, env=alone)
-    assert (done.returncode, done.stderr) == (1, "Error: cannot write map.svg: File too large\n")
+    assert (done.returncode, done.stderr) == (1, message("surface.cannot_write_map_svg_file"))
     assert (here / "map.svg").read_text() == "old"
     assert sorted(os.listdir(here)) == before
 
@@ -261,7 +259,7 @@ def test_a_picture_never_replaces_a_file_that_is_no_picture(here: Path) -> None:
     before = (here / "m.yaml").read_text("utf-8")
     result = run("--svg", "m.yaml")
     assert result.exit_code == 2
-    assert "m.yaml exists and does not end in .svg, so it is not replaced" in result.stderr
+    assert message("surface.yaml_exists_does_not_end") in result.stderr
     assert (here / "m.yaml").read_text("utf-8") == before
 
 

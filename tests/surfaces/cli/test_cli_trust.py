@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from attacks.walled_programs import needs_walls
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 TOOLS = '''
 from licet import tool
@@ -79,7 +80,7 @@ def test_reviews_find_the_policy_here_and_need_no_trust(words: list[str]) -> Non
 def test_where_there_is_none_it_is_missing(words: list[str]) -> None:
     result = run(*words)
     assert result.exit_code == 2
-    assert "there is no .licet/licet.yaml and no licet.yaml here" in result.stderr
+    assert message("trust.there_no_licet_licet_yaml") in result.stderr
 
 
 def test_only_this_directory_is_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,7 @@ def test_a_file_beside_the_directory_is_reported_and_not_read() -> None:
     write(POLICY.replace("agent: a", "agent: beside"), "licet.yaml")
     result = run("surface", "--json")
     assert json.loads(result.stdout)["agent"] == "inside"
-    assert result.stderr == "licet: licet.yaml is ignored, since .licet/licet.yaml exists too\n"
+    assert result.stderr == message("trust.licet_licet_yaml_ignored_since")
     assert run("surface", "licet.yaml").stderr == ""  # it was named
 
 
@@ -137,7 +138,7 @@ def test_a_file_with_the_name_of_a_tool_is_ambiguous(command: str) -> None:
     Path("hello").touch()
     result = run(command, "hello")
     assert result.exit_code == 2
-    assert "`hello` is a file and a tool of the policy here: write `./hello`, or name the policy" in result.stderr
+    assert message("trust.hello_file_tool_policy_here") in result.stderr
     assert run(command, INSIDE, "hello").exit_code == 0
 
 
@@ -184,7 +185,7 @@ def test_so_is_one_that_a_command_is_run_under() -> None:
 def test_without_any_policy_nothing_is_run() -> None:
     ended = real("run", "--", "echo", "ran")
     assert (ended.returncode, ended.stdout) == (125, "")
-    assert "there is no .licet/licet.yaml and no licet.yaml here" in ended.stderr
+    assert message("trust.there_no_licet_licet_yaml") in ended.stderr
 
 
 CHANGES = {
@@ -228,7 +229,7 @@ def test_a_change_of_its_workspace_is_a_change_too() -> None:
     assert [entry["path"] for entry in listed] == [os.path.realpath(".licet/agent.yaml")]
     write(workspace + "destinations: {allow: [a.example]}\n")
     result = run("trust", ".licet/agent.yaml", "--yes")
-    assert "~ differs in: what its `capabilities`, personality or workspace allow and deny" in result.stdout
+    assert message("trust.differs_what_its_capabilities_personality") in result.stdout
 
 
 def test_a_copy_in_another_place_is_not_accepted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +256,7 @@ def test_a_link_to_an_accepted_policy_brings_it_to_no_other_directory(
     monkeypatch.chdir(hostile)
     result = run("call", "hello")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "is reached through a link" in result.stderr
+    assert message("trust.reached_through_link") in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--workspace", "--personality"])
@@ -300,7 +301,7 @@ def test_where_nothing_can_be_accepted_init_says_so(here: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", "")
     result = run("init", "found_tools.py")
     assert result.exit_code == 0
-    assert "warning: found a policy that could not be accepted (this user has no home directory" in result.stderr
+    assert message("trust.warning_policy_could_not_be") in result.stderr
 
 
 # The command itself --------------------------------------------------------------------------------------------------
@@ -332,14 +333,14 @@ def test_then_what_has_changed() -> None:
         "accepted .licet/licet.yaml",
     ):
         assert line in lines
-    assert run("trust", "--yes").stdout == ".licet/licet.yaml is already accepted\n"
+    assert run("trust", "--yes").stdout == message("trust.licet_licet_yaml_already_accepted")
 
 
 def test_nobody_accepts_by_looking() -> None:
     write(POLICY)
     result = run("trust")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "there is no terminal to ask at: add `--yes`" in result.stderr
+    assert message("trust.there_no_terminal_ask_add") in result.stderr
     assert run("trust", "--json").exit_code == 2
     assert run("call", "hello").exit_code == 1
 
@@ -355,7 +356,7 @@ def test_what_was_accepted_is_listed_and_removed() -> None:
     assert json.loads(run("trust", "--yes", "--json").stdout)["accepted"] is True
     path = os.path.realpath(INSIDE)
     assert run("trust", "--list").stdout.startswith(f"{path}  sha256:")
-    assert run("trust", "--remove").stdout == ".licet/licet.yaml is no longer accepted\n"
+    assert run("trust", "--remove").stdout == message("trust.licet_licet_yaml_no_longer")
     assert run("trust", "--list").stdout == ""
     assert run("trust", "--remove").exit_code == 1
     assert run("call", "hello").exit_code == 1

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from licet.surfaces.cli.app import licet
 from sandbox.levels import needs_walls
+from surfaces.messages import message
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 APPROVE = re.compile(r"to approve\s+run `licet (approvals approve (a-[0-9a-f]{12}).*?)`")
@@ -119,9 +120,9 @@ def test_what_is_known_before_the_call_is_asked_at_once(here: Path, write: str) 
         request, words = asked(process)
         shown = run("approvals", "show", request)
         assert shown["acts"] == [f"fs:delete:{here}/box/a"]
-        assert shown["why"].startswith("class destructive asks before each call")
+        assert shown["why"].startswith(message("wait.class_destructive_asks_before_each"))
         assert ("writes ask" in shown["why"]) == (write != "manifest")
-        assert "each delete asks at class destructive" in shown["why"]
+        assert message("wait.each_delete_asks_class_destructive") in shown["why"]
         run(*words, "--yes")
         done = result(process)
     assert (done["value"], process.returncode) == ("removed", 0)

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from kept_calls import make, run
 from licet.surfaces.cli.app import licet
+from surfaces.messages import message
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "licet"
 WORDS = {
@@ -89,8 +90,11 @@ def test_a_file_that_is_no_pack_is_not_replaced_unless_one_insists(here: Path, k
     before = target.read_bytes()
     result = licet_of(*WORDS["export"], "target.json")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "target.json is there already and is no evidence pack: --force replaces it" in result.stderr
-    assert "is no evidence pack" in json.loads(licet_of(*WORDS["export"], "target.json", "--json").stdout)["error"]
+    assert message("writing.target_json_there_already_no") in result.stderr
+    assert (
+        message("writing.no_evidence_pack")
+        in json.loads(licet_of(*WORDS["export"], "target.json", "--json").stdout)["error"]
+    )
     assert target.read_bytes() == before
     assert licet_of(*WORDS["export"], "target.json", "--force").exit_code == 0
     assert target.read_text().startswith('{"payload":')
@@ -113,6 +117,6 @@ def test_a_manifest_is_begun_in_no_device(here: Path, force: list[str]) -> None:
     Path("null.yaml").symlink_to("/dev/null")
     result = licet_of("init", "tools.py", "-o", "null.yaml", *force)
     assert result.exit_code == 1
-    assert "found something that is not a file, expected a new file; -o - only prints" in result.stderr
+    assert message("writing.something_not_file_expected_new") in result.stderr
     assert os.readlink("null.yaml") == "/dev/null"
     assert not Path(".licet").exists()

@@ -19,6 +19,7 @@ from licet.core.review.surface import surface
 from licet.surfaces.map.draw import element, safe, shortened, svg_map, width
 from licet.surfaces.map.layout import GAP, Column, Group, Item, place
 from licet.surfaces.map.model import style_sheet
+from surfaces.messages import message
 
 SVG = "{http://www.w3.org/2000/svg}"
 LONG_HOST = "a-service-with-a-name.in-some-region.of-a-tenant.of-a-very-long-customer-name.example.com"
@@ -185,7 +186,7 @@ def test_any_manifest_gives_a_sound_picture_of_all_its_tools(found: Manifest) ->
 def test_any_command_is_a_box_of_its_own_where_a_binary_is_allowed() -> None:
     root = drawn(manifest(allows=["process:exec:wc", "fs:read:/srv"]))
     assert "any command" in texts(root, "name")
-    assert "licet run → fs:read:/srv" in tips(root)
+    assert message("map.licet_run_fs_read_srv") in tips(root)
     assert "any command" not in texts(drawn(manifest(allows=["fs:read:/srv"])), "name")
 
 
@@ -225,7 +226,7 @@ def test_where_there_is_too_much_to_draw_one_box_stands_for_the_rest() -> None:
         "… and 30 more",
         "… and 50 more",  # hosts
     ]
-    assert texts(root, "head") == ["Hosts · 250", "Denied to every tool · 90"]
+    assert texts(root, "head") == ["Hosts · 250", message("map.denied_every_tool")]
     assert "130 tools" in (root.findtext(f"{SVG}desc") or "")
     assert "250 hosts" in (root.findtext(f"{SVG}desc") or "")
 
@@ -277,7 +278,7 @@ def test_a_blocked_tool_is_grey_reaches_nothing_and_says_why() -> None:
     assert "off" in group.get("class", "").split()
     assert list(group.iter(f"{SVG}path")) == []
     assert texts(group)[-1] == "cannot be called"
-    assert "cannot be called: `wipe` is destructive; at most write_limited is allowed" in tips(group)[0]
+    assert message("map.cannot_be_called_wipe_destructive") in tips(group)[0]
 
 
 def test_an_undeclared_tool_is_dashed_and_its_links_are_guesses() -> None:
@@ -291,7 +292,7 @@ def test_an_undeclared_tool_is_dashed_and_its_links_are_guesses() -> None:
 def test_links_that_write_are_thicker() -> None:
     root = drawn(small())
     looks = {name: [one.get("class", "") for one in card(root, name).iter(f"{SVG}path")] for name in ("peek", "save")}
-    assert looks == {"peek": ["link reach l-paths"], "save": ["link reach l-paths writes"]}
+    assert looks == {"peek": ["link reach l-paths"], "save": [message("map.link_reach_paths_writes")]}
 
 
 @pytest.mark.parametrize(("action", "look"), [("read", "link reach l-storage"), ("*", "link reach l-storage writes")])
@@ -311,7 +312,7 @@ def test_what_nobody_reaches_is_struck_and_what_some_ways_leave_out_is_noted() -
 
 def test_what_is_denied_to_all_is_struck_in_a_group_of_its_own() -> None:
     root = drawn(small())
-    assert "Denied to every tool · 2" in texts(root, "head")
+    assert message("map.denied_every_tool_2") in texts(root, "head")
     denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
     assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["/srv/agent.yaml"]]
 
@@ -321,8 +322,8 @@ def test_policy_files_are_one_line_among_what_is_denied() -> None:
     layers = (layer(["fs:read:/srv"], ["fs:*:/srv/key"]), layer(denies=own, kind="policy files"))
     root = drawn(manifest(tool("peek", "fs:read:/srv"), layers=layers))
     denied = [group for group in root.iter(f"{SVG}g") if group.get("class") == "denied"]
-    assert "Denied to every tool · 2" in texts(root, "head")
-    assert [texts(group, "struck") for group in denied] == [["/srv/key"], ["policy files and code of tools"]]
+    assert message("map.denied_every_tool_2") in texts(root, "head")
+    assert [texts(group, "struck") for group in denied] == [["/srv/key"], [message("map.policy_files_code_tools")]]
     assert "write, delete" in texts(denied[1])
     (tip,) = tips(denied[1])
     assert "/srv/file0.py" in tip
@@ -334,7 +335,7 @@ def test_names_for_directories_stand_in_texts_and_tooltips() -> None:
     told = [*texts(root), *tips(root)]
     assert "${workdir}" in texts(root, "target")
     assert "${workdir}/key" in texts(root, "struck")
-    assert "peek → fs:read:${workdir} except ${workdir}/key" in told
+    assert message("map.peek_fs_read_except_key") in told
     assert not any("/srv" in text for text in told)
 
 
@@ -366,7 +367,7 @@ def test_the_legend_names_only_what_is_there() -> None:
     assert texts(drawn(manifest()), "muted") == [
         "0 tools · reaching nothing · " + manifest().digest[:19],
         "at most read_only",
-        "writes ask per session",
+        message("map.writes_ask_per_session"),
         "no budget",
     ]
     shown = texts(drawn(small()))
