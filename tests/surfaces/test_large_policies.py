@@ -70,6 +70,7 @@ def check(folder: Path, name: str, *words: str) -> tuple[int, int, str]:
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process its own peak")
 @pytest.mark.parametrize("name", large_policies.CASES if LONG else sorted(TOLD.keys() - SLOW))
+@pytest.mark.sampled(5)
 def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memory(tmp_path: Path, name: str) -> None:
     code, megabytes, said = check(tmp_path, name)
     assert megabytes <= MOST_MEGABYTES
@@ -79,6 +80,7 @@ def test_a_policy_file_that_is_meant_to_be_expensive_is_checked_in_bounded_memor
 
 
 @pytest.mark.parametrize("words", ["--json", "--sarif"])
+@pytest.mark.sampled(1)
 def test_a_report_shows_so_many_problems_and_says_how_many_there_are(tmp_path: Path, words: str) -> None:
     code, megabytes, said = check(tmp_path, "unknown keys", words)
     assert code == 1

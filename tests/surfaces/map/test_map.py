@@ -239,6 +239,7 @@ def test_what_is_written_to_is_drawn_before_what_is_only_read() -> None:
 
 
 @pytest.mark.parametrize("more", [{"denies": 2000}, {"tools": 400}, {"hosts": 800}, {"bundles": 130}], ids=str)
+@pytest.mark.sampled(1)
 def test_a_picture_does_not_grow_with_what_it_cannot_show(more: dict[str, int]) -> None:
     assert len(svg_map(surface(crowded(**more)))) < 1.1 * len(_crowded_map())
 
