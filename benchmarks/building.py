@@ -6,12 +6,12 @@ Tables that are built on first use are counted: every build ends with a question
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from benchmarks.floors import (
     Sets,

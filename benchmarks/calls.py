@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from benchmarks.floors import (
     FloorCall,
     Sets,
@@ -29,7 +31,6 @@ from benchmarks.worlds import REQUESTS, host_in, path_in
 from licet import Use, load_manifest, use_of_path, use_of_url
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Request, Usage
-from licet.values import replace
 
 __all__ = ["CALL_PEERS", "SIZE", "Call", "floor_calls", "licet_calls", "requests"]
 

@@ -5,10 +5,10 @@ Targets hold against both, except for raw URLs, whose keys have to be cut in any
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import can_ada
+from msgspec.structs import replace
 
 from benchmarks import calls
 from benchmarks.floors import (

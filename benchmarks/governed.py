@@ -12,10 +12,10 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 

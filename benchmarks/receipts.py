@@ -11,11 +11,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.harness import (
     Contestant,

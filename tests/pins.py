@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from licet import Manifest, load_manifest
 from licet.assemble.trust import accept_policy
-from licet.values import replace
 
 
 def pinned(manifest: Manifest) -> Manifest:

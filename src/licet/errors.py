@@ -11,6 +11,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
@@ -18,7 +20,6 @@ from licet.core.decision.obstacles import explain, missing_at_host
 from licet.core.decision.reach import Reach
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Problem
-from licet.values import replace
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
 
@@ -72,7 +73,7 @@ class Refused(LicetError):
         decision, asked = self.decision, self.decision.request
         request = Spelled(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
         if isinstance(decision, Deny):
-            return Refused(Deny(request, decision.source, decision.use))
+            return Refused(Deny(request, decision._source, decision.use))
         return Refused(replace(decision, request=request))
 
     def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask], dict[str, Any]]:
@@ -113,7 +114,7 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
         return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
     match code:
         case "HOST_NOT_ALLOWED":
-            reach = decision.source if isinstance(decision, Deny) else None
+            reach = decision._source if isinstance(decision, Deny) else None
             if isinstance(reach, Reach) and (missing := missing_at_host(reach, use)):
                 return f"{target} is allowed, but not with {missing}"
             return f"{target} is not in the declared allowedHosts"

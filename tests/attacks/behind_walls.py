@@ -340,7 +340,7 @@ def called(attack: "Tool", place: Path, level: str, given: Mapping[str, Any], la
 
 def older_workers(landlock: int) -> Any:
     """Workers as a machine with an older version of Landlock makes them."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from licet.sandbox import probe
     from licet.sandbox.native import InProcess

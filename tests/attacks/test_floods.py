@@ -85,7 +85,7 @@ def test_a_worker_ends_its_own_call(tmp_path: Path, level: str, name: str, given
 def _local(place: Path) -> Backends:
     """Files of this machine, and a network in memory."""
     local = Backends.local(place / "state", environ={"NAME": "x"})
-    from licet.values import replace
+    from msgspec.structs import replace
 
     return replace(local, http=backends().http)
 

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import astuple
 
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, this_process
 from licet.core.decision.decision import Usage
@@ -211,7 +212,7 @@ class SqliteModel(MemoryModel):
             for one in asyncio.run(self.stores[1].unsettled())
         )
         claims = [(one.reservation.claim, one.lost) for one in self.made if one.open]
-        assert shown == Counter((*claim[:5], lost) for claim, lost in claims)
+        assert shown == Counter((*astuple(claim)[:5], lost) for claim, lost in claims)
 
 
 MemoryModel.TestCase.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=25)

@@ -4,11 +4,12 @@ import asyncio
 import gzip
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer, MemoryHttp

@@ -1,12 +1,11 @@
 """Manifests for tests: small ones made by hand, and random ones over the universes of `naive`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
@@ -72,8 +71,8 @@ def manifest(
     return Manifest(
         agent=given.pop("agent", "clerk"),
         origin=HERE,
-        seats=MappingProxyType(admitted),
-        tools=MappingProxyType({spec.name: spec for spec in tools}),
+        seats=admitted,
+        tools={spec.name: spec for spec in tools},
         max_effects=(MaxEffect(strongest, Origin("agent.yaml", 4, 3), stated=True),),
         **given,
     )
@@ -86,9 +85,7 @@ NAMES = ("one", "two", "three")
 _EVERYTHING = tuple(f"{domain}:*:*" for domain in sorted(EVERY_DOMAIN))
 _texts = st.lists(rules, max_size=5).map(lambda found: tuple(rule.text for rule in found))
 _needs = st.one_of(st.just(_EVERYTHING), _texts)
-_limits = st.dictionaries(st.sampled_from(("wall_seconds", "memory_mb")), st.integers(1, 3), max_size=2).map(
-    MappingProxyType
-)
+_limits = st.dictionaries(st.sampled_from(("wall_seconds", "memory_mb")), st.integers(1, 3), max_size=2)
 _args = st.dictionaries(
     st.sampled_from(("path", "url")),
     st.sampled_from(({"maxLength": 5}, {"enum": ["a"]}, {"scope": "network"})),
@@ -156,8 +153,8 @@ _admitted = st.dictionaries(
 _declared = st.dictionaries(st.sampled_from(NAMES), specs, min_size=1, max_size=3)
 
 
-def _named(specs: dict[str, ToolSpec]) -> MappingProxyType[str, ToolSpec]:
-    return MappingProxyType({name: replace(spec, name=name) for name, spec in specs.items()})
+def _named(specs: dict[str, ToolSpec]) -> dict[str, ToolSpec]:
+    return {name: replace(spec, name=name) for name, spec in specs.items()}
 
 
 _PARTS: dict[str, st.SearchStrategy[Any]] = {
@@ -168,7 +165,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "app": st.just(""),
     "personality": _often_none(st.just("kind")),
     "layers": _layers,
-    "seats": _admitted.map(MappingProxyType),
+    "seats": _admitted,
     "tools": _declared.map(_named),
     "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     "private": st.lists(_ranges, max_size=2).map(tuple),

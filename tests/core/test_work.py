@@ -1,12 +1,11 @@
 """What a large manifest costs: counted in calls of functions, never in seconds, it grows no faster than the input."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from counted import work
 from licet.core.decision.validate import validate_tools
@@ -92,7 +91,7 @@ def test_tools_that_hold_the_same_share_one_grant_and_one_list_of_entries() -> N
 def test_tools_that_run_at_another_class_get_their_own_grant() -> None:
     found = large(2, "network:*:*", max_effect="write_limited")
     stronger = replace(found.tools["t1"], effect="write_limited")
-    one, two = surface(replace(found, tools=MappingProxyType({**found.tools, "t1": stronger}))).tools
+    one, two = surface(replace(found, tools={**found.tools, "t1": stronger})).tools
     assert not one.grant.has("network:https:post@h0.example.com:443")
     assert two.grant.has("network:https:post@h0.example.com:443")
 
@@ -111,12 +110,12 @@ def test_undeclared_tools_that_are_admitted_differently_get_their_own_answer(dif
     found = large(3)
     found = replace(
         found,
-        seats=MappingProxyType({**found.seats, "t1": (replace(other, approval="session"),)}),
+        seats={**found.seats, "t1": (replace(other, approval="session"),)},
         max_effects=(MaxEffect("write_limited", HERE, stated=True),),
         natives=(Natives(frozenset({"t1"} if differs == "native" else ()), HERE),),
     )
     shown = surface(found).tools
     assert replace(shown[0], name="") == replace(shown[2], name="")
     assert replace(shown[0], name="") != replace(shown[1], name="")
-    alone = replace(found, seats=MappingProxyType({"t1": found.seats["t1"]}))
+    alone = replace(found, seats={"t1": found.seats["t1"]})
     assert surface(alone).tools == (shown[1],)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 import licet
@@ -529,7 +530,7 @@ def test_a_spec_with_a_schema_is_a_value() -> None:
     spec = fetch_weather.spec
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(pickle.loads(pickle.dumps(spec)))
-    assert dataclasses.replace(spec, name="x").digest != spec.digest
+    assert replace(spec, name="x").digest != spec.digest
 
 
 def model(module: str, kind: type, name: str = "Item") -> Any:
@@ -633,7 +634,7 @@ def test_tool_capabilities_are_values() -> None:
     assert mapped.needs == typed.needs
     assert mapped.network == ToolCapabilities.Network(("a.test",))
     assert tool(capabilities=typed)(base).storage_ttl_seconds == 5
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         mapped.env = ["A"]  # type: ignore[misc]
 
 

@@ -1,8 +1,9 @@
 """What a call holds, made by hand for tests of handles."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from core.manifests import manifest, tool
 from licet.core.algebra.use import Use

@@ -1,7 +1,8 @@
 """Questions for approvers, without a gate."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from licet import Capability, CapabilitySet, ToolSpec
 from licet.core.canonical import digest
@@ -19,7 +20,7 @@ def question(scope: str = "call", arguments: dict[str, Any] | None = None, **cha
     bound = Approval(
         "sha256:" + "0" * 64, "pay", "s-1", exact, "network:https:delete@bank.example/x" * (scope == "use")
     )
-    bound = bound._replace(**{name: changes.pop(name) for name in ("manifest", "tool", "session") if name in changes})
+    bound = replace(bound, **{name: changes.pop(name) for name in ("manifest", "tool", "session") if name in changes})
     asked = Question(
         approval=bound,
         spec=SPEC,

@@ -432,7 +432,7 @@ def test_a_result_is_plain_data_that_nobody_changes_afterwards(tmp_path: Path) -
     shared["n"].append(2)
     assert result.value == {"n": [1]}
     with pytest.raises(AttributeError):
-        result.value = "other"
+        result.value = "other"  # type: ignore[misc]
 
 
 def test_a_handle_that_outlives_its_call_refuses(tmp_path: Path) -> None:

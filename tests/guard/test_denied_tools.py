@@ -1,16 +1,16 @@
 """A deny of `tool:call` wins over every bundle and list, and every surface says so."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from licet import Backends, Gate, Manifest, run, tool, validate_registration
 from licet.core.decision.reach import reach_of
-from licet.core.policy.manifest import admit_commands
+from licet.core.policy.commands import admit_commands
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.surfaces.cli.app import licet

@@ -19,7 +19,7 @@ import json, os, sys
 sys.path[:0] = json.loads(os.environ.get("ENTRIES", "[]"))
 {before}
 from licet import Backends, Context, Gate, RegistrationRefused, load_manifest, run, tool
-from licet.values import replace
+from msgspec.structs import replace
 
 @tool(needs=["fs:*:*", "process:exec:*"], effect="{effect}", sandbox="{level}", name="t")
 async def t(ctx: Context) -> str:

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from licet.assemble.program import _SCHEMA, ProgramTool, _program
 from licet.declare import Tool, tool

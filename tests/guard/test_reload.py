@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from licet import Backends, Context, Gate, Manifest, Refused, run, tool
 from licet.core.origin import Origin, Problem

@@ -19,6 +19,7 @@ from licet import Backends, Context, Result, Session, run, tool
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
 from licet.backends.memory import MemoryLedger
+from licet.guard.result import ResultParts
 from licet.guard.trio_host import anywhere, close_loop
 from loopback import serving
 from sandbox import wild_tools as wild
@@ -170,7 +171,7 @@ def test_a_cancelled_scope_ends_its_call_which_has_left_its_receipt_by_then(
                 await (session.call_many([("meet", None)] * 2, at_once=1) if many else session.call("meet"))
             assert scope.cancelled_caught
             (receipt,) = [entry.content for entry in ledger.entries if entry.kind == "receipt"]
-            assert isinstance(receipt, Result)
+            assert isinstance(receipt, ResultParts)
             assert not receipt.ok
 
     trio.run(main)

@@ -70,7 +70,7 @@ SOUND: list[tuple[Shape, str, object]] = [
     (NAME, "'12'", "12"),
     (NAME, "no", "no"),
     (PARSED, "x", "X"),
-    (OneOf("read_only", "full"), "full", "full"),
+    (OneOf(("read_only", "full")), "full", "full"),
     (Whole(), "0", 0),
     (Whole(1, 3), "3", 3),
     (Whole(), "3.0", 3),
@@ -100,11 +100,11 @@ SOUND: list[tuple[Shape, str, object]] = [
         "allowedHosts: [x.y]",
         {"allowed_hosts": ["x.y"]},
     ),
-    (Either(Listed(NAME), Keyed(NAME, Flag())), "[a]", ["a"]),
-    (Either(Listed(NAME), Keyed(NAME, Flag())), "{a: true}", {"a": True}),
-    (Either(Listed(NAME), OneOf("any")), "any", "any"),
-    (Either(Flag(), OneOf("ask"), Whole()), "false", False),
-    (Either(Flag(), OneOf("ask"), Whole()), "7", 7),
+    (Either((Listed(NAME), Keyed(NAME, Flag()))), "[a]", ["a"]),
+    (Either((Listed(NAME), Keyed(NAME, Flag()))), "{a: true}", {"a": True}),
+    (Either((Listed(NAME), OneOf(("any",)))), "any", "any"),
+    (Either((Flag(), OneOf(("ask",)), Whole())), "false", False),
+    (Either((Flag(), OneOf(("ask",)), Whole())), "7", 7),
     (Free(most=3), "[1, 2]", [1, 2]),
     (Free(), "{enum: [a, 1, 1.5, null, true], deep: {x: []}}", {"enum": ["a", 1, 1.5, None, True], "deep": {"x": []}}),
 ]
@@ -131,7 +131,7 @@ AT_2 = "it first stands at f.yaml:1:2"
 AGENT = Record(
     {
         "agent": Field(NAME, required=True),
-        "effect": Field(OneOf("read_only", "write_limited", "full")),
+        "effect": Field(OneOf(("read_only", "write_limited", "full"))),
         "allowed_hosts": Field(Listed(HOST), aliases=("allowedHosts", "hosts")),
         "max_calls": Field(Whole(1, 100)),
     }
@@ -153,12 +153,12 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
     (PARSED, "c", ["1:1 found `c`, expected a vowel"]),
     (PARSED, "d", ["1:1 found `d`, expected a letter; d is not\\u000afor sale"]),
     (
-        OneOf("read_only", "full"),
+        OneOf(("read_only", "full")),
         "Read-Only",
         ["1:1 found `Read-Only`, expected `read_only` or `full`; did you mean `read_only`?"],
     ),
-    (OneOf("read_only", "full"), "zzz", ["1:1 found `zzz`, expected `read_only` or `full`"]),
-    (OneOf("deny"), "false", ["1:1 found a boolean `false`, expected `deny`; quote it if you mean the text"]),
+    (OneOf(("read_only", "full")), "zzz", ["1:1 found `zzz`, expected `read_only` or `full`"]),
+    (OneOf(("deny",)), "false", ["1:1 found a boolean `false`, expected `deny`; quote it if you mean the text"]),
     (Whole(), "-1", ["1:1 found a number `-1`, expected a whole number of at least 0"]),
     (Whole(), "1.5", ["1:1 found a number `1.5`, expected a whole number of at least 0"]),
     (Whole(1, 9), "10", ["1:1 found a number `10`, expected a whole number from 1 to 9"]),
@@ -226,13 +226,13 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
         ],
     ),
     (
-        Either(Listed(NAME), OneOf("any")),
+        Either((Listed(NAME), OneOf(("any",)))),
         "{a: 1}",
         ["1:1 found a mapping, expected a list (a name in each entry) or `any`"],
     ),
-    (Either(Listed(NAME), OneOf("any")), "al", ["1:1 found `al`, expected `any`"]),
+    (Either((Listed(NAME), OneOf(("any",)))), "al", ["1:1 found `al`, expected `any`"]),
     (
-        Either(Flag(), Whole()),
+        Either((Flag(), Whole())),
         "'1'",
         ["1:1 found the text `1`, expected `true` or `false` or a whole number of at least 0; remove the quotes"],
     ),
@@ -291,8 +291,8 @@ def test_the_schema_tells_an_editor_what_the_shape_knows() -> None:
     shape = Record(
         {
             "agent": Field(NAME, required=True, description="whose ceiling this is"),
-            "effect": Field(OneOf("read_only", "full", description="how far it may go"), aliases=("sideEffect",)),
-            "private": Field(Either(Listed(HOST, least=1), Flag(), description="where to")),
+            "effect": Field(OneOf(("read_only", "full"), description="how far it may go"), aliases=("sideEffect",)),
+            "private": Field(Either((Listed(HOST, least=1), Flag()), description="where to")),
             "budget": Field(Keyed(NAME, Money())),
             "args": Field(Keyed(NAME, Free(description="JSON Schema"))),
         },
@@ -337,9 +337,11 @@ def test_the_schema_tells_an_editor_what_the_shape_knows() -> None:
 SAMPLE = Record(
     {
         "a": Field(NAME, required=True, aliases=("b",)),
-        "c": Field(OneOf("x", "y"), required=True),
-        "d": Field(Listed(Either(HOST, Record({"e": Field(Whole(1, 3)), "f": Field(Flag(), required=True)})), least=1)),
-        "g": Field(Keyed(NAME, Either(Money(), Flag())), aliases=("h", "i")),
+        "c": Field(OneOf(("x", "y")), required=True),
+        "d": Field(
+            Listed(Either((HOST, Record({"e": Field(Whole(1, 3)), "f": Field(Flag(), required=True)}))), least=1)
+        ),
+        "g": Field(Keyed(NAME, Either((Money(), Flag()))), aliases=("h", "i")),
         "j": Field(Free()),
     }
 )

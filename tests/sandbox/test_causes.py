@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from licet.sandbox.causes import Machine, causes
 from licet.sandbox.probe import Finding, Support
@@ -24,7 +25,7 @@ def machine(where: Path, files: dict[str, str | None], user: int = 1000) -> Mach
         if text is not None:
             (where / name).parent.mkdir(parents=True, exist_ok=True)
             (where / name).write_text(text)
-    return Machine.here(str(where))._replace(user=user)
+    return replace(Machine.here(str(where)), user=user)
 
 
 def limited(kind: str) -> tuple[dict[str, str | None], list[str]]:

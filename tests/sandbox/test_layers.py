@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
-from licet import Backends, Gate, Result
+from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
 from licet.guard.execution import Layers
+from licet.guard.result import ResultParts
 from licet.sandbox import probe
 from licet.sandbox.kernel import landlock
 from licet.sandbox.native import InProcess
@@ -30,12 +31,12 @@ def backends(folder: Path, support: Callable[[], probe.Support]) -> Backends:
     return Backends.local(folder / "state", sandbox=sandbox, ledger=MemoryLedger())
 
 
-def kept(at: Gate) -> Result:
+def kept(at: Gate) -> ResultParts:
     """The receipt that the ledger has."""
     ledger = at.ports.ledger
     assert isinstance(ledger, MemoryLedger)
     (receipt,) = [entry.content for entry in ledger.entries if entry.kind == "receipt"]
-    assert isinstance(receipt, Result)
+    assert isinstance(receipt, ResultParts)
     return receipt
 
 
@@ -59,7 +60,7 @@ def test_whole_walls_around_programs_lack_nothing(tmp_path: Path, level: str) ->
     at = gate(tmp_path, level, start, backends=backends(tmp_path, probe.support), sandbox={"allow_degraded": True})
     assert call(at, "start", {"times": 2}).unwrap() == 0
     assert kept(at).programs == Layers((*WALLS, *SPACES))
-    assert "degraded" not in kept(at).explain()
+    assert "degraded" not in kept(at).sealed(None).explain()
 
 
 @needs_walls

@@ -57,7 +57,7 @@ def test_a_tool_that_is_what_its_source_says_runs(here: Path) -> None:
     assert run("call", "m.yaml", "t").stdout == "hello\n"
 
 
-SPEC = "vars(t)['spec'] = dataclasses.replace(t.spec, {})"
+SPEC = "vars(t)['spec'] = msgspec.structs.replace(t.spec, {})"
 UNLIKE: dict[str, tuple[str, str]] = {
     "globals": ("globals()['N'] = ['env:read:B']" + DECLARED, "needs"),
     "vars": ("vars()['N'] = ['env:read:B']" + DECLARED, "needs"),
@@ -66,16 +66,19 @@ UNLIKE: dict[str, tuple[str, str]] = {
     "the globals of a function": ("def q(): ...\nq.__globals__['N'] = ['env:read:B']" + DECLARED, "needs"),
     "another tool under the name": (DECLARED + OTHER + "globals()['t'] = u\n", "needs"),
     "what a decorator above makes of it": (
-        "import dataclasses\ndef other(t):\n    " + SPEC.format("effect=None") + "\n    return t\n@other" + DECLARED,
+        "import msgspec.structs\ndef other(t):\n    "
+        + SPEC.format("effect=None")
+        + "\n    return t\n@other"
+        + DECLARED,
         "effect",
     ),
-    "a class": (DECLARED + "import dataclasses\n" + SPEC.format("effect='write_limited'"), "effect"),
-    "a level": (DECLARED + "import dataclasses\n" + SPEC.format("sandbox='isolated'"), "sandbox"),
-    "a cost": (DECLARED + "import dataclasses\n" + SPEC.format("cost_usd=None"), "cost_usd"),
-    "a connector": (DECLARED + "import dataclasses\n" + SPEC.format("connector=licet.tool"), "connector"),
-    "a store": (DECLARED + "import dataclasses\n" + SPEC.format("storage_ttl_seconds=5"), "storage_ttl_seconds"),
-    "what is optional": (DECLARED + "import dataclasses\n" + SPEC.format("optional=t.spec.needs"), "optional"),
-    "its name": (DECLARED + "import dataclasses\n" + SPEC.format("name='s'"), "name"),
+    "a class": (DECLARED + "import msgspec.structs\n" + SPEC.format("effect='write_limited'"), "effect"),
+    "a level": (DECLARED + "import msgspec.structs\n" + SPEC.format("sandbox='isolated'"), "sandbox"),
+    "a cost": (DECLARED + "import msgspec.structs\n" + SPEC.format("cost_usd=None"), "cost_usd"),
+    "a connector": (DECLARED + "import msgspec.structs\n" + SPEC.format("connector=licet.tool"), "connector"),
+    "a store": (DECLARED + "import msgspec.structs\n" + SPEC.format("storage_ttl_seconds=5"), "storage_ttl_seconds"),
+    "what is optional": (DECLARED + "import msgspec.structs\n" + SPEC.format("optional=t.spec.needs"), "optional"),
+    "its name": (DECLARED + "import msgspec.structs\n" + SPEC.format("name='s'"), "name"),
 }
 
 

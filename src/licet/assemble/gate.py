@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from msgspec import field
+
 from licet.assemble.never_writable import protect_in
 from licet.assemble.parts import LocalParts, MemoryParts, check_names, check_part
 from licet.assemble.review import Places, straight
@@ -39,7 +41,6 @@ from licet.policy_files.user_directories import NoHome, state_root
 from licet.sandbox.grant_paths import search_ahead
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.values import dataclass, field, fields
 
 if TYPE_CHECKING:
     from licet.backends.secrets import FileSecrets
@@ -95,8 +96,7 @@ def _backend(source: Any) -> Source:
 # What only some gates need is loaded where it is picked: `licet run` starts a program, and no worker.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Backends(Ports):
+class Backends(Ports, frozen=True, kw_only=True):
     """The backends of a gate: files, network, secrets, storage, programs, ledger, budgets, approver and others.
 
         backends = Backends.local(secrets=my_vault)  # this machine, with secrets from a function of yours
@@ -179,8 +179,8 @@ class Backends(Ports):
         return cls(**{**own, **given})
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            check_part(part.name, getattr(self, part.name))
+        for name in self.__struct_fields__:
+            check_part(name, getattr(self, name))
 
     def close(self) -> None:
         """End workers, close files, and sign the ledger. The next call opens what it needs again.

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
@@ -21,7 +23,6 @@ from licet.modules.finder import KnownModules
 from licet.policy_files.policy_paths import policy_root
 from licet.policy_files.source.find import Modules, find_tool, shown_file
 from licet.policy_files.source.project import ProjectModules, project_modules
-from licet.values import replace
 
 _ONLY_NAMED = "what is loaded is installed, or a file of the project that an `import` statement names"
 # All that source tells of a tool and that decides about its calls.
@@ -142,7 +143,7 @@ def _placed(tool: Tool, roots: Sequence[Path]) -> Tool:
     origin = tool.spec.origin
     if origin is None:
         return tool
-    spec = replace(tool.spec, origin=origin._replace(file=_named_from(origin.file, roots) or origin.file))
+    spec = replace(tool.spec, origin=replace(origin, file=_named_from(origin.file, roots) or origin.file))
     return Tool(tool.fn, spec, tool.available, tool.reuse)
 
 

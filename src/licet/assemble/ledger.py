@@ -5,7 +5,8 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.assemble.gate import state_directory
 from licet.backends.keys import check_signature, key_beside
@@ -29,7 +30,7 @@ class NoKey(Exception):
     """There is no public key to hold a ledger to: what was looked at, and what to do."""
 
 
-class Export(NamedTuple):
+class Export(Struct, frozen=True):
     """An evidence pack, and what it holds."""
 
     text: str

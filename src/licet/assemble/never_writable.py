@@ -19,6 +19,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from licet.core.algebra.domains import DOMAINS
 from licet.core.policy.manifest import CODE, POLICY, SECOND_CODE, Manifest
 from licet.declare import Tool
@@ -29,7 +31,6 @@ from licet.policy_files.user_directories import data_root, home_directory, state
 from licet.sandbox import scratch
 from licet.sandbox.shared_inodes import installed_by_links
 from licet.sandbox.workers.tool_source import libraries, project_files
-from licet.values import replace
 
 _INTERPRETER = "the interpreter is never writable"
 _LIBRARY = "a library of this program is never writable"

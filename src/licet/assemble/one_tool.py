@@ -7,6 +7,8 @@ events and a receipt. `native`, `full` and `destructive` tools and private addre
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from licet.assemble.gate import Backends, Gate
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
@@ -23,7 +25,6 @@ from licet.guard.result import Result
 from licet.policy_files.documents import never_written
 from licet.policy_files.policy_paths import policy_paths
 from licet.policy_files.trust_list import trusted_paths
-from licet.values import replace
 
 _HERE = Origin("check_and_run(allow=…)", 0, 0)
 _ELSEWHERE = Origin("a manifest: `check_and_run` opens no private address", 0, 0)

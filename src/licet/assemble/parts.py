@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction
 from licet.guard.ports import ArgumentRules, Budgets, Clock, Files, Http, Kv, Ledger, Ports, Secrets, SecretsFunction
-from licet.values import fields
 
 if TYPE_CHECKING:
     from licet.backends.http_memory import Answer, Site
@@ -63,7 +62,7 @@ _FUNCTIONS = ("secrets", "approver")  # an async function does in place of an ob
 
 def check_names(parts: Mapping[str, object]) -> None:
     """Raise `TypeError` for a part that backends do not have."""
-    known = [part.name for part in fields(Ports)]
+    known = Ports.__struct_fields__
     for name in parts:
         if name not in known:
             raise TypeError(f"`{name}` is no part of backends; expected {', '.join(known)}")

@@ -2,13 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, Gate
 from licet.backends.http import HttpClient
+from licet.core.policy.commands import COMMAND_NEEDS, admit_commands
 from licet.core.policy.effects import Level
-from licet.core.policy.manifest import COMMAND_NEEDS, Manifest, admit_commands
+from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
@@ -18,17 +20,14 @@ from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.walls import ProgramWalls
-from licet.values import replace
 
 _NAME = "run"
-_SCHEMA = MappingProxyType(
-    {
-        "additionalProperties": False,
-        "properties": {"command": {"items": {"type": "string"}, "type": "array"}},
-        "required": ["command"],
-        "type": "object",
-    }
-)
+_SCHEMA = {
+    "additionalProperties": False,
+    "properties": {"command": {"items": {"type": "string"}, "type": "array"}},
+    "required": ["command"],
+    "type": "object",
+}
 
 
 class UnknownTool(LookupError):
@@ -69,7 +68,7 @@ def _spec(policy: Manifest, name: str) -> ToolSpec:
     from licet.assemble.importing import imported_tools
 
     source = {name: policy.sources[name]} if name in policy.sources else {}
-    for known in imported_tools(replace(policy, sources=MappingProxyType(source))):
+    for known in imported_tools(replace(policy, sources=source)):
         return known.spec
     if name not in policy.tools:
         raise UnknownTool(f"the manifest knows no tool `{name}`")

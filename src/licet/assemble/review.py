@@ -4,6 +4,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import Malformed
 from licet.core.decision.foreseen import address_problems, pair_problems
 from licet.core.origin import Problem
@@ -19,13 +22,11 @@ from licet.policy_files.public_suffix import suffix_problems
 from licet.policy_files.reader import read_manifest
 from licet.policy_files.schema import SHAPES
 from licet.policy_files.user_directories import home_directory
-from licet.values import dataclass, replace
 
 __all__ = ["Places", "draft", "review", "straight"]
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """The directories that `${workdir}` and `~` stand for."""
 
     workdir: str

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.assemble.review import Places
 from licet.core.algebra.scope import Malformed
@@ -37,7 +38,7 @@ class PolicyMoved(LicetError):
     """A policy changed while it was read, or is not in one place."""
 
 
-class Before(NamedTuple):
+class Before(Struct, frozen=True):
     """What was accepted last at a path, and how the places in its files begin."""
 
     manifest: Manifest

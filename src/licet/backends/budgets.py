@@ -20,7 +20,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from licet.backends.sqlite.batches import SqliteBatches
 from licet.backends.sqlite.file import Format, SqliteFile
@@ -131,7 +134,7 @@ _LOSE = "UPDATE held SET lost = ? WHERE process = ? AND lost IS NULL"
 _UNSETTLED = "SELECT agent, session, tool, day, cost_usd, since, lost FROM held ORDER BY since, id"
 
 
-class Unsettled(NamedTuple):
+class Unsettled(Struct, frozen=True):
     """A call that was paid for and never settled: it counts at its maximum."""
 
     agent: str
@@ -143,8 +146,8 @@ class Unsettled(NamedTuple):
     lost: str | None  # when its process was found to be gone; None while the call may still run
 
 
-class _ClaimLine(NamedTuple):
-    """Whose money it is."""
+class _Account(Struct, frozen=True):
+    """Where a call is counted: its session, its tool in that session, and its agent's day."""
 
     agent: str
     session: str
@@ -210,7 +213,10 @@ class SqliteBudgets:
         def read(db: sqlite3.Connection) -> list[Unsettled]:
             _find_lost(db)
             rows = db.execute(_UNSETTLED).fetchall()
-            return [Unsettled._make((*row[:4], Decimal(row[4]), *row[5:])) for row in rows]
+            return [
+                Unsettled(agent, session, tool, day, Decimal(cost_usd), since, lost)
+                for agent, session, tool, day, cost_usd, since, lost in rows
+            ]
 
         return await self._quick.write(read)
 
@@ -226,15 +232,16 @@ class SqliteBudgets:
         if self._looked != os.getpid():
             _find_lost(db)
             self._looked = os.getpid()
-        line = _ClaimLine(claim.agent, claim.session, claim.tool, claim.day)
+        account = _Account(claim.agent, claim.session, claim.tool, claim.day)
         calls, cost = _of_session(db, claim.agent, claim.session)
-        calls_of_tool, cost_of_tool = _of_tool(db, line)
+        calls_of_tool, cost_of_tool = _of_tool(db, account)
         calls_today, today = _of_day(db, claim.agent, claim.day)
         before = Spent(calls, calls_of_tool, cost, today, cost_of_tool, calls_today)
         if overspent(before, claim.cost_usd, claim.budget, claim.max_calls, claim.max_cost_usd) is not None:
             return None
-        _spend(db, line, 1, claim.cost_usd)
-        db.execute(_HOLD, (name, *line, money_text(claim.cost_usd), _now(), this_process()))
+        _spend(db, account, 1, claim.cost_usd)
+        held = (name, *astuple(account), money_text(claim.cost_usd), _now(), this_process())
+        db.execute(_HOLD, held)
         return Reservation(name, claim, before)
 
     def _give_back(self, taking: "asyncio.Future[Reservation | None]") -> None:
@@ -257,19 +264,19 @@ def _settle(name: str, cost_usd: Decimal | None, db: sqlite3.Connection) -> None
     found = db.execute(_HELD, (name,)).fetchone()
     if found is None:
         return
-    line, reserved = _ClaimLine(*found[:4]), Decimal(found[4])
-    _spend(db, line, -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING))
+    account, reserved = _Account(*found[:4]), Decimal(found[4])
+    _spend(db, account, -1 if cost_usd is None else 0, settlement(reserved, cost_usd or NOTHING))
     db.execute(_RELEASE, (name,))
 
 
-def _spend(db: sqlite3.Connection, line: _ClaimLine, calls: int, cost_usd: Decimal) -> None:
+def _spend(db: sqlite3.Connection, account: _Account, calls: int, cost_usd: Decimal) -> None:
     if not calls and not cost_usd:
         return
-    agent, session, tool, day = line
+    agent, session = account.agent, account.session
     for found, set_to, whose in (
         (_of_session(db, agent, session), _SET_SESSION, (agent, session)),
-        (_of_tool(db, line), _SET_TOOL, (agent, session, tool)),
-        (_of_day(db, agent, day), _SET_DAY, (agent, day)),
+        (_of_tool(db, account), _SET_TOOL, (agent, session, account.tool)),
+        (_of_day(db, agent, account.day), _SET_DAY, (agent, account.day)),
     ):
         db.execute(set_to, (*whose, found[0] + calls, money_text(plus(found[1], cost_usd))))
 
@@ -278,8 +285,8 @@ def _of_session(db: sqlite3.Connection, agent: str, session: str) -> tuple[int, 
     return _sum(db.execute(_OF_SESSION, (agent, session)).fetchone())
 
 
-def _of_tool(db: sqlite3.Connection, line: _ClaimLine) -> tuple[int, Decimal]:
-    return _sum(db.execute(_OF_TOOL, line[:3]).fetchone())
+def _of_tool(db: sqlite3.Connection, account: _Account) -> tuple[int, Decimal]:
+    return _sum(db.execute(_OF_TOOL, (account.agent, account.session, account.tool)).fetchone())
 
 
 def _of_day(db: sqlite3.Connection, agent: str, day: str) -> tuple[int, Decimal]:

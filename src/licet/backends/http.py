@@ -19,7 +19,9 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from licet.core.algebra.domains import DEFAULT_PORTS
 from licet.core.algebra.scope import is_address
@@ -33,7 +35,7 @@ MOST_LOOKUPS = 64
 MOST_OF_ONE = 8  # threads that the lookups of one owner occupy, those that nobody waits for any more included
 
 
-class _Wanted(NamedTuple):
+class _Wanted(Struct, frozen=True):
     """A name to look up, and who wants it."""
 
     answer: "Future[Any]"

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from licet.core.algebra.scope import is_address
 from licet.guard.ports import Exchange, Reply, Unconnected, Unreached, Unresolved
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Struct, frozen=True):
     """The answer of a site: `Answer.json({"rain": True})`, `Answer.text("rain")`, or its parts.
 
     A body may be an iterable of pieces. An exception that the iterable raises breaks the connection at that point.

@@ -16,13 +16,12 @@ from licet.core.ledger.entry import Head, Row, head_body, kept_at, time_text
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import Entry, LedgerUnavailable
 from licet.guard.receipt import Stems
-from licet.guard.result import Result, ResultParts
+from licet.guard.result import ResultParts
 
 MOST_ENTRIES = 50_000
 WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
 _AGED = -1 - WHOLE_ENTRIES
 _SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
 class SystemClock:
@@ -79,12 +78,12 @@ def _is_short(value: object) -> bool:
     return value is None or type(value) in _SHORT or (type(value) is str and len(value) <= _SHORT_TEXT)
 
 
-def _without_value(result: ResultParts) -> Result:
+def _without_value(result: ResultParts) -> ResultParts:
     parts = ResultParts(result.tool)
-    for name in ResultParts.__slots__:
+    for name, field in vars(result).items():
         if name != "value":
-            setattr(parts, name, getattr(result, name))
-    return parts.sealed(result._holding)
+            setattr(parts, name, field)
+    return parts
 
 
 class _End:

@@ -1,8 +1,8 @@
 """Where something is written, and what is wrong there. Knows no file format and reads no file."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from licet.values import dataclass
+from msgspec import Struct
 
 __all__ = ["CHECK_AND_RUN", "DATA", "Origin", "Problem"]
 
@@ -10,7 +10,7 @@ CHECK_AND_RUN = "check_and_run"  # the agent of calls under a set, which no mani
 DATA = "the data"  # stands for the file name of a manifest that was given as Python data
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True, order=True):
     """A place in a file; lines and columns count from 1, and line 0 is no line at all, such as of a call in Python.
 
     In policy that was given as data, `pointer` is the JSON pointer (RFC 6901) of the place; its root has an empty one.
@@ -32,8 +32,7 @@ class Origin(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}" if self.line else str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """What was found in a file, what was expected there, and perhaps the way out; all three are phrases."""
 
     origin: Origin

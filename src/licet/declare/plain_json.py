@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, astuple
+
 PLAIN = frozenset((str, int, bool, type(None)))  # what everybody spells alike, but for large numbers
 _SMALL = 1 << 63
 MOST_DIGITS = 4300  # of an integer: what Python and pydantic read; writing more takes time that grows with the square
@@ -36,15 +39,22 @@ def plain_json(value: object) -> bytes:
     """Data as JSON; `ValueError` if JSON cannot carry it."""
     if _core is None and _is_spelled_alike(value):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    text: bytes = json_core().to_json(value, inf_nan_mode="strings")
+    text: bytes = json_core().to_json(value, inf_nan_mode="strings", fallback=_fields)
     return text
+
+
+def _fields(value: object) -> dict[str, Any]:
+    """The fields of a Struct, such as the `Stat` that `ctx.fs.stat` returns; pydantic does not know that class."""
+    if isinstance(value, Struct):
+        return asdict(value)
+    raise ValueError(f"a {type(value).__name__}")
 
 
 def check_bounded(value: object, most: int = MOST_SIZE) -> None:
     """Refuse, with `ValueError`, what takes too long to write as JSON: it could not be interrupted then.
 
     That is an integer of very many digits, lists that hold each other over and over, and an iterator, which may never
-    end. Nothing of the value's own code runs, but for the attributes of a dataclass or model.
+    end. Nothing of the value's own code runs, but for the attributes of a dataclass, Struct or model.
     """
     digits = getattr(sys, "get_int_max_str_digits", int)() or MOST_DIGITS
     bits, left = int(min(digits, MOST_DIGITS) * _BITS_PER_DIGIT), most
@@ -88,6 +98,8 @@ def _held(value: Any, kind: type) -> Iterator[Any]:
         raise ValueError("an iterator or a generator: make a list of it")
     if issubclass(kind, enum.Enum):
         return iter((value.value,))
+    if issubclass(kind, Struct):
+        return iter(astuple(value))
     if dataclasses.is_dataclass(kind):
         return iter([getattr(value, field.name) for field in dataclasses.fields(kind)])
     if hasattr(kind, "__pydantic_fields__"):

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.canonical import canonical_json, digest
@@ -19,7 +22,7 @@ LISTS = ("granted", "closed", "rules", "runtime")
 MOST_PROGRAMS = 8  # different sets of rules that one receipt tells
 
 
-class Access(NamedTuple):
+class Access(Struct, frozen=True):
     """The rules around one process: the capabilities that they were made from, and what these became."""
 
     granted: tuple[str, ...]  # capabilities; none if the process has no access of its own
@@ -62,7 +65,7 @@ def _beginning(texts: list[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-class ProgramAccess(NamedTuple):
+class ProgramAccess(Struct, frozen=True):
     """The rules around the programs of a call: each different set once, and a digest of those that are not told."""
 
     sets: tuple[Access, ...] = ()
@@ -74,9 +77,9 @@ class ProgramAccess(NamedTuple):
         if one in self.sets:
             return self
         if len(self.sets) < MOST_PROGRAMS:
-            return self._replace(sets=(*self.sets, one))
+            return replace(self, sets=(*self.sets, one))
         digest = sha256(f"{self.digest}{one.digest}".encode()).hexdigest()
-        return self._replace(more=self.more + 1, digest=f"sha256:{digest}")
+        return replace(self, more=self.more + 1, digest=f"sha256:{digest}")
 
     def document(self) -> dict[str, Any]:
         """The same as plain data, as receipts have it."""

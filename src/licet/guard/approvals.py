@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, get_args
 
+from msgspec.structs import replace
+
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval, ApprovalAnswered, ApprovalAsked, Ask, Deny, Ground, Reason
 from licet.core.decision.reach import Reach
@@ -9,7 +11,6 @@ from licet.declare.received import exact
 from licet.guard.deadline import Deadline
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question
 from licet.guard.ports import Unavailable
-from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call
@@ -69,7 +70,7 @@ def told_agreements(call: "Call") -> tuple[Agreement, ...]:
     if redactor is None:
         return call.approvals
     return tuple(
-        agreed._replace(approval=agreed.approval._replace(use=redactor.text(agreed.approval.use)))
+        replace(agreed, approval=replace(agreed.approval, use=redactor.text(agreed.approval.use)))
         for agreed in call.approvals
     )
 

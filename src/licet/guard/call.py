@@ -9,6 +9,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from msgspec.structs import replace
+
 from licet.core.algebra.use import Use
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide, delete_ground
@@ -43,14 +45,12 @@ from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result, interrupted
 from licet.guard.spending import reserve, spent
-from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
 _LONGEST = 128  # characters of the name of a tool: a longer one is nobody's, and goes into no receipt
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
 
 class Call:
@@ -107,8 +107,8 @@ class Call:
         session = self.session
         policy = self.policy
         whole = self if policy.facts else None
-        parts = (kind, self.receipt, session.agent, session.id, self.tool, policy.digest, self.time, content, whole)
-        return _new(Entry, parts)
+        place = session.agent, session.id, self.tool, policy.digest, self.time
+        return Entry(kind, self.receipt, *place, content, whole)
 
     @property
     def is_long(self) -> bool:
@@ -357,7 +357,7 @@ def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext |
 
 def work_of(call: Call, registered: Registered) -> ToolCall:
     """What a sandbox is asked to run."""
-    return _new(ToolCall, (registered.tool, call.arguments, registered.seconds, registered.limits))
+    return ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
 
 
 async def run(call: Call, registered: Registered, holding: Holding, context: BoundContext | None) -> Any:

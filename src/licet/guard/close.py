@@ -5,6 +5,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import visible
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Ask, Deny, Ground, Reason, Request, all_events
@@ -21,7 +23,6 @@ from licet.guard.redaction.redact import Redactor, in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
 from licet.guard.spending import settle
-from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

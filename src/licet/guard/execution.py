@@ -16,24 +16,24 @@ read without running more of it than `__str__`.
 import os
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 from licet.core.decision.decision import Reason
 from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool
-from licet.values import dataclass
 
 
-class Layers(NamedTuple):
+class Layers(Struct, frozen=True):
     """Walls by name: those in force, and those that are missing with the permission of the manifest."""
 
     in_force: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
-class Streams(NamedTuple):
+class Streams(Struct, frozen=True):
     """The streams of a program that are pipes. The others are empty input, or discarded output."""
 
     stdin: bool = False
@@ -42,7 +42,7 @@ class Streams(NamedTuple):
     joined: bool = False  # what it says on stderr goes where stdout goes
 
 
-class Ending(NamedTuple):
+class Ending(Struct, frozen=True):
     """How a program ended: its code, and the reason of the limit that has ended it, if one has."""
 
     returncode: int
@@ -66,7 +66,7 @@ class Running(Protocol):
         """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
 
 
-class Used(NamedTuple):
+class Used(Struct, frozen=True):
     """How a program ended, and what it and all it started had used by then: in sum, and the largest at its largest."""
 
     returncode: int
@@ -98,8 +98,7 @@ class SandboxUnavailable(Exception):
     """A level that this machine does not support; the text says what is missing, and how to get it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One program to run: its file, arguments, complete environment, and limits."""
 
     binary: str
@@ -112,8 +111,7 @@ class Command:
     watch: Watch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """How a program ended. `truncated` is set if its output was cut."""
 
     exit_code: int  # negative: the signal that ended it
@@ -158,13 +156,13 @@ class Processes(Protocol):
         """Start a program behind walls, with pipes. Leaving the context ends it and everything that it started."""
 
 
-class ToolCall(NamedTuple):
+class ToolCall(Struct, frozen=True):
     """A tool with its validated arguments, its deadline, and the limits of the manifest."""
 
     tool: Tool
     arguments: dict[str, Any]
     seconds: float
-    limits: Mapping[str, int] = MappingProxyType({})
+    limits: Mapping[str, int] = {}
 
 
 class Sandbox(Protocol):

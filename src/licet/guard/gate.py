@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.decision.decision import Approval, Deny, Ground, Request
@@ -23,7 +25,6 @@ from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
 from licet.guard.registration import MODES, OnMisfit, Packages, Policy, Registered, register
 from licet.guard.session import Session
-from licet.values import replace
 
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 

@@ -11,7 +11,9 @@ import site
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.guard.handles.files import HeldPaths
@@ -23,7 +25,7 @@ _ENDINGS = (".py", ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
 _COMPILED = "__pycache__"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One place that modules are searched in: an entry of `sys.path`, or of the `__path__` of a loaded package."""
 
     stated: str  # as it stands in the list
@@ -42,7 +44,7 @@ class Entry(NamedTuple):
         return _origin(self.stated)
 
 
-class Writable(NamedTuple):
+class Writable(Struct, frozen=True):
     """An entry that a grant may write, and the path that does the harm: the entry, or what shadows a module in it."""
 
     entry: Entry
@@ -76,7 +78,8 @@ def entries() -> Iterator[Entry]:
 
 def drop(found: Iterable[Writable]) -> None:
     """Search such places for modules no more."""
-    for entry, _ in found:
+    for one in found:
+        entry = one.entry
         if not entry.package:
             sys.path[:] = [stated for stated in sys.path if stated != entry.stated]
             continue

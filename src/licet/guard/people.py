@@ -1,16 +1,16 @@
 """The port to people: what they are asked, how they answer, and what a call keeps of it."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from licet.core.algebra.capability import Capability
 from licet.core.decision.decision import Approval
 from licet.core.policy.tool import ToolSpec
-from licet.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The question to an approver: the exact call, and what it could reach."""
 
     approval: Approval
@@ -36,8 +36,7 @@ class Question:
 Answer = Literal["approved", "denied", "expired", "absent"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """An answer with details; the plain word is enough if there are none."""
 
     answer: Answer
@@ -49,7 +48,7 @@ class Answered:
     asks_again: bool = False  # this yes is for one call, or is kept where it was given: the session remembers nothing
 
 
-class Agreement(NamedTuple):
+class Agreement(Struct, frozen=True):
     """What a call was agreed to by: for its receipt."""
 
     approval: Approval

@@ -14,13 +14,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from licet.core.decision.budget import Spent
 from licet.core.decision.decision import Usage
 from licet.core.policy.manifest import Budget
 from licet.declare.context import Json
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction
-from licet.values import dataclass, fields
 
 Turn = AbstractContextManager[object]
 ANY_TIME: Turn = nullcontext()
@@ -80,8 +81,7 @@ class Held(Protocol):
         """The denied paths; always the same tuple, so that a backend can cache by it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(Struct, frozen=True):
     """The status of a file or directory."""
 
     kind: Literal["file", "directory"]
@@ -139,8 +139,7 @@ class Unreached(Unconnected):
     """A connection that was never made: nothing was sent, so another address may be tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One request as it is sent: the canonical URL, and the checked address that the connection goes to."""
 
     method: str
@@ -153,8 +152,7 @@ class Exchange:
     timeout: float  # for each wait: connecting, sending, the next bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """The status and headers of an answer, and its body while it is received, still compressed."""
 
     status: int
@@ -249,7 +247,7 @@ class Ledger(Protocol):
         """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it is not."""
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True):
     """What a call wants to spend, and its limits."""
 
     agent: str
@@ -262,7 +260,7 @@ class Claim(NamedTuple):
     max_cost_usd: Decimal | None
 
 
-class Reservation(NamedTuple):
+class Reservation(Struct, frozen=True):
     """Money and calls that are reserved for a call, and what had been spent before."""
 
     id: str
@@ -307,8 +305,7 @@ ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]
 # All of them ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Ports:
+class Ports(Struct, frozen=True, kw_only=True):
     """All backends of a gate. A tool that needs one that is None is refused."""
 
     files: Files | None = None
@@ -327,7 +324,7 @@ class Ports:
 
     def __repr__(self) -> str:
         # By their names alone: the environment is one of them, and it is full of secrets.
-        given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "state"}
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "state"}
         parts = ", ".join(f"{name}={type(part).__name__}" for name, part in given.items() if part is not None)
         return f"{type(self).__name__}({parts})"
 

@@ -6,19 +6,19 @@ programs all read the same grant, so one layer of denies closes a path to each o
 
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import Struct
+
 from licet.core.algebra.capability import capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.scope import path_ancestors
 from licet.core.origin import Origin
 from licet.core.policy.manifest import EVERY_DOMAIN, SECOND_CODE, Layer, Manifest, Rule
 from licet.declare import Tool
-from licet.values import dataclass
 
 KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedPath:
+class ProtectedPath(Struct, frozen=True):
     """One closed path: a file, or a directory with everything below it, whether it exists or not."""
 
     path: str

@@ -9,6 +9,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import visible
 from licet.core.canonical import data_digest, data_json, money_text
 from licet.core.decision.budget import Spent, plus, spent_of
@@ -225,14 +227,15 @@ def _budget(call: "Call", cost: Decimal, spent: bool) -> str:
     """What this call found spent, and what it left: its own part is all that it adds."""
     usage, reservation = call.usage, call.reservation
     if reservation is not None:
-        before = reservation[2]
+        before = reservation.before
     elif usage is UNUSED:
         return "null"
     elif usage.calls or usage.calls_today or usage.cost_usd_today:  # it was refused, and what was spent was looked up
         before = spent_of(usage, call.tool)
     else:
         return "null"
-    calls, of_tool, total, today, total_of_tool, calls_today = before[:]  # a bare tuple, quick to take apart
+    calls, of_tool, calls_today = before.calls, before.calls_of_tool, before.calls_today
+    total, today, total_of_tool = before.cost_usd, before.cost_usd_today, before.cost_usd_of_tool
     more = int(spent)
     money = after = ""  # where nothing has ever cost anything, nobody asks for sums
     if cost or total or today:
@@ -256,7 +259,8 @@ def _bundle_budgets(call: "Call", cost: Decimal, spent: bool) -> str:
     for name, found in sorted(before.items()):
         after = found
         if spent:
-            after = found._replace(
+            after = replace(
+                found,
                 calls=found.calls + 1,
                 calls_today=found.calls_today + 1,
                 cost_usd=plus(found.cost_usd, cost),

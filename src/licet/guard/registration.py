@@ -6,8 +6,10 @@ fail-closed guard, whose question (what does this tool need that nothing stands 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.scope import inside, visible
@@ -33,7 +35,6 @@ from licet.guard.handles.files import held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.ports import Ports
 from licet.guard.protection import Protect, kept_private, protection_layer
-from licet.values import dataclass, replace
 
 # What a gate asks this machine: the versions of the distributions that connectors are defined by, and, by the name of a
 # tool, the distribution that its module belongs to.
@@ -49,7 +50,7 @@ _IMPORT_FIX = (
 )
 
 
-class Rules(NamedTuple):
+class Rules(Struct, frozen=True):
     """The argument rules of one seat, and the check that they were made into."""
 
     rules: Mapping[str, Any]
@@ -59,8 +60,7 @@ class Rules(NamedTuple):
     origin: Origin | None = None  # of the seat
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Struct, frozen=True):
     """One tool at one gate."""
 
     tool: Tool
@@ -89,7 +89,7 @@ class Registered:
         return self.reach is not None and not (self.reach.grounds or blocked)
 
 
-class Usual(NamedTuple):
+class Usual(Struct, frozen=True):
     """The events that are the same in every call of a tool, made once."""
 
     begun: tuple[Check, ...]  # when its decision is kept
@@ -98,8 +98,7 @@ class Usual(NamedTuple):
     whole: list[Check]  # when it has ended
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """A manifest and the tools under it. A call takes one and keeps it, whatever is reloaded meanwhile."""
 
     manifest: Manifest
@@ -163,7 +162,7 @@ def register(
     return Policy(
         ceiling,
         manifest.digest,
-        MappingProxyType(registered),
+        registered,
         getattr(ports.ledger, "keeps_facts", False),
     )
 
@@ -394,7 +393,7 @@ def _layers(reach: Reach | None, ports: Ports) -> tuple[tuple[str, ...], str]:
 
 def _binaries(reach: Reach | None, ports: Ports) -> Mapping[str, str]:
     if reach is None or ports.processes is None:
-        return MappingProxyType({})
+        return {}
     names = {rule.key for rule in reach.grant.allow if rule.domain == "process" and rule.key and "/" not in rule.key}
     found = {name: ports.processes.find(name) for name in sorted(names)}
-    return MappingProxyType({name: path for name, path in found.items() if path})
+    return {name: path for name, path in found.items() if path}

@@ -1,9 +1,10 @@
 """The result of a call: a value or a refusal, with its events, cost, approvals and receipt."""
 
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from licet.core.algebra.capability import Sealed
+from msgspec import Struct
+
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
 from licet.core.decision.decision import (
@@ -47,44 +48,25 @@ def code_of(reason: Reason) -> Code:
 
 
 class ResultParts:
-    """The fields of a result while a call ends, which fills in the rest; taking the class `Result` seals it."""
-
-    __slots__ = (
-        *("_carried", "_holding", "_refusal", "approvals", "code", "cost_usd", "duration_ms", "error", "layers", "ok"),
-        *("access", "program_access", "programs", "reason", "receipt", "tool", "truncated", "value"),
-    )
-
-    ok: bool
-    tool: str
-    value: Any
-    code: Code
-    reason: Reason
-    error: str
-    receipt: str
-    cost_usd: Decimal
-    duration_ms: float
-    truncated: bool
-    layers: tuple[str, ...]  # what was in force around the tool; nothing if it did not run
-    approvals: tuple[Agreement, ...]  # what people agreed to for it, and who they were
-    programs: Layers | None  # around the programs that it started; None if there were none
-    access: Access | None  # the rules that the kernel held the tool to; None where it did not run behind walls
-    program_access: ProgramAccess  # the same around its programs
-    _holding: Holding | None
-    _refusal: Deny | Ask | None
-    _carried: "_Carried | None"  # of a result that came from another process
+    """A result while its call ends: `close` sets what is still missing, and `sealed` makes the result of it."""
 
     def __init__(self, tool: str, value: Any = None) -> None:
-        self.ok = True
         self.tool = tool
         self.value = value
-        self.code = "ok"
-        self.reason = "ALLOWED"
+        self.ok = True
+        self.code: Code = "ok"
+        self.reason: Reason = "ALLOWED"
         self.error = ""
+        self.receipt = ""
+        self.cost_usd = NOTHING
+        self.duration_ms = 0.0
         self.truncated = False
-        self.approvals = ()
-        self.access, self.program_access = None, NO_PROGRAMS
-        self._refusal = None
-        self._carried = None
+        self.layers: tuple[str, ...] = ()
+        self.approvals: tuple[Agreement, ...] = ()
+        self.programs: Layers | None = None
+        self.access: Access | None = None
+        self.program_access: ProgramAccess = NO_PROGRAMS
+        self._refusal: Deny | Ask | None = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
         """Make it the result of a refusal."""
@@ -94,9 +76,7 @@ class ResultParts:
 
     def sealed(self, holding: Holding | None) -> "Result":
         """The finished result."""
-        self._holding = holding
-        self.__class__ = Result
-        return self  # type: ignore[return-value]
+        return Result(**vars(self), _holding=holding)
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:
@@ -105,10 +85,27 @@ def interrupted(request: Request, running: bool) -> ResultParts:
     return ResultParts(request.tool).refuse("execution_failed" if running else "denied", refusal)
 
 
-class Result(Sealed, ResultParts):
+class Result(Struct, frozen=True, eq=False, kw_only=True):
     """The outcome of one call: `value` if `ok`, otherwise a code, a reason, and one line for the model in `error`."""
 
-    __slots__ = ()
+    tool: str
+    value: Any
+    ok: bool
+    code: Code
+    reason: Reason
+    error: str
+    receipt: str
+    cost_usd: Decimal
+    duration_ms: float
+    truncated: bool
+    layers: tuple[str, ...]  # the walls around the tool; empty if it did not run
+    approvals: tuple[Agreement, ...]  # what people agreed to for it, and who they were
+    programs: Layers | None  # the walls around the programs that it started; None if there were none
+    access: Access | None  # the rules that the kernel enforced; None if the tool did not run behind walls
+    program_access: ProgramAccess  # the same for its programs
+    _refusal: Deny | Ask | None
+    _holding: Holding | None = None
+    _carried: "_Carried | None" = None  # of a result that came from another process
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -180,7 +177,7 @@ class Result(Sealed, ResultParts):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A result travels as what it says; the manifest behind it stays where it was decided.
-        plain = {name: getattr(self, name) for name in ResultParts.__slots__ if name[0] != "_"}
+        plain = {name: getattr(self, name) for name in self.__struct_fields__ if name[0] != "_"}
         refusal = None if self.ok else Refused(self._decision)
         if self._carried is not None:
             refusal = self._carried.refusal
@@ -198,7 +195,7 @@ def _line(event: CapabilityGranted | CapabilityDenied) -> str:
     return f"  {word:<14}{visible(event.capability)}  {visible(event.rule)}".rstrip()
 
 
-class _Carried(NamedTuple):
+class _Carried(Struct, frozen=True):
     """What a result said in the process that it came from."""
 
     explained: str
@@ -207,9 +204,5 @@ class _Carried(NamedTuple):
 
 
 def _restored(plain: dict[str, Any], carried: _Carried) -> Result:
-    parts = ResultParts(plain["tool"])
-    for name, value in plain.items():
-        setattr(parts, name, value)
-    parts._carried = carried
-    parts._refusal = carried.refusal.decision if carried.refusal is not None else None
-    return parts.sealed(None)
+    refusal = carried.refusal.decision if carried.refusal is not None else None
+    return Result(**plain, _refusal=refusal, _carried=carried)

@@ -6,6 +6,8 @@ A call of a tool whose bundle has a budget spends from that bundle's account too
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from licet.core.canonical import money_text
 from licet.core.decision.budget import bundle_account
 from licet.core.decision.decide import decide
@@ -14,7 +16,6 @@ from licet.guard.deadline import in_time
 from licet.guard.grant import Holding
 from licet.guard.ports import Budgets, Reservation, Unavailable
 from licet.guard.registration import Registered
-from licet.values import replace
 
 if TYPE_CHECKING:
     from licet.guard.call import Call

@@ -5,10 +5,12 @@ import importlib.util
 import pathlib
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where a module is: its file, or None for a package without one; and its directory if it is a package."""
 
     file: str | None

@@ -7,8 +7,10 @@ Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Mon
 from collections.abc import Iterator
 from collections.abc import Mapping as ReadOnly
 from itertools import combinations
-from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.origin import Origin, Problem
 from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
@@ -29,7 +31,6 @@ from licet.policy_files.shapes import (
     misfit,
 )
 from licet.policy_files.syntax import shown
-from licet.values import dataclass
 
 __all__ = [
     "Either",
@@ -66,8 +67,7 @@ def json_schema(shape: Shape, title: str, description: str) -> dict[str, Any]:
     return head | {key: value for key, value in shape.schema().items() if key != "description"}
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A list of one shape; its value is a tuple of values. Saying something twice is no mistake."""
 
     shape: Shape
@@ -97,8 +97,7 @@ class Listed:
         return described(demands, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed:
+class Keyed(Struct, frozen=True):
     """A mapping whose keys are names of the author's choosing; its value maps parsed keys to values."""
 
     key: Text
@@ -116,17 +115,18 @@ class Keyed:
         if not isinstance(node, Mapping):
             return misfit(self, node, problems)
         values: dict[Any, Value] = {}
-        for text, (origin, child) in node.entries.items():
+        for text, entry in node.entries.items():
+            origin = entry.key_origin
             key = self.key.read(Scalar(text, text, True, origin), problems)
-            value = self.shape.read(child, problems)
+            value = self.shape.read(entry.node, problems)
             if key is None or value is None:
                 continue
             if key.value in values:
                 first = values[key.value]
                 problems.append(_again(Located(text, origin), first.key_origin or first.origin))
             else:
-                values[key.value] = value._replace(key_origin=origin)
-        return Located(MappingProxyType(values), node.origin)
+                values[key.value] = replace(value, key_origin=origin)
+        return Located(values, node.origin)
 
     def schema(self) -> dict[str, Any]:
         demands = {
@@ -137,8 +137,7 @@ class Keyed:
         return described(demands, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """What a record holds under one key; `aliases` are other spellings of the key, and only one may be given."""
 
     shape: Shape
@@ -150,28 +149,26 @@ class Field:
         return self.shape.schema() | ({"description": self.description} if self.description else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Given(ReadOnly[str, Value]):
-    """The values of a record by key. A key whose value was refused counts as given, but there is nothing to get."""
+class RecordValues(ReadOnly[str, Value]):
+    """The values of a record by key. A refused value is missing, but its key counts as given."""
 
-    values_by_key: ReadOnly[str, Value]
-    refused: frozenset[str] = frozenset()
+    def __init__(self, values: ReadOnly[str, Value], refused: frozenset[str]) -> None:
+        self._values, self._refused = values, refused
 
     def __getitem__(self, key: str) -> Value:
-        return self.values_by_key[key]
+        return self._values[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self.values_by_key or key in self.refused
+        return key in self._values or key in self._refused
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values_by_key)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self.values_by_key)
+        return len(self._values)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A mapping with known keys; its value maps those that were given, by their first spelling, to values."""
 
     fields: ReadOnly[str, Field]
@@ -192,7 +189,8 @@ class Record:
         values: dict[str, Value] = {}
         refused: set[str] = set()
         misspelt: set[str] = set()
-        for text, (origin, child) in node.entries.items():
+        for text, entry in node.entries.items():
+            origin = entry.key_origin
             name = spellings.get(text)
             if name is None:
                 # The first spelling last: where two fold to the same, it is the one to suggest.
@@ -206,16 +204,16 @@ class Record:
                 problems.append(Problem(origin, found, "one spelling of it", f"keep {shown(name)}"))
             else:
                 given[name] = text
-                value = self.fields[name].shape.read(child, problems)
+                value = self.fields[name].shape.read(entry.node, problems)
                 if value is not None:
-                    values[name] = value._replace(key_origin=origin)
+                    values[name] = replace(value, key_origin=origin)
                 else:
                     refused.add(name)
         for name, known_field in self.fields.items():
             if known_field.required and name not in given and name not in misspelt:
                 expected = f"the key {shown(name)} ({known_field.shape.expected})"
                 problems.append(Problem(node.origin, "a mapping without it", expected))
-        return Located(Given(values, frozenset(refused | misspelt - given.keys())), node.origin)
+        return Located(RecordValues(values, frozenset(refused | misspelt - given.keys())), node.origin)
 
     def schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}
@@ -240,16 +238,11 @@ class Record:
         return described(demands, self.description)
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Either:
+class Either(Struct, frozen=True):
     """One of several shapes of different kinds (a list or a mapping, a list or a word), chosen by the kind of node."""
 
     shapes: tuple[Shape, ...]
-    description: str
-
-    def __init__(self, *shapes: Shape, description: str = "") -> None:
-        object.__setattr__(self, "shapes", shapes)
-        object.__setattr__(self, "description", description)
+    description: str = ""
 
     @property
     def expected(self) -> str:

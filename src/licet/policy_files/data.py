@@ -189,7 +189,7 @@ class _Reader:
             if pairs is None:
                 node = self.refuse(origin, "a mapping whose items cannot be read", "a dict with text keys")
             else:
-                node = Mapping(MappingProxyType(self.entries(pairs, origin, depth)), origin)
+                node = Mapping(self.entries(pairs, origin, depth), origin)
         self.around.pop()
         return node
 

@@ -6,6 +6,9 @@ Where a document comes from, a file or Python data, is not known here; neither i
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
 from licet.core.algebra.capability import capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.decision.admission import bundle_problems
@@ -17,13 +20,11 @@ from licet.policy_files.public_suffix import suffix_problems
 from licet.policy_files.reader import read_manifest, read_personality
 from licet.policy_files.schema import FORMAT, SHAPES, WORKSPACE_FIELDS
 from licet.policy_files.shapes import Located, number_of
-from licet.values import dataclass, replace
 
 Kind = Literal["workspace", "manifest", "personality"]
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """What a policy file holds: its kind, every problem in order, and the manifest if there is one and it is sound."""
 
     kind: Kind
@@ -35,7 +36,7 @@ class Policy:
         placed = sorted(
             dict.fromkeys(self.problems), key=lambda one: (one.origin.file, one.origin.line, one.origin.column)
         )
-        object.__setattr__(self, "problems", tuple(placed))
+        force_setattr(self, "problems", tuple(placed))
 
     @property
     def sound(self) -> bool:
@@ -51,8 +52,7 @@ class NewerFormat(Exception):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One checked document; without content, its problems say why."""
 
     origin: Origin  # of its start

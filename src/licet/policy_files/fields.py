@@ -1,8 +1,9 @@
 """Getting at the values of a checked file: by key, as bare data, and as the rules that a list stands for."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from licet.core.algebra.capability import Capability, capability
 from licet.core.algebra.domains import DOMAINS
@@ -10,18 +11,14 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.connector import ConnectorRef
 from licet.core.policy.manifest import Rule
 from licet.policy_files.shapes import Located
-from licet.values import dataclass
 
 Value = Located[Any]
 Fields = Mapping[str, Value]
 Problems = list[Problem]
-NONE: Fields = MappingProxyType({})
-
-_new = tuple.__new__  # for what a large file has thousands of: half the cost of calling the class
+NONE: Fields = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
+class Lists(Struct, frozen=True):
     """The lists of rules under some keys, wherever those stand: `capabilities`, a personality, a bundle."""
 
     keys: Fields
@@ -40,13 +37,13 @@ class Lists:
         name = self.prefix + key
         for item in self.listed(*key.split(".")):
             scope = "" if item.value == "*" else item.value
-            yield _new(Rule, (capability(domain, atoms, scope, None), item.origin, name, None))
+            yield Rule(capability(domain, atoms, scope, None), item.origin, name)
 
     def whole_rules(self, *path: str) -> Iterator[Rule]:
         """The rules of a list that holds whole capabilities (hosts are read as such too)."""
         key = self.prefix + ".".join(path)
         for item in self.listed(*path):
-            yield _new(Rule, (item.value, item.origin, key, None))
+            yield Rule(item.value, item.origin, key)
 
 
 def at(keys: Fields, *path: str) -> Value | None:
@@ -80,25 +77,25 @@ def stated(keys: Fields, key: str) -> tuple[tuple[Any, Origin], ...]:
 
 def numbers(held: Value | None) -> Mapping[str, int]:
     """A mapping of limits as bare numbers."""
-    return MappingProxyType({key: item.value for key, item in held.value.items()} if held is not None else {})
+    return {key: item.value for key, item in held.value.items()} if held is not None else {}
 
 
 def data(held: Value) -> Any:
-    """A checked value as plain data without places, which nobody can change."""
+    """A checked value as plain data, without places in files."""
     value = held.value
-    return _frozen([data(item) for item in value] if isinstance(value, tuple) else value)
+    return _bare([data(item) for item in value] if isinstance(value, tuple) else value)
 
 
-def _frozen(value: Any) -> Any:
+def _bare(value: Any) -> Any:
     match value:
         case Located():
             return data(value)
         case Capability() | ConnectorRef():
             return str(value)
         case Mapping():
-            return MappingProxyType({str(key): _frozen(item) for key, item in value.items()})
+            return {str(key): _bare(item) for key, item in value.items()}
         case list():
-            return tuple(map(_frozen, value))
+            return tuple(map(_bare, value))
     return value
 
 

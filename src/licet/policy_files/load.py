@@ -7,6 +7,8 @@ Every problem of a run is reported at once. What the keys mean is in `manifest_r
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.origin import Origin, Problem
@@ -34,7 +36,6 @@ from licet.policy_files.tool_files import tool_files
 from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.regular_files import open_regular, read_most
-from licet.values import replace
 
 __all__ = ["Policy", "load_manifest", "read_policy"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from collections.abc import Mapping as ReadOnly
 from decimal import Decimal, DecimalException
 from enum import Enum
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from licet.core.origin import Origin, Problem
 from licet.policy_files.syntax import REPLACED, Unreadable, hidden_in, json_events, plain_text, shown, yaml_events
-from licet.values import dataclass
 
 LARGEST_INT = (1 << 53) - 1  # beyond it, readers that keep numbers as doubles see another number
 
@@ -75,9 +75,6 @@ MOST_PROBLEMS = 1000
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
-_new = tuple.__new__  # for what a large file has thousands of: half the cost of calling the class
-
-
 class Refused(Enum):
     """A value that was there and has been reported already: whoever reads on need not complain again."""
 
@@ -87,7 +84,7 @@ class Refused(Enum):
 REFUSED = Refused.REFUSED
 
 
-class Scalar(NamedTuple):
+class Scalar(Struct, frozen=True):
     """One value: `text` as written (quotes and escapes undone), `value` as YAML 1.2 reads it."""
 
     text: str
@@ -96,23 +93,21 @@ class Scalar(NamedTuple):
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     """A list, in the order it was written."""
 
     items: tuple["Node", ...]
     origin: Origin
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """What a key leads to, and where the key itself stands."""
 
     key_origin: Origin
     node: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(Struct, frozen=True):
     """Keys and their nodes, in the order they were written."""
 
     entries: ReadOnly[str, Entry]
@@ -159,7 +154,7 @@ class _Open:
 
     def close(self) -> Node:
         if self.items is None:
-            return Mapping(MappingProxyType(self.entries), self.origin)
+            return Mapping(self.entries, self.origin)
         return Sequence(tuple(self.items), self.origin)
 
 
@@ -196,7 +191,7 @@ class _Builder:
             kind = type(event)
             mark = event.start_mark
             if kind is scalar:
-                node: Node | None = self.scalar(event, _new(Origin, (file, mark.line + 1, mark.column + 1, "")))
+                node: Node | None = self.scalar(event, Origin(file, mark.line + 1, mark.column + 1))
             elif kind in starts:
                 top = self.opened(event, Origin(file, mark.line + 1, mark.column + 1), kind is starts[1], len(stack))
                 stack.append(top)
@@ -255,10 +250,10 @@ class _Builder:
             if hidden or (self.problems and REPLACED in text):
                 return None
         if quoted:
-            node = _new(Scalar, (text, text, True, origin))
+            node = Scalar(text, text, True, origin)
         else:
             try:
-                node = _new(Scalar, (text, plain_value(text), False, origin))
+                node = Scalar(text, plain_value(text), False, origin)
             except UnsafeNumber as refusal:
                 self.refuse(origin, shown(text), str(refusal), _MEANT_AS_TEXT)
                 return None

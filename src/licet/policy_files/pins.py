@@ -10,11 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.policy_files.trust_list import TrustListError, accepted
 from licet.regular_files import open_regular, read_most
-from licet.values import replace
 
 LOCK_FILE = "licet.lock"
 FORMAT = 1

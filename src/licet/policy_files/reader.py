@@ -4,8 +4,9 @@ A file that already has problems is read as far as it goes, so that one run repo
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.decision.bundle_rules import bundles_of
@@ -50,7 +51,6 @@ from licet.policy_files.workspace_reader import (
     server_problems,
     workspace_layer,
 )
-from licet.values import replace
 
 _DEFINE_BUNDLE = "define it under `bundles` in the workspace: `licet.yaml`, or `Manifest.from_data(…, workspace=…)`"
 
@@ -107,19 +107,19 @@ def _read_ceiling(
         agent=agent,
         origin=ceiling.origin,
         layers=(*workspace_layer(shared, problems), _own_layer(ceiling, kind, seats)),
-        seats=MappingProxyType(seats),
-        unassigned=MappingProxyType(unassigned),
-        bundles=MappingProxyType(bundles),
+        seats=seats,
+        unassigned=unassigned,
+        bundles=bundles,
         rosters=(roster,),
-        tools=MappingProxyType(tools),
-        sources=MappingProxyType(sources),
+        tools=tools,
+        sources=sources,
         max_effects=(
             MaxEffect(effect.value, effect.origin, True) if effect else MaxEffect("read_only", ceiling.origin, False),
         ),
         private=(tuple(item.value for item in ceiling.listed("private")),),
         natives=(Natives(frozenset(item.value for item in native), ceiling.origin, f"{ceiling.prefix}native"),),
         connectors=connectors,
-        definitions=MappingProxyType(definitions),
+        definitions=definitions,
         approvals=Approvals(
             plain(approvals, "write", "session"), plain(approvals, "expires_seconds", 300), quorum, keys
         ),
@@ -127,12 +127,10 @@ def _read_ceiling(
         limits=numbers(ceiling.keys.get("limits")),
         allow_degraded=plain(record(ceiling.keys, "sandbox"), "allow_degraded", False),
         record=plain(ceiling.keys, "record", "digests"),
-        places=MappingProxyType(
-            {key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}
-            | {f"approvals.{key}": key_origin(held) for key, held in approvals.items()}
-            | {f"limits.{key}": key_origin(held) for key, held in record(ceiling.keys, "limits").items()}
-        ),
-        servers=MappingProxyType({name: data(server) for name, server in record(shared, "servers").items()}),
+        places={key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}
+        | {f"approvals.{key}": key_origin(held) for key, held in approvals.items()}
+        | {f"limits.{key}": key_origin(held) for key, held in record(ceiling.keys, "limits").items()},
+        servers={name: data(server) for name, server in record(shared, "servers").items()},
     )
     problems += _uncounted(manifest)
     return manifest
@@ -193,7 +191,7 @@ def _seats(
     default: WriteApproval = "session" if stated is None else stated.value
     origin = ceiling.origin if stated is None else stated.origin
     key = f"{ceiling.prefix}approvals.write"
-    places = MappingProxyType({tool: seat.origin for tool, seat in named.items()})
+    places = {tool: seat.origin for tool, seat in named.items()}
     return (
         {tool: _asked(held, default, origin, key) for tool, held in seats.items()},
         {tool: _asked(held, default, origin, key) for tool, held in unassigned.items()},
@@ -233,7 +231,7 @@ def _bundle(name: str, held: Value) -> Bundle:
     return Bundle(
         name=name,
         origin=key_origin(held),
-        tools=MappingProxyType({tool.value: tool.origin for tool in plain(given, "tools", ())}),
+        tools={tool.value: tool.origin for tool in plain(given, "tools", ())},
         seat=Seat(
             key_origin(held),
             name,
@@ -246,14 +244,12 @@ def _bundle(name: str, held: Value) -> Bundle:
             approval_key=f"bundles.{name}.approvals.write",
         ),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
-        approvals=MappingProxyType({key: data(value) for key, value in approvals.items()}),
+        approvals={key: data(value) for key, value in approvals.items()},
         connectors=connector_lines(given.get("connectors")) if "connectors" in given else None,
         private=None if private is None else tuple(item.value for item in private.value),
-        places=MappingProxyType(
-            {key: key_origin(item) for key, item in given.items()}
-            | {f"budget.{key}": key_origin(item) for key, item in budget.items()}
-            | {f"approvals.{key}": key_origin(item) for key, item in approvals.items()}
-        ),
+        places={key: key_origin(item) for key, item in given.items()}
+        | {f"budget.{key}": key_origin(item) for key, item in budget.items()}
+        | {f"approvals.{key}": key_origin(item) for key, item in approvals.items()},
     )
 
 
@@ -263,7 +259,7 @@ def _named_seat(entry: Value, approval_key: str) -> Seat:
         key_origin(entry),
         effects=stated(given, "side_effect_class"),
         levels=stated(given, "sandbox"),
-        args=data(args) if (args := given.get("args")) is not None else MappingProxyType({}),
+        args=data(args) if (args := given.get("args")) is not None else {},
         approval=plain(given, "approval", None),
         approval_origin=held.origin if (held := given.get("approval")) is not None else None,
         approval_key=approval_key,

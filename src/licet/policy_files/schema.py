@@ -61,9 +61,9 @@ SECRET = Text(expected="a secret reference, or `prefix/*`", parse=secret_key, ex
 BINARY = Text(expected="a binary name or an absolute path", parse=_or_star(binary), examples=("git", "/usr/bin/grep"))
 CIDR = Text(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
 VERSIONS = Text(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
-EFFECT = OneOf(*CLASSES, description="read_only < write_limited < full < destructive")
+EFFECT = OneOf(CLASSES, description="read_only < write_limited < full < destructive")
 LEVEL = OneOf(
-    *LEVELS, description="restricted: only the handles; isolated: direct I/O inside the grant; native: trusted"
+    LEVELS, description="restricted: only the handles; isolated: direct I/O inside the grant; native: trusted"
 )
 
 
@@ -72,7 +72,7 @@ def _several(shape: Shape, description: str = "") -> Field:
 
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
-CONNECTOR_LIST = Listed(Either(NAME, CONNECTOR_LINE))
+CONNECTOR_LIST = Listed(Either((NAME, CONNECTOR_LINE)))
 CONNECTOR = Text(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
 DISTRIBUTION = Text(
     expected="the name of an installed distribution, such as `PyGithub`",
@@ -151,7 +151,7 @@ SERVER = Record(
 APPROVALS = Record(
     {
         "write": Field(
-            OneOf(*WRITE_APPROVALS),
+            OneOf(WRITE_APPROVALS),
             description="who is asked before a write: each call, once a session, or nobody if it is pinned",
         ),
         "expires_seconds": Field(Whole(1)),
@@ -192,7 +192,7 @@ DESTINATIONS = Record(
     {
         "allow": _several(HOST, "an empty list reaches nothing"),
         "deny": _several(HOST, "wins over every allow"),
-        "default": Field(OneOf("deny"), description="what is not allowed is denied; there is no other default"),
+        "default": Field(OneOf(("deny",)), description="what is not allowed is denied; there is no other default"),
     }
 )
 WORKSPACE_FIELDS = {
@@ -219,7 +219,7 @@ TOOL_ENTRY = Record(
             Keyed(Text(expected="the name of an argument"), Free()),
             description="JSON Schema per argument; `scope` ties a value to the grant",
         ),
-        "approval": Field(OneOf(*WRITE_APPROVALS)),
+        "approval": Field(OneOf(WRITE_APPROVALS)),
         "max_calls": Field(Whole(0), description="calls of this tool in a session"),
         "max_cost_usd": Field(Money(), description="money of this tool in a session"),
         "limits": Field(LIMITS),
@@ -228,7 +228,7 @@ TOOL_ENTRY = Record(
 CAPABILITY_FIELDS = {
     "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
     "tools": Field(
-        Either(Listed(NAME), Keyed(NAME, TOOL_ENTRY)),
+        Either((Listed(NAME), Keyed(NAME, TOOL_ENTRY))),
         description="tools without a bundle, or more about single tools",
     ),
     "max_side_effect_class": Field(EFFECT, description="read_only if left out"),
@@ -242,7 +242,7 @@ CAPABILITY_FIELDS = {
     "env": _several(VARIABLE, "environment variables that tools may read"),
     "secrets": _several(SECRET, "secrets that tools may read"),
     "process": Field(Record({"allowed_binaries": Field(Listed(BINARY), aliases=("allowedBinaries",))})),
-    "storage": _several(OneOf(*STORAGE_KINDS), "`tool-private` and `session` are always there"),
+    "storage": _several(OneOf(STORAGE_KINDS), "`tool-private` and `session` are always there"),
     "connectors": Field(CONNECTOR_LIST),
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),
     "deny": _several(RULE, "wins over every allow"),
@@ -251,7 +251,7 @@ CAPABILITY_FIELDS = {
     "budget": Field(BUDGET),
     "limits": Field(LIMITS),
     "sandbox": Field(Record({"allow_degraded": Field(Flag())})),
-    "record": Field(OneOf("digests", "full"), description="what receipts keep of arguments and results"),
+    "record": Field(OneOf(("digests", "full")), description="what receipts keep of arguments and results"),
 }
 EXAMPLE = Record({"tool": Field(NAME, required=True), "use": Field(USE, required=True)})
 MANIFEST_FIELDS = {

@@ -6,19 +6,21 @@ The shapes that hold no other shapes: text, words, numbers, flags, and free JSON
 import re
 from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import LARGEST_AMOUNT, amount
 from licet.policy_files.nodes import LARGEST_INT, REFUSED, Mapping, Node, Scalar, Sequence, UnsafeNumber, plain_value
 from licet.policy_files.syntax import shown
-from licet.values import dataclass, field
 
 T = TypeVar("T")
 
 
-class Located(NamedTuple, Generic[T]):
+class Located(Struct, Generic[T], frozen=True):
     """A checked value and where it stands; inside a mapping also where its key stands."""
 
     value: T
@@ -137,11 +139,7 @@ def described(demands: dict[str, Any], description: str) -> dict[str, Any]:
     return {"description": description, **demands} if description else demands
 
 
-_new = tuple.__new__  # half the cost of calling the class, and large files are mostly texts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True, dict=True):
     """Text that matches `pattern` whole and that `parse` accepts; never empty. Its value is what `parse` returns.
 
     `parse` refuses with a `ValueError`: `found …, expected …`, or with attributes `expected`, `found` and `hint`.
@@ -152,12 +150,11 @@ class Text:
     parse: Callable[[str], Any] | None = None
     examples: tuple[str, ...] = ()
     description: str = ""
-    _regex: re.Pattern[str] | None = field(init=False, repr=False, default=None)
 
-    def __post_init__(self) -> None:
-        if self.pattern:
-            # ASCII, because that is what `\d` and `\w` mean in the dialect of JSON Schema.
-            object.__setattr__(self, "_regex", re.compile(self.pattern, re.ASCII))
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        # ASCII, because that is what `\d` and `\w` mean in the dialect of JSON Schema.
+        return re.compile(self.pattern, re.ASCII)
 
     def fits(self, node: Node) -> bool:
         return text_of(node) is not None
@@ -167,13 +164,13 @@ class Text:
         text = node.text if type(node) is Scalar and type(node.value) is str else None
         if text is None:
             return misfit(self, node, problems)
-        if not text or (self._regex is not None and self._regex.fullmatch(text) is None):
+        if not text or (self.pattern and self._regex.fullmatch(text) is None):
             problems.append(Problem(node.origin, shown(text) if text else "an empty text", self.expected))
             return None
         if self.parse is None:
             return Located(text, node.origin)
         try:
-            return _new(Located, (self.parse(text), node.origin, None))
+            return Located(self.parse(text), node.origin)
         except ValueError as error:
             problems.append(self._refusal(text, node.origin, error))
             return None
@@ -196,16 +193,11 @@ class Text:
         return described(demands, self.description or self.expected)
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """One of a few words."""
 
     words: tuple[str, ...]
-    description: str
-
-    def __init__(self, *words: str, description: str = "") -> None:
-        object.__setattr__(self, "words", words)
-        object.__setattr__(self, "description", description)
+    description: str = ""
 
     @property
     def expected(self) -> str:
@@ -227,8 +219,7 @@ class OneOf:
         return described({"type": "string", "enum": list(self.words)}, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """A whole number between two bounds, both included; `3.0` is whole, as it is in JSON Schema."""
 
     minimum: int = 0
@@ -257,8 +248,7 @@ class Whole:
         return described({"type": "integer", "minimum": self.minimum, "maximum": self.maximum}, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
+class Money(Struct, frozen=True):
     """An amount from zero to a billion, without trailing zeros; small and coarse enough that sums stay exact."""
 
     description: str = ""
@@ -279,8 +269,7 @@ class Money:
         return described({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """True or false."""
 
     description: str = ""
@@ -299,8 +288,7 @@ class Flag:
         return described({"type": "boolean"}, self.description)
 
 
-@dataclass(frozen=True, slots=True)
-class Free:
+class Free(Struct, frozen=True):
     """Any JSON, as plain data (dict, list, str, int, float, bool, None), of at most `most` values."""
 
     most: int = 1000

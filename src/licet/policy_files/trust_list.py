@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet.core.canonical import canonical_json
 from licet.errors import LicetError
@@ -29,7 +31,7 @@ class TrustListError(LicetError):
     """The list cannot be used; nothing is trusted until that is mended."""
 
 
-class Accepted(NamedTuple):
+class Accepted(Struct, frozen=True):
     """A policy on the list: its real path, its digest, and when it was accepted."""
 
     path: str

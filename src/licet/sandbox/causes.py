@@ -6,7 +6,8 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 # The namespaces that programs get: the file in /proc/self/ns, the limit in /proc/sys/user, and the kernel's option.
 _KINDS = {
@@ -22,7 +23,7 @@ _ENOUGH = 15000
 _KEEP = "and put it in a file in `/etc/sysctl.d` to keep it"
 
 
-class Machine(NamedTuple):
+class Machine(Struct, frozen=True):
     """A machine: user id, settings by name, kinds of namespaces, mount points, and whether a seccomp filter is set."""
 
     user: int

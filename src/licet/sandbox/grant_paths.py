@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
@@ -25,7 +27,6 @@ from licet.guard.links import changeable, followed
 from licet.sandbox.kernel import landlock
 from licet.sandbox.shared_inodes import second_names
 from licet.sandbox.workers.tool_source import Source, libraries
-from licet.values import dataclass
 
 _MOST_RULES = 3_000  # more would block the event loop for each new worker
 NEVER = ("/proc", "/sys", "/dev")  # interfaces of the kernel and other processes: no grant of files includes them
@@ -40,8 +41,7 @@ class KernelRule(NamedTuple):
     identity: Identity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelPaths:
+class KernelPaths(Struct, frozen=True):
     """The files of one call: paths for a private root, and Landlock rules inside or instead of it."""
 
     read: tuple[str, ...]
@@ -60,7 +60,9 @@ def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False)
     """
     reach = holding.reach
     held = held_paths(reach.grant)
-    reads, writes, deletes, unread, unwritten = _granted(reach)
+    granted = _granted(reach)
+    reads, writes, deletes = granted.reads, granted.writes, granted.deletes
+    unread, unwritten = granted.unread, granted.unwritten
     undeleted = tuple({*unwritten, *held.denied("delete"), *unread})
     links = _links_to(undeleted) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if execute else 0)
@@ -96,7 +98,7 @@ def _links_to(paths: Iterable[str]) -> list[str]:
     return list(found)
 
 
-class _Granted(NamedTuple):
+class _Granted(Struct, frozen=True):
     """The roots of a grant, each with its real path, and the closed paths, with their second names."""
 
     reads: Mapping[str, str]

@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from licet.sandbox.causes import Machine, causes
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter, scratch_places
-from licet.values import dataclass
 
 if TYPE_CHECKING:
     from licet.core.policy.effects import Level
@@ -31,8 +32,7 @@ NAMESPACES: Final = ("namespaces", "private root")
 WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One attempt: the wall, what was tried, and the outcome."""
 
     wall: str
@@ -45,8 +45,7 @@ class Finding:
         return self.outcome in (_HOLDS, _ALREADY)
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
+class Support(Struct, frozen=True):
     """The walls that hold on this machine. `landlock` is its version or 0; `trouble` says why nothing was tried."""
 
     landlock: int

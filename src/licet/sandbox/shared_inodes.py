@@ -10,7 +10,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.guard.execution import SandboxUnavailable
@@ -20,7 +21,7 @@ _MOST_CLOSED = 2_000_000  # files of closed trees that are searched
 Inode = tuple[int, int]
 
 
-class _Linked(NamedTuple):
+class _Linked(Struct, frozen=True):
     """A file with more than one name."""
 
     path: str

@@ -8,7 +8,9 @@ where patterns and names are many, so a meter counts the steps.
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 _LONGEST = 1000  # characters of one pattern; longer ones match nothing
 
@@ -61,7 +63,7 @@ class Glob:
         return bool(self._parts) and _stretch(self._parts, names, lambda test, name: test(name, meter), meter)
 
 
-class Ignored(NamedTuple):
+class Ignored(Struct, frozen=True):
     """One line of an ignore file."""
 
     glob: Glob

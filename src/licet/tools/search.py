@@ -9,7 +9,9 @@ import posixpath
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet import Context, Refused, tool
 from licet.tools.files import shown
@@ -77,7 +79,7 @@ async def search_files(
     return {**answer, "more": walk.cut} if walk.cut else answer
 
 
-class _Place(NamedTuple):
+class _Place(Struct, frozen=True):
     """A file or directory below the root: its names, its ignore rules, and the directories above it."""
 
     names: tuple[str, ...]

@@ -1,11 +1,11 @@
 """A yes to one call is used for another: another session, agent, tool, manifest, directory, or other arguments."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from guard.questions import SPEC, question
 from licet import Capability

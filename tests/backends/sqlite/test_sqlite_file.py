@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.guard.ports import Unavailable
@@ -60,7 +61,7 @@ def test_an_empty_file_is_made_at_once(tmp_path: Path) -> None:
 def test_a_step_that_fails_leaves_the_older_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
     fixture(path, 0)
-    broken = NOW._replace(steps={**NOW.steps, 1: "ALTER TABLE notes ADD COLUMN length; SELECT * FROM nowhere"})
+    broken = replace(NOW, steps={**NOW.steps, 1: "ALTER TABLE notes ADD COLUMN length; SELECT * FROM nowhere"})
     with pytest.raises(Unavailable, match="no such table: nowhere"):
         notes(path, broken)
     with closing(sqlite3.connect(path)) as db:
@@ -92,7 +93,7 @@ def test_a_format_that_no_step_leads_from_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     fixture(path, 0)
     with pytest.raises(Unavailable, match="has format 0, which this licet no longer reads"):
-        notes(path, NOW._replace(steps={1: NOW.steps[1]}))
+        notes(path, replace(NOW, steps={1: NOW.steps[1]}))
 
 
 def test_a_thread_that_may_wait_writes_the_same_way(tmp_path: Path) -> None:

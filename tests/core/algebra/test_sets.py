@@ -209,9 +209,8 @@ def test_what_one_set_reaches_and_another_does_not(one: Spec, two: Spec, pieces:
     assert type(difference) is tuple
     for piece in difference:
         assert type(piece) is Piece
-        rule, excepts = piece
-        assert type(rule) is Capability
-        assert type(excepts) is tuple
+        assert type(piece.rule) is Capability
+        assert type(piece.excepts) is tuple
 
 
 def test_several_rules_may_cover_one_together() -> None:

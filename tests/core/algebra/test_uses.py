@@ -527,6 +527,6 @@ def test_a_use_is_reached_by_the_rule_that_is_spelled_like_it(use: PlainUse) -> 
 def test_a_kind_is_as_immutable_as_the_uses_that_share_it() -> None:
     kind = Use("fs:read:/a").kind
     with pytest.raises(AttributeError):
-        kind.atom = 0
+        kind.atom = 0  # type: ignore[misc]
     with pytest.raises(AttributeError):
         del kind.atom

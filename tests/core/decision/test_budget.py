@@ -130,7 +130,8 @@ def test_sums_are_exact_in_whatever_context() -> None:
         limit = Budget(max_cost_usd=D("100.01"))
         assert overspent(Spent(cost_usd=D("100.01")), D("0.01"), limit, None, None) is not None
         of_tool = Spent(cost_usd_of_tool=D("100.01"))
-        assert overspent(of_tool, D("0.01"), Budget(), None, D("100.01")) == (COST, D("100.01"), D("100.02"), True)
+        over = Overspent(COST, D("100.01"), D("100.02"), True)
+        assert overspent(of_tool, D("0.01"), Budget(), None, D("100.01")) == over
 
 
 def test_a_sum_that_would_be_rounded_is_an_error_where_it_is_kept_and_rounded_up_where_it_is_reported() -> None:

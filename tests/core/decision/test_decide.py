@@ -1,15 +1,14 @@
 """The decision about a call: what the design says, the same every time, and a denial when anything goes wrong."""
 
 import copy
-from dataclasses import replace
 from decimal import Decimal
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from core import oracle
 from core.liars import Broken, Liar
@@ -136,7 +135,7 @@ def test_a_personality_only_ever_narrows(questions: Questions, data: st.DataObje
         policy,
         layers=(second,),
         max_effects=(MaxEffect(data.draw(st.sampled_from(CLASSES)), HERE, stated=True),),
-        seats=MappingProxyType({"one": (seat(approval=data.draw(st.sampled_from(WRITE_APPROVALS))),)}),
+        seats={"one": (seat(approval=data.draw(st.sampled_from(WRITE_APPROVALS))),)},
         personality="p",
     )
     both = policy.meet(personality)
@@ -311,12 +310,10 @@ def test_what_went_wrong_is_named_and_not_shown() -> None:
         """An error that carries a secret."""
 
     class Telling(dict[str, Any]):
-        def get(self, *_: Any) -> Any:
+        def __contains__(self, _: object) -> bool:
             raise Told("the password is swordfish")
 
-    policy = manifest(tool("t"))
-    object.__setattr__(policy, "_folded", Telling())
-    decision = decide(Request("t"), policy)
+    decision = decide(Request("t"), replace(manifest(tool("t")), seats=Telling()))
     assert told(decision)[:2] == ("deny", "DECISION_FAILED")
     assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
     assert decision.request == Request("t")  # the name of the tool stays for the records
@@ -422,7 +419,7 @@ def test_an_approval_that_differs_in_any_part_does_not_count(part: str) -> None:
     request = Request("w", (Use("fs:write:/a/b"),), "s-1", "sha256:args")
     exact = Approval(ASKING.digest, "w", "s-1", "sha256:args")
     assert decide(request, ASKING, Usage(approved=frozenset({exact}))).verdict == "allow"
-    off = exact._replace(**{part: "other"})
+    off = replace(exact, **{part: "other"})
     assert decide(request, ASKING, Usage(approved=frozenset({off}))).verdict == "ask"
 
 
@@ -436,7 +433,7 @@ def test_each_delete_of_a_call_is_asked_about_by_itself() -> None:
         asked.append(decision.approval)
         agreed |= {decision.approval}
         assert len(asked) < 5
-    assert asked == [call, call._replace(use=str(one)), call._replace(use=str(two))]
+    assert asked == [call, replace(call, use=str(one)), replace(call, use=str(two))]
     assert decision.verdict == "allow"
 
 
@@ -444,7 +441,7 @@ def test_an_approval_of_one_call_names_its_arguments() -> None:
     whole = Approval(ASKING.digest, "w", "s-1")  # of every call, if it counted
     request = Request("w", (Use("fs:write:/a/b"),), "s-1")
     assert decide(request, ASKING, Usage(approved=frozenset({whole}))).verdict == "ask"
-    by_session = replace(ASKING, seats=MappingProxyType({"w": (seat(approval="session"),)}))
+    by_session = replace(ASKING, seats={"w": (seat(approval="session"),)})
     agreed = Usage(approved=frozenset({Approval(by_session.digest, "w", "s-1")}))
     assert decide(request, by_session, agreed).verdict == "allow"
     assert decide(replace(request, arguments="sha256:x"), by_session, agreed).verdict == "allow"
@@ -461,8 +458,8 @@ def test_a_question_is_told_where_the_answer_would_stand() -> None:
     ):
         policy = replace(
             ASKING,
-            seats=MappingProxyType({"w": seats}),
-            places=MappingProxyType({"approvals": Origin("agent.yaml", 9, 1)}),
+            seats={"w": seats},
+            places={"approvals": Origin("agent.yaml", 9, 1)},
         )
         (rule,) = decide(Request("w"), policy).rules
         assert str(rule.origin) == place
@@ -540,7 +537,7 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
     tight = Seat(Origin("two.yaml", 8, 1), max_calls=2)
     dear = Seat(Origin("three.yaml", 9, 1), max_calls=4, max_cost_usd=Decimal(2))
     seats = (seat(max_calls=4), tight, seat(max_calls=2, max_cost_usd=Decimal(3)), dear, seat())
-    policy = replace(PRICED, places=MappingProxyType(places), seats=MappingProxyType({"t": seats}))
+    policy = replace(PRICED, places=places, seats={"t": seats})
     for usage, place in (
         (Usage(calls=10), "agent.yaml:20"),
         (Usage(cost_usd=Decimal(2)), "agent.yaml:21"),
@@ -557,7 +554,7 @@ def test_of_two_files_the_lower_limit_is_told_where_it_stands() -> None:
     def placed(file: str, budget: Budget, **limits: int) -> Manifest:
         keys = ("max_calls_per_session", "max_calls_per_day", "max_cost_usd", *(f"limits.{key}" for key in limits))
         places = {key: Origin(file, line, 1) for line, key in enumerate(keys, 1)}
-        return manifest(budget=budget, limits=MappingProxyType(limits), places=MappingProxyType(places))
+        return manifest(budget=budget, limits=limits, places=places)
 
     one = placed("one.yaml", Budget(5, None, None, 9), wall_seconds=5, cpu_seconds=2, memory_mb=64)
     two = placed("two.yaml", Budget(4, Decimal(1), None, 9), wall_seconds=4, cpu_seconds=3, open_files=16, memory_mb=64)
@@ -598,7 +595,7 @@ def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
     narrower = Layer("delegation", "the delegation", here, rules, denied)
     silent = Layer("delegation", "the first one", here, (Rule(Capability("env:read:A"), here, "allow"),))
     whole = manifest(tool("t"), allows=["tool:call:t"])
-    policy = replace(whole, seats=MappingProxyType({}), layers=(*whole.layers, silent, narrower))
+    policy = replace(whole, seats={}, layers=(*whole.layers, silent, narrower))
     decision = decide(Request("t"), policy)
     assert told(decision)[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
     blamed = [rule for rule in decision.rules if rule.reason == "TOOL_NOT_IN_BUNDLE"]
@@ -796,8 +793,8 @@ def test_a_layer_can_be_told_from_another_by_its_rules() -> None:
 
 
 def test_a_tool_that_is_declared_by_its_source_and_not_admitted_is_named_with_the_line_that_would_admit_it() -> None:
-    sources = MappingProxyType({"b": ("mod:b", Origin("licet.yaml", 3, 5))})
-    roster = Roster("the manifest", HERE, "capabilities.", frozenset(), MappingProxyType({"a": HERE}))
+    sources = {"b": ("mod:b", Origin("licet.yaml", 3, 5))}
+    roster = Roster("the manifest", HERE, "capabilities.", frozenset(), {"a": HERE})
     answer = decide(Request("b"), manifest(tool("a"), sources=sources, rosters=(roster,)))
     assert isinstance(answer, Deny)
     (ground,) = answer.rules

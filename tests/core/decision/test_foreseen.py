@@ -1,7 +1,5 @@
 """What a review can tell from a manifest alone: here, of a quorum that nobody can meet."""
 
-from types import MappingProxyType
-
 import pytest
 
 from core.manifests import HERE, manifest
@@ -10,9 +8,7 @@ from licet.core.origin import Origin
 from licet.core.policy.manifest import Approvals
 
 ONE, TWO = ("ed25519:" + letter * 43 for letter in "BC")
-PLACES = MappingProxyType(
-    {"approvals.quorum": Origin("agent.yaml", 7, 5), "approvals.keys": Origin("agent.yaml", 8, 5)}
-)
+PLACES = {"approvals.quorum": Origin("agent.yaml", 7, 5), "approvals.keys": Origin("agent.yaml", 8, 5)}
 
 QUORUMS: dict[str, tuple[Approvals, str, int]] = {
     # who must agree, what is wrong with that, and the line it is told of

@@ -1,11 +1,11 @@
 """Registration and calls agree: a tool without misfits is refused nothing it needs, and a misfit names what it is."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from core import oracle
 from core.manifests import HERE, layer, manifest, manifests, seat, tool
@@ -235,7 +235,7 @@ def test_what_licet_keeps_for_itself_is_told_as_no_rule_of_a_file(
     denied: list[str], kept: list[str], told: str, fix: str
 ) -> None:
     own = layer([], kept, "policy files", silent=frozenset(DOMAINS))
-    own = replace(own, denies=tuple(rule._replace(key="kept") for rule in own.denies))
+    own = replace(own, denies=tuple(replace(rule, key="kept") for rule in own.denies))
     policy = manifest(tool("t"), layers=(layer(["fs:read:/a"], denied), own))
     (misfit,) = validate_registration(tool("t", "fs:read:/a/b"), policy)
     assert (misfit.message, misfit.fix) == (told, fix)

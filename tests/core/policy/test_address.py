@@ -1,17 +1,16 @@
 """Which addresses a connection may go to: every range at its edges, every embedding, and what a manifest can open."""
 
-from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from core.manifests import layer, manifest, tool
 from licet.core.algebra.use import InvalidUse, Use, destination, redirected, use_of_url
 from licet.core.decision.obstacles import address_grounds, is_written
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Origin
-from licet.core.policy.addresses import Private, barred, nature
+from licet.core.policy.addresses import Nature, Private, barred, nature
 from licet.core.policy.manifest import Layer, Manifest, Natives
 
 # The last address before a range, its first, its last, and the first after it; a dash where that is closed as well.
@@ -101,7 +100,7 @@ def test_public_addresses_are_open(text: str) -> None:
 def test_metadata_services_are_closed_whatever_a_manifest_says(text: str) -> None:
     everything = (("0.0.0.0/0", "::/0"),)
     assert barred([text], everything, written=True) == (text,)
-    assert nature(text) == ("a metadata service", True, ())
+    assert nature(text) == Nature("a metadata service", True, ())
 
 
 @pytest.mark.parametrize(("inside", "beside"), EMBEDDED)
@@ -345,5 +344,5 @@ def test_an_origin_is_protocol_host_and_port() -> None:
 
 def test_layers_without_a_ceiling_write_nothing() -> None:
     bare: tuple[Layer, ...] = (layer(["network:*:127.0.0.1"], kind="workspace"),)
-    made = manifest(tool("t", "network:*:*"), layers=bare, seats=MappingProxyType({"t": ()}))
+    made = manifest(tool("t", "network:*:*"), layers=bare, seats={"t": ()})
     assert not is_written(use_of_url("GET", LOOPBACK), reached(made))

@@ -1,7 +1,6 @@
 """The meaning of a manifest as plain data, and the digest that is over it."""
 
 import json
-from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 import rfc8785
 from hypothesis import Phase, given, settings
+from msgspec.structs import replace
 
 from core.manifests import HERE, layer, manifest, manifests, seat, tool
 from licet.core.canonical import canonical_json, digest, money_text, plain
@@ -53,12 +53,10 @@ def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
         policy,
         origin=_elsewhere(policy.origin),
         layers=tuple(_moved(one) for one in policy.layers),
-        seats=MappingProxyType(dict(reversed(list(policy.seats.items())))),
-        tools=MappingProxyType(
-            {name: replace(spec, origin=_elsewhere(HERE)) for name, spec in reversed(list(policy.tools.items()))}
-        ),
+        seats=dict(reversed(list(policy.seats.items()))),
+        tools={name: replace(spec, origin=_elsewhere(HERE)) for name, spec in reversed(list(policy.tools.items()))},
         max_effects=tuple(MaxEffect(top.effect, _elsewhere(top.origin), top.stated) for top in policy.max_effects),
-        limits=MappingProxyType(dict(reversed(list(policy.limits.items())))),
+        limits=dict(reversed(list(policy.limits.items()))),
         files=("another/file.yaml",),
     )
     assert manifest_digest(moved) == manifest_digest(policy)
@@ -78,9 +76,9 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("an allow more", {"layers": (layer(["env:read:A", "env:read:B", "env:read:D"], ["env:read:C"]),)}),
     ("a deny less", {"layers": (layer(["env:read:A", "env:read:B"]),)}),
     ("another layer", {"layers": (*BASE.layers, layer(["env:read:A"], kind="personality"))}),
-    ("a tool more", {"seats": MappingProxyType({**BASE.seats, "u": (seat(),)})}),
-    ("what a tool needs", {"tools": MappingProxyType({"t": tool("t", "env:read:B", cost_usd=Decimal("0.25"))})}),
-    ("what a tool costs", {"tools": MappingProxyType({"t": tool("t", "env:read:A", cost_usd=Decimal("0.26"))})}),
+    ("a tool more", {"seats": {**BASE.seats, "u": (seat(),)}}),
+    ("what a tool needs", {"tools": {"t": tool("t", "env:read:B", cost_usd=Decimal("0.25"))}}),
+    ("what a tool costs", {"tools": {"t": tool("t", "env:read:A", cost_usd=Decimal("0.26"))}}),
     ("a stronger class", {"max_effects": (MaxEffect("full", HERE, stated=True),)}),
     ("an address range", {"private": (("10.0.0.0/8",),)}),
     ("a native tool", {"natives": (Natives(frozenset({"t"}), HERE),)}),
@@ -92,13 +90,13 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("calls", {"budget": Budget(6, Decimal("1.50"), None)}),
     ("money", {"budget": Budget(5, Decimal("1.51"), None)}),
     ("money a day", {"budget": Budget(5, Decimal("1.50"), Decimal(2))}),
-    ("a limit", {"limits": MappingProxyType({"wall_seconds": 1})}),
+    ("a limit", {"limits": {"wall_seconds": 1}}),
     ("a weaker wall", {"allow_degraded": True}),
     ("what is recorded", {"record": "full"}),
-    ("a server", {"servers": MappingProxyType({"s": {"command": ["x"]}})}),
+    ("a server", {"servers": {"s": {"command": ["x"]}}}),
     ("an example", {"examples": (Example("t", "env:read:A", True, HERE),)}),
     ("an example of the opposite", {"examples": (Example("t", "env:read:A", False, HERE),)}),
-    ("where a tool is declared", {"sources": MappingProxyType({"t": ("m:t", HERE)})}),
+    ("where a tool is declared", {"sources": {"t": ("m:t", HERE)}}),
 ]
 
 
@@ -115,7 +113,7 @@ def test_all_these_changes_are_told_apart() -> None:
 SAME: list[tuple[str, dict[str, Any]]] = [
     ("rules in another order", {"layers": (layer(["env:read:B", "env:read:A", "env:read:A"], ["env:read:C"]),)}),
     ("an allow inside a deny", {"layers": (layer(["env:read:A", "env:read:B", "env:read:C"], ["env:read:C"]),)}),
-    ("tools of other agents", {"tools": MappingProxyType({**BASE.tools, "other": tool("other", "fs:*:*")})}),
+    ("tools of other agents", {"tools": {**BASE.tools, "other": tool("other", "fs:*:*")}}),
     ("money in other digits", {"budget": Budget(5, Decimal("1.5"), None)}),
     ("the policy's own protection", {"layers": (*BASE.layers, layer(denies=["fs:write:/a"], kind="policy files"))}),
     ("the files it came from", {"files": ("a.yaml", "b.yaml")}),

@@ -1,7 +1,6 @@
 """A diff finds exactly what grew and what shrank, by meaning: nothing for another spelling, something for the rest."""
 
 import json
-from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from core.manifests import HERE, layer, manifest, manifests, seat, tool, versions
 from core.naive import PlainUse, universe

@@ -1,14 +1,13 @@
 """The surface says exactly what `decide` lets through, and everything else a reviewer asks about an agent."""
 
 import json
-from dataclasses import replace
 from decimal import Decimal
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from core.manifests import HERE, layer, manifest, manifests, seat, specs, tool
 from core.naive import DOMAINS, PlainUse, universe
@@ -19,8 +18,9 @@ from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny, Request
 from licet.core.policy.addresses import beyond, common_ranges
+from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.policy.manifest import COMMANDS, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, with_commands
+from licet.core.policy.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.entries import entries_of, target_of, ways_of
 from licet.core.review.surface import ToolSurface, surface
@@ -471,7 +471,7 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
         ),
         approvals=Approvals("call", 60, 2, ("k2", "k1", "k1")),
         budget=Budget(100, Decimal("5.00"), None, 500),
-        limits=MappingProxyType({"wall_seconds": 30}),
+        limits={"wall_seconds": 30},
         allow_degraded=True,
         record="full",
         servers={"files": {"command": ["serve"], "grants": ["fs:write:/b", "fs:read:/b", "fs:delete:/b"]}},

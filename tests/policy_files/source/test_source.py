@@ -393,7 +393,7 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "2:20: error: found `capabilities=` of `f` given by a call that fails, `ToolCapabilities(hosts=[])` "
-                f"(ToolCapabilities.__init__() got an unexpected keyword argument 'hosts'), {LITERAL}"
+                f"(Unexpected keyword argument 'hosts'), {LITERAL}"
             )
         ],
     ),

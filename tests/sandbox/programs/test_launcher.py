@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from attacks.programs import until
 from attacks.walled_programs import (

@@ -6,10 +6,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from attacks.programs import alive
 from descriptors import left_open, open_files
@@ -39,7 +39,7 @@ class Swapped:
 
 def shell(script: str, **given: object) -> Command:
     command = Command(SHELL, ("sh", "-c", script), {}, "/", b"", 10.0, 1 << 16)
-    return replace(command, **given)  # type: ignore[arg-type]
+    return replace(command, **given)
 
 
 async def twin(command: Command) -> Finished:

@@ -13,6 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from licet.backends.keys import SigningKey, load_code, verifies
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.canonical import data_digest, key_bytes
@@ -28,7 +31,6 @@ from licet.core.decision.approval import (
 )
 from licet.declare.plain_json import plain_data, plain_json
 from licet.guard.people import Answered, Question
-from licet.values import dataclass, replace
 
 MOST_WAITING = 100  # requests of one session that nobody has answered: more than anybody reads
 MOST_SHOWN = 65_536  # bytes of arguments: what a person cannot read, they cannot agree to
@@ -83,8 +85,7 @@ class CannotAnswer(Exception):
     """A request that cannot be answered this way: why, and what can be done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A request as it is stored, with the answers so far."""
 
     request: ApprovalRequest

@@ -114,8 +114,8 @@ class LocalFiles:
 
     def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
         """Put data in the place of a file, in its turn: all of it, or nothing."""
-        with self._resolver.parent(path, ("write",), held) as (parent, name, _, _):
-            mode = None
+        with self._resolver.parent(path, ("write",), held) as place:
+            parent, name, mode = place.parent, place.name, None
             with suppress(FileNotFoundError):
                 found = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 _check_file(found, path, "wb", held)
@@ -142,8 +142,8 @@ class LocalFiles:
         for _ in range(2 * path.count("/") + 2):  # enough for every parent, unless somebody keeps removing them
             place = missing[-1]
             try:
-                with self._resolver.parent(place, ("write",), held) as (parent, name, _, _):
-                    os.mkdir(name, dir_fd=parent)
+                with self._resolver.parent(place, ("write",), held) as found:
+                    os.mkdir(found.name, dir_fd=found.parent)
             except FileNotFoundError:
                 above = place.rpartition("/")[0]
                 # What lies between the root of the grant and a path that is held is held too: a deny there would deny
@@ -188,12 +188,12 @@ class LocalFiles:
 
     def _open_to_write(self, path: str, mode: str, held: Held) -> int:
         actions, flags = _MODES[mode]
-        with self._resolver.parent(path, actions, held) as (parent, name, _, _):
+        with self._resolver.parent(path, actions, held) as place:
             with suppress(FileNotFoundError):  # looked at before it is opened: opening a device can already act
-                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
                 _check_file(found, path, mode, held)
             try:
-                return os.open(name, flags | _NOFOLLOW | _CALM, 0o666, dir_fd=parent)
+                return os.open(place.name, flags | _NOFOLLOW | _CALM, 0o666, dir_fd=place.parent)
             except OSError as wrong:
                 if wrong.errno in (errno.ELOOP, errno.ENXIO):
                     raise Escaped("neither a file nor a directory") from wrong

@@ -5,15 +5,15 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from threading import RLock
 from typing import BinaryIO
+
+from msgspec import Struct, field
 
 from licet.guard.ports import ANY_TIME, Escaped, Held, Stat, Turn
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """A file, or with None as its content a directory."""
 
     content: bytes | None

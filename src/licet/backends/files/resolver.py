@@ -20,7 +20,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from licet.core.algebra.scope import path_ancestors
 from licet.guard.links import followed
@@ -45,7 +47,7 @@ class Paths(Protocol):
         """Open a path whose links stay below a directory, and say which path it really is."""
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """A name in an open directory; its path as the grant is written, and as it really is."""
 
     parent: int

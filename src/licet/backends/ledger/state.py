@@ -188,7 +188,7 @@ def read_mark(path: str) -> Mark | None:
         if facts.root != f"sha256:{frontier.root.hex()}":
             raise Unsound("its tree is another")
     except ValueError:
-        raise LedgerUnavailable(f"{path} holds no head of a ledger: {_aside(path)}") from None
+        raise LedgerUnavailable(f"{path} holds no head of a ledger: {_not_compared(path)}") from None
     return Mark(head, facts, frontier)
 
 
@@ -196,7 +196,7 @@ def trusted_mark(path: str, key: str) -> Mark | None:
     """As `read_mark`, and signed with this key."""
     mark = read_mark(path)
     if mark is not None and not (mark.facts.key == key and check_signature(key, mark.head.body, mark.head.signature)):
-        raise LedgerUnavailable(f"{path} is not signed with {key}: {_aside(path)}")
+        raise LedgerUnavailable(f"{path} is not signed with {key}: {_not_compared(path)}")
     return mark
 
 
@@ -223,10 +223,10 @@ def not_from(path: str, mark: Mark | None) -> LedgerUnavailable:
     """Why a ledger is not gone on with."""
     if mark is None:
         text = f"{path} is not there, which has the last signed head of the ledger: put it back"
-        return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
+        return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_not_compared(path)}")
     size = f"{mark.facts.size} {'entry' if mark.facts.size == 1 else 'entries'} at {mark.facts.time}"
     text = f"the ledger was rolled back or changed since its last signed head ({size}, {path})"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
 
 
 def taken_away(path: str) -> LedgerUnavailable:
@@ -239,25 +239,25 @@ def taken_away(path: str) -> LedgerUnavailable:
 def astray(path: str, number: object) -> LedgerUnavailable:
     """Why nothing is linked to what is said to be the last entry of a session."""
     text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
 
 
 def set_back(path: str, size: int) -> LedgerUnavailable:
     """Why whoever has a ledger open does not go on with it."""
     text = f"the ledger was set back or changed while it was in use: it no longer goes on from the {size} entries that"
-    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_not_compared(path)}")
 
 
 def untagged(path: str, signed: int, size: int) -> LedgerUnavailable:
     """Why nothing is linked to entries behind the last head, and nothing signed over them."""
     what = f"it says {size} entries, {size - signed} of them behind its last head, and bears no right tag for that"
     text = f"the ledger was changed by somebody who has not its key: {what}"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
 
 
 def unreadable(path: str, why: str) -> LedgerUnavailable:
     """Why a ledger with a table that no licet has written is not gone on with."""
-    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_aside(path)}")
+    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_not_compared(path)}")
 
 
 def _verify(path: str) -> str:
@@ -265,5 +265,5 @@ def _verify(path: str) -> str:
     return f"`licet receipts verify {shlex.quote(os.path.splitext(path)[0] + '.sqlite')}`"
 
 
-def _aside(path: str) -> str:
+def _not_compared(path: str) -> str:
     return f"keep what is there, and move {os.path.splitext(path)[0]}.* away to begin another ledger"

@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
 from licet.guard.deadline import store_deadline
@@ -23,7 +25,7 @@ _AT_ONCE = 512  # in one transaction
 _WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
 
 
-class _Waiting(NamedTuple):
+class _Waiting(Struct, frozen=True):
     """Something to do, and who waits for it."""
 
     act: Callable[[sqlite3.Connection], Any]

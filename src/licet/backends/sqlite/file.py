@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
+
+from msgspec import Struct
 
 from licet.backends.sqlite.forks import FORKS
 from licet.backends.sqlite.schema import acting_part, foreign_part
@@ -32,7 +33,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _T = TypeVar("_T")
 
 
-class Format(NamedTuple):
+class Format(Struct, frozen=True):
     """What a file holds: a number that marks it as ours, a version, and the statements that make an empty one.
 
     `steps` has, by version, the statements that make a file of it one of the next. With `exact`, a file that was
@@ -42,7 +43,7 @@ class Format(NamedTuple):
     application: int
     version: int
     schema: str
-    steps: Mapping[int, str] = MappingProxyType({})
+    steps: Mapping[int, str] = {}
     exact: bool = False
 
 

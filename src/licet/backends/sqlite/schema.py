@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 # As bytes: whoever changed the file may have written what is no text.
 _SCHEMA = """SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
@@ -17,7 +18,7 @@ _MOST = 1000  # parts of a schema that are looked at; ours have about ten
 _LONGEST = 60  # characters of a name
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """One table, index, trigger or view."""
 
     kind: bytes
@@ -67,7 +68,8 @@ def _ours(schema: str) -> Sequence[Part]:
 
 def _is_older(db: sqlite3.Connection, part: Part, expected: Part, schema: str) -> bool:
     """Whether a table has the same columns, added one by one to one that an earlier version has made."""
-    if part[:3] != expected[:3] or part.kind != b"table" or not part.sql.upper().startswith(b"CREATE TABLE"):
+    named_alike = (part.kind, part.name, part.table) == (b"table", expected.name, expected.table)
+    if not named_alike or not part.sql.upper().startswith(b"CREATE TABLE"):
         return False
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(schema)

@@ -1,7 +1,4 @@
-"""Values that never change once made. A class of parts is filled in, then takes the sealed class: the fastest way.
-
-A capability: one rule `domain:action:scope`, canonical, immutable, with `covers` and an exact `meet`.
-"""
+"""A capability: one rule `domain:action:scope`, canonical, immutable, with `covers` and an exact `meet`."""
 
 from typing import Any, NoReturn, Self
 
@@ -9,10 +6,22 @@ from licet.core.algebra.domains import DOMAINS, EVERYTHING, parse_rule
 from licet.core.algebra.scope import TOP, host_key, plain_host_key
 
 
-class Sealed:
-    """Mixed into a class of parts, it refuses every change and is its own copy."""
+class Immutable:
+    """The base of values whose constructor parses text: `Capability`, `Use`, `CapabilitySet`.
+
+    A Struct takes its fields as they are, so these are ordinary classes with `__slots__`. `made` fills the fields of
+    one; after that, setting an attribute raises.
+    """
 
     __slots__ = ()
+
+    @classmethod
+    def made(cls, **fields: object) -> Self:
+        """A value with these fields, which are not checked."""
+        value = object.__new__(cls)
+        for name, field in fields.items():
+            object.__setattr__(value, name, field)
+        return value
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} values cannot be changed: {name}")
@@ -27,8 +36,8 @@ class Sealed:
         return self
 
 
-class _CapabilityParts:
-    """The fields of a capability while it is made; taking the class `Capability` seals it."""
+class Capability(Immutable):
+    """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
 
     __slots__ = ("atoms", "domain", "key", "place", "port")
 
@@ -37,12 +46,6 @@ class _CapabilityParts:
     key: str
     port: int | None
     place: str | int  # the table it belongs to: its port, or its domain if it names none
-
-
-class Capability(Sealed, _CapabilityParts):
-    """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
-
-    __slots__ = ()
 
     def __new__(cls, text: str) -> "Capability":
         """Read a rule, or raise `Malformed` with what was expected."""
@@ -109,14 +112,8 @@ class Capability(Sealed, _CapabilityParts):
 
 def capability(domain: str, atoms: int, key: str, port: int | None) -> Capability:
     """A capability from its parts; `atoms` must be one of the domain's phrases."""
-    parts = _CapabilityParts()
-    parts.domain = domain
-    parts.atoms = atoms
-    parts.key = key
-    parts.port = port
-    parts.place = domain if port is None else port
-    parts.__class__ = Capability
-    return parts  # type: ignore[return-value]
+    place = domain if port is None else port
+    return Capability.made(domain=domain, atoms=atoms, key=key, port=port, place=place)
 
 
 Box = tuple[str, int | None]

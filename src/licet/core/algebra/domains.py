@@ -13,6 +13,8 @@ single rule can say, largest first.
 import re
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from licet.core.algebra.scope import (
     TOP,
     Malformed,
@@ -39,7 +41,6 @@ from licet.core.algebra.scope import (
     secrets_below,
     variable,
 )
-from licet.values import dataclass
 
 EFFECTS = {
     "read": ("get", "head", "options"),
@@ -194,8 +195,7 @@ PATH_DOMAINS = frozenset({"fs", "process"})  # whose scopes may be paths, and be
 STORAGE_KINDS = ("tool-private", "session", "personality")
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """One kind of outside surface and the grammar of its rules."""
 
     name: str

@@ -5,10 +5,12 @@ names and ports, a finite union of rules covers a rule only if one of them does,
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from msgspec import Struct
 
 from licet.core.algebra import grid
-from licet.core.algebra.capability import Box, Capability, Sealed, capability
+from licet.core.algebra.capability import Box, Capability, Immutable, capability
 from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, parse_rule, said
 from licet.core.algebra.grid import Grids, Order, Tables
 from licet.core.algebra.scope import TOP, Malformed, directory_key, is_unexpanded
@@ -18,7 +20,7 @@ from licet.core.canonical import digest
 Rules = Iterable[Capability | str]
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True):
     """Something one set reaches and another does not: a rule, except for some parts of it."""
 
     rule: Capability
@@ -28,8 +30,12 @@ class Piece(NamedTuple):
         return str(self.rule) + (f" except {', '.join(map(str, self.excepts))}" if self.excepts else "")
 
 
-class _SetParts:
-    """The fields of a set while it is made; taking the class `CapabilitySet` seals it."""
+class CapabilitySet(Immutable):
+    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes.
+
+    A deny that starts with `~` or `${workdir}` may mean any directory until `expand` is called. Until then, the set
+    has no concrete use and no absolute rule of the deny's domain and actions.
+    """
 
     __slots__ = ("_answers", "_denied", "_grids", "_orders", "_ports", "_tables", "_texts")
 
@@ -40,16 +46,6 @@ class _SetParts:
     _denied: Tables | None  # the denies of the normal form as tables, made when they are first needed
     _orders: dict[str, Order]  # by domain: the allows of the normal form in order, made when they are first needed
     _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
-
-
-class CapabilitySet(Sealed, _SetParts):
-    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes.
-
-    A deny that starts with `~` or `${workdir}` may mean any directory until `expand` is called. Until then, the set
-    has no concrete use and no absolute rule of the deny's domain and actions.
-    """
-
-    __slots__ = ()
 
     def __new__(cls, rules: Rules = (), deny: Rules = ()) -> "CapabilitySet":
         """Gather rules and denies, as text or as capabilities."""
@@ -321,13 +317,15 @@ def _fill(tables: Tables, rules: Rules, shift: int) -> None:
 
 def _from_tables(tables: Tables) -> CapabilitySet:
     grid.fold(tables)
-    parts = object.__new__(_SetParts)
-    parts._tables = {name: table for name, table in tables.items() if isinstance(name, str)}
-    parts._ports = {name: table for name, table in tables.items() if isinstance(name, int)}
-    parts._answers, parts._orders = {}, {}
-    parts._denied = parts._grids = parts._texts = None
-    parts.__class__ = CapabilitySet
-    return parts  # type: ignore[return-value]
+    return CapabilitySet.made(
+        _tables={name: table for name, table in tables.items() if isinstance(name, str)},
+        _ports={name: table for name, table in tables.items() if isinstance(name, int)},
+        _answers={},
+        _orders={},
+        _denied=None,
+        _grids=None,
+        _texts=None,
+    )
 
 
 def _atoms(table: dict[str, int], use: Use) -> tuple[int, int]:

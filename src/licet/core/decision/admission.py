@@ -6,8 +6,9 @@ every other ceiling assigns it too, or names the tool. A tool in no bundle must 
 """
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import TOP
@@ -16,7 +17,6 @@ from licet.core.decision.fixes import remove
 from licet.core.origin import Problem
 from licet.core.policy.bundle import Bundle, Roster
 from licet.core.policy.manifest import Layer, Manifest, Rule, Seat, distinct
-from licet.values import replace
 
 _MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
 Seats = Mapping[str, tuple[Seat, ...]]
@@ -24,27 +24,15 @@ Seats = Mapping[str, tuple[Seat, ...]]
 
 def bundles_with(manifest: Manifest, tool: str) -> tuple[Bundle, ...]:
     """The bundles of the workspace that hold a tool, assigned or not."""
-    if "bundles with" not in manifest._known:
-        found: dict[str, list[Bundle]] = {}
-        for bundle in manifest.bundles.values():
-            for name in bundle.tools:
-                found.setdefault(name, []).append(bundle)
-        manifest._known["bundles with"] = {name: tuple(held) for name, held in found.items()}
-    known: dict[str, tuple[Bundle, ...]] = manifest._known["bundles with"]
-    return known.get(tool, ())
+    return manifest.bundles_by_tool.get(tool, ())
 
 
 def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
     """One ground for each deny that a file states about calls of a tool; empty if none does."""
-    # A delegation drops the tools that it denies when it is made, and says so itself.
-    if "tool denies" not in manifest._known:
-        stated = (rule for layer in manifest.layers if layer.kind != "delegation" for rule in layer.denies)
-        manifest._known["tool denies"] = tuple(rule for rule in stated if rule.capability.domain == "tool")
-    denies: tuple[Rule, ...] = manifest._known["tool denies"]
     return distinct(
         tuple(
             Ground("TOOL_NOT_IN_BUNDLE", f"denied by {rule.capability}", rule.origin, remove(rule), f"tool:call:{tool}")
-            for rule in denies
+            for rule in manifest.tool_denies
             if rule.capability.key in (tool, TOP)
         )
     )
@@ -62,7 +50,7 @@ def met_seats(one: Manifest, two: Manifest) -> tuple[Seats, Seats]:
             seats[tool] = distinct(_said(one, tool) + _said(two, tool))
         elif tool in one.unassigned or tool in two.unassigned:
             unassigned[tool] = distinct(_said(one, tool) + _said(two, tool))
-    return MappingProxyType(seats), MappingProxyType(unassigned)
+    return seats, unassigned
 
 
 def met_bundles(one: Manifest, two: Manifest) -> Mapping[str, Bundle]:
@@ -71,7 +59,7 @@ def met_bundles(one: Manifest, two: Manifest) -> Mapping[str, Bundle]:
         if _terms(one.bundles[name]) != _terms(two.bundles[name]):
             places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
             raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
-    return MappingProxyType({**two.bundles, **one.bundles})
+    return {**two.bundles, **one.bundles}
 
 
 def _terms(bundle: Bundle) -> object:
@@ -129,7 +117,7 @@ def _admits(rule: Rule, tools: set[str]) -> bool:
 # What would admit a tool ----------------------------------------------------------------------------------------------
 
 
-class _Step(NamedTuple):
+class _Step(Struct, frozen=True):
     """What one ceiling has to say before a tool is admitted, and why that is missing."""
 
     roster: Roster
@@ -140,8 +128,8 @@ class _Step(NamedTuple):
 def admission_grounds(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
     """Why a tool is not admitted: one ground for each ceiling that must change."""
     return tuple(
-        Ground("TOOL_NOT_IN_BUNDLE", why, roster.named.get(tool, roster.origin), fix)
-        for roster, why, fix in _steps(manifest, tool)
+        Ground("TOOL_NOT_IN_BUNDLE", step.why, step.roster.named.get(tool, step.roster.origin), step.fix)
+        for step in _steps(manifest, tool)
     )
 
 
@@ -185,7 +173,7 @@ def _steps(manifest: Manifest, tool: str) -> tuple[_Step, ...]:
 
 def _nearest_bundle(manifest: Manifest, tool: str) -> Bundle | None:
     """A bundle that holds a tool: one that is assigned already, else the one with the fewest other tools."""
-    holding, assigned = bundles_with(manifest, tool), _assigned_names(manifest)
+    holding, assigned = bundles_with(manifest, tool), manifest.assigned_bundles
     fitting = [bundle for bundle in holding if bundle.name in assigned] or holding
     return min(fitting, key=lambda one: (len(_overlaps(manifest, one, manifest.rosters)), len(one.tools)), default=None)
 
@@ -209,16 +197,9 @@ def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -
     """The tools of a bundle that are in another one too, which one of these ceilings assigns."""
     # Worked out once: a file may name thousands of tools of a bundle that has thousands.
     known: dict[object, tuple[str, ...]] = manifest._known.setdefault("overlaps", {})
-    key = bundle.name, *map(id, rosters)
+    key = bundle.name, *(roster.assigned for roster in rosters)
     if key not in known:
         others = {name for roster in rosters for name in roster.assigned} - {bundle.name}
         held = {tool for name in others if name in manifest.bundles for tool in manifest.bundles[name].tools}
         known[key] = tuple(tool for tool in bundle.tools if tool in held)
     return known[key]
-
-
-def _assigned_names(manifest: Manifest) -> set[str]:
-    if "assigned" not in manifest._known:
-        manifest._known["assigned"] = {name for roster in manifest.rosters for name in roster.assigned}
-    found: set[str] = manifest._known["assigned"]
-    return found

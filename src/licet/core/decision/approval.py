@@ -9,15 +9,16 @@ Arguments come from a model. Whatever in them acts on a terminal, hides or turns
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from unicodedata import bidirectional
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from licet.core.algebra.scope import spelled, visible
 from licet.core.canonical import canonical_json, digest, key_bytes, key_text
 from licet.core.review.entries import KIND_OF_DOMAIN
-from licet.values import dataclass, fields
 
 FORMAT = 1
 UNSIGNED = "command"  # who said yes where nobody has signed
@@ -28,8 +29,7 @@ Scope = Literal["session", "call", "use"]  # any call of a session, this one cal
 Verify = Callable[[bytes, bytes, bytes], bool]  # public key, signature, what was signed
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """One request: everything that the answer is bound to. Times are milliseconds of UTC."""
 
     id: str
@@ -93,13 +93,13 @@ class ApprovalRequest:
 
 def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
     """The request that was written as JSON; `ValueError` if it is none."""
-    names = {field.name for field in fields(ApprovalRequest)}
+    names = set(ApprovalRequest.__struct_fields__)
     if not names - _LATER <= data.keys() <= names:
         raise ValueError("a request with other fields")
     return ApprovalRequest(**{**data, "stakes": tuple(data["stakes"]), "acts": tuple(data.get("acts", ()))})
 
 
-class Yes(NamedTuple):
+class Yes(Struct, frozen=True):
     """One answer that agrees: who, to how much of it, and the signature if there is one."""
 
     by: str

@@ -6,7 +6,8 @@ Nothing here knows where spending is kept. Whoever keeps it asks `overspent` and
 import re
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context, Decimal, Inexact, InvalidOperation
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.core.canonical import money_text
 from licet.core.decision.decision import UNUSED, Usage
@@ -23,7 +24,7 @@ _UP = Context(prec=60, rounding=ROUND_CEILING, traps=[InvalidOperation])
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?")
 
 
-class Spent(NamedTuple):
+class Spent(Struct, frozen=True):
     """What an account has spent and set aside, as a call of one tool finds it."""
 
     calls: int = 0
@@ -34,7 +35,7 @@ class Spent(NamedTuple):
     calls_today: int = 0
 
 
-class Overspent(NamedTuple):
+class Overspent(Struct, frozen=True):
     """The first limit that one more call would pass, by its key in the manifest."""
 
     key: str
@@ -50,31 +51,25 @@ def spent_of(usage: Usage, tool: str) -> Spent:
 
 
 def overspent(
-    spent: Spent | tuple[int, int, Decimal, Decimal, Decimal, int],
-    cost_usd: Decimal,
-    budget: Budget,
-    max_calls: int | None,
-    max_cost_usd: Decimal | None,
+    spent: Spent, cost_usd: Decimal, budget: Budget, max_calls: int | None, max_cost_usd: Decimal | None
 ) -> Overspent | None:
     """The limit that one more call at this cost would pass, or None: up to a limit, and including it, is fine."""
-    calls, of_tool, cost, today, cost_of_tool, calls_today = spent
-    limit: int | Decimal | None = budget.max_calls_per_session
-    if limit is not None and calls + 1 > limit:
-        return Overspent("max_calls_per_session", limit, calls + 1)
-    limit = budget.max_calls_per_day
-    if limit is not None and calls_today + 1 > limit:
-        return Overspent("max_calls_per_day", limit, calls_today + 1)
-    if max_calls is not None and of_tool + 1 > max_calls:
-        return Overspent("max_calls", max_calls, of_tool + 1, True)
-    limit = budget.max_cost_usd
-    if limit is not None and (wanted := plus(cost, cost_usd) if cost_usd else cost) > limit:
-        return Overspent("max_cost_usd", limit, wanted)
-    limit = budget.max_cost_usd_per_day
-    if limit is not None and (wanted := plus(today, cost_usd) if cost_usd else today) > limit:
-        return Overspent("max_cost_usd_per_day", limit, wanted)
-    limit = max_cost_usd
-    if limit is not None and (wanted := plus(cost_of_tool, cost_usd) if cost_usd else cost_of_tool) > limit:
-        return Overspent("max_cost_usd", limit, wanted, True)
+    calls: list[tuple[str, int | None, int, bool]] = [
+        ("max_calls_per_session", budget.max_calls_per_session, spent.calls, False),
+        ("max_calls_per_day", budget.max_calls_per_day, spent.calls_today, False),
+        ("max_calls", max_calls, spent.calls_of_tool, True),
+    ]
+    costs: list[tuple[str, Decimal | None, Decimal, bool]] = [
+        ("max_cost_usd", budget.max_cost_usd, spent.cost_usd, False),
+        ("max_cost_usd_per_day", budget.max_cost_usd_per_day, spent.cost_usd_today, False),
+        ("max_cost_usd", max_cost_usd, spent.cost_usd_of_tool, True),
+    ]
+    for key, most_calls, called, of_tool in calls:
+        if most_calls is not None and called + 1 > most_calls:
+            return Overspent(key, most_calls, called + 1, of_tool)
+    for key, most_cost, paid, of_tool in costs:
+        if most_cost is not None and (wanted := plus(paid, cost_usd)) > most_cost:
+            return Overspent(key, most_cost, wanted, of_tool)
     return None
 
 

@@ -5,10 +5,11 @@ Each function gives the tighter of the two. A key that a bundle leaves out does 
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
 from licet.core.policy.manifest import WRITE_APPROVALS, Approvals, Manifest, Seat, both_keys
-from licet.values import replace
 
 
 def bundles_of(manifest: Manifest, seats: Iterable[Seat]) -> tuple[Bundle, ...]:

@@ -5,7 +5,9 @@ Arguments that a manifest ties to the grant: the uses that their values name, be
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet.core.algebra.domains import METHODS
 from licet.core.algebra.set import CapabilitySet
@@ -27,9 +29,9 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
             return _failed(request.tool, TypeError())
         reach = reach_of(manifest, request.tool)
         if reach is None:
-            return Deny(request, manifest, None)
+            return Deny(request, manifest)
         if reach.grounds:
-            return Deny(request, reach.grounds, None)
+            return Deny(request, reach.grounds)
         refused = reach.grant.lacks(request.uses)
         if refused is not None:
             return Deny(request, reach, refused)
@@ -51,13 +53,13 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     found = overspent(spent, cost, manifest.budget, reach.max_calls, reach.max_cost_usd)
     if found is None:
         return _bundle_overspent(request, reach, usage, cost)
-    key, limit, wanted, of_tool = found
-    if of_tool:
+    key, limit = found.key, found.limit
+    if found.of_tool:
         origin = next(seat.origin for seat in reach.seats if getattr(seat, key) == limit)
         whose = f" of `{request.tool}`"
     else:
         origin, whose = manifest.places.get(key, manifest.origin), ""
-    text, fix = f"{wanted} would exceed {key} {limit}{whose}", f"raise `{key}`{whose} in {origin.file}"
+    text, fix = f"{found.wanted} would exceed {key} {limit}{whose}", f"raise `{key}`{whose} in {origin.file}"
     return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, fix),))
 
 
@@ -65,9 +67,9 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
     found = overspent_bundle(usage, cost, reach.bundles)
     if found is None:
         return None
-    bundle, (key, limit, wanted, _) = found
-    origin, path = bundle.place(f"budget.{key}"), f"bundles.{bundle.name}.budget.{key}"
-    text = f"{wanted} would exceed {key} {limit} of the bundle `{bundle.name}`"
+    bundle, over = found
+    origin, path = bundle.place(f"budget.{over.key}"), f"bundles.{bundle.name}.budget.{over.key}"
+    text = f"{over.wanted} would exceed {over.key} {over.limit} of the bundle `{bundle.name}`"
     return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, f"raise `{path}` in {origin.file}"),))
 
 
@@ -130,7 +132,7 @@ def delete_ground(reach: Reach) -> Ground:
 DESCENDS = ("items", "properties", "prefixItems")
 
 
-class Tied(NamedTuple):
+class Tied(Struct, frozen=True):
     """A value inside an argument that a `scope` rule speaks of."""
 
     argument: str

@@ -8,11 +8,12 @@ decides anything. What a receipt tells in a field of its own, its events do not 
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
+
+from msgspec import Struct
 
 from licet.core.algebra.use import Use
 from licet.core.origin import Origin
-from licet.values import dataclass, field
 
 Reason = Literal[
     "ALLOWED",
@@ -80,7 +81,7 @@ REASON_OF_DOMAIN: dict[str, Reason] = {
 }
 
 
-class Approval(NamedTuple):
+class Approval(Struct, frozen=True):
     """What a person agreed to: never wider than one tool of one session under one manifest."""
 
     manifest: str
@@ -90,48 +91,44 @@ class Approval(NamedTuple):
     use: str = ""  # the one act, where only that was meant
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One call: the tool, and the uses that are known before it starts."""
 
     tool: str
     uses: tuple[Use, ...] = ()
     session: str = ""
     arguments: str = ""  # the digest of the arguments
-    sound: bool = field(init=False, compare=False, repr=False)  # its parts are what they should be; else it is denied
 
-    def __post_init__(self) -> None:
-        # Looked at once, here: what can be read only once, or lies about its class, cannot be checked twice.
-        known = type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
-        object.__setattr__(self, "sound", known and type(self.tool) is str)
+    @property
+    def sound(self) -> bool:
+        """Whether the fields have exactly the declared types; any other request is denied."""
+        # A subclass could answer differently each time it is asked.
+        return type(self.tool) is str and type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
 
 
-@dataclass(frozen=True, slots=True)
-class Spelled(Request):
+class Spelled(Request, frozen=True):
     """A request of which one use was refused, with what the caller wrote for it: refusals repeat that, and no more."""
 
     sent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a session has already spent, and what has been agreed to for it."""
 
     calls: int = 0
-    calls_of_tool: Mapping[str, int] = field(default_factory=dict)
+    calls_of_tool: Mapping[str, int] = {}
     cost_usd: Decimal = Decimal(0)
     cost_usd_today: Decimal = Decimal(0)
-    cost_usd_of_tool: Mapping[str, Decimal] = field(default_factory=dict)
+    cost_usd_of_tool: Mapping[str, Decimal] = {}
     calls_today: int = 0  # of its agent, in all sessions
     approved: frozenset[Approval] = frozenset()
-    bundles: Mapping[str, "Usage"] = field(default_factory=dict)  # what the tools of a bundle have spent together
+    bundles: Mapping[str, "Usage"] = {}  # what the tools of a bundle have spent together
 
 
 UNUSED = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """One thing that decided: a rule or a missing one, where it is written, and the change that would allow."""
 
     reason: Reason
@@ -148,7 +145,7 @@ class Ground:
 _NO_TRUTH = "a decision has no truth value: match on Allow, Deny and Ask, or compare `.verdict`"
 
 
-class Allow(NamedTuple):
+class Allow(Struct, frozen=True):
     """The call may run, holding its grant."""
 
     request: Request
@@ -167,18 +164,15 @@ class Allow(NamedTuple):
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Allow":
-        return self
-
     def __repr__(self) -> str:
         return f"Allow({self.request.tool!r})"
 
 
-class Deny(NamedTuple):
+class Deny(Struct, frozen=True):
     """The call may not run: why, and every rule or missing rule behind it."""
 
     request: Request
-    source: Any  # the grounds, or the Reach or Manifest that can tell them
+    _source: Any  # the grounds, or the Reach or Manifest that can tell them
     use: Use | None = None
 
     @property
@@ -191,11 +185,11 @@ class Deny(NamedTuple):
         """Every reason for the refusal, each with the change that would remove it."""
         from licet.core.decision.reach import Reach, outside
 
-        if isinstance(self.source, tuple):
-            return self.source
-        if isinstance(self.source, Reach) and self.use is not None:
-            return self.source.obstacles_of(self.use)
-        return outside(self.source, self.request.tool, self.request.uses)
+        if isinstance(self._source, tuple):
+            return self._source
+        if isinstance(self._source, Reach) and self.use is not None:
+            return self._source.obstacles_of(self.use)
+        return outside(self._source, self.request.tool, self.request.uses)
 
     @property
     def reason(self) -> Reason:
@@ -212,15 +206,11 @@ class Deny(NamedTuple):
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Deny":
-        return self
-
     def __repr__(self) -> str:
         return f"Deny({self.request.tool!r}, {self.reason}, {'; '.join(map(str, self.rules))})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Ask:
+class Ask(Struct, frozen=True):
     """A person must agree first: to what exactly, and because of which rules."""
 
     request: Request
@@ -240,8 +230,7 @@ class Ask:
 Decision = Allow | Deny | Ask
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityGranted:
+class CapabilityGranted(Struct, frozen=True):
     """The event of one allowed check."""
 
     capability: str
@@ -250,8 +239,7 @@ class CapabilityGranted:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityDenied:
+class CapabilityDenied(Struct, frozen=True):
     """The event of one refused check."""
 
     capability: str
@@ -280,8 +268,7 @@ def _said(decision: Decision, use: Use) -> str:
     return "; ".join(map(str, decision.reach.grounds_of(use))) if isinstance(decision, Allow) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
+class Happened(Struct, frozen=True):
     """The event of something that is no check."""
 
     capability: str  # what it is about: the call itself, or one use inside it
@@ -290,70 +277,48 @@ class Happened:
     rule: str = ""  # what there is to say, in words
 
 
-class ApprovalAsked(Happened):
+class ApprovalAsked(Happened, frozen=True):
     """A person is asked."""
 
-    __slots__ = ()
 
-
-class ApprovalAnswered(Happened):
+class ApprovalAnswered(Happened, frozen=True):
     """They have answered, or nobody has."""
 
-    __slots__ = ()
 
-
-class ApprovalRemembered(Happened):
+class ApprovalRemembered(Happened, frozen=True):
     """They had agreed to it before, for the whole session."""
 
-    __slots__ = ()
 
-
-class BudgetReserved(Happened):
+class BudgetReserved(Happened, frozen=True):
     """A call and its cost are set aside."""
 
-    __slots__ = ()
 
-
-class BudgetSettled(Happened):
+class BudgetSettled(Happened, frozen=True):
     """What was set aside became what was spent."""
 
-    __slots__ = ()
 
-
-class BudgetRefunded(Happened):
+class BudgetRefunded(Happened, frozen=True):
     """The call never ran: what was set aside was given back."""
 
-    __slots__ = ()
 
-
-class BudgetUnsettled(Happened):
+class BudgetUnsettled(Happened, frozen=True):
     """The store could not be told how the call ended: what was set aside counts as spent."""
 
-    __slots__ = ()
 
-
-class SandboxEntered(Happened):
+class SandboxEntered(Happened, frozen=True):
     """The tool is about to run, behind the walls that are named."""
 
-    __slots__ = ()
 
-
-class SandboxStopped(Happened):
+class SandboxStopped(Happened, frozen=True):
     """The tool was ended from outside: by a limit, or because it gave no answer."""
 
-    __slots__ = ()
 
-
-class SessionOpened(Happened):
+class SessionOpened(Happened, frozen=True):
     """The first call of a session, or the first since it was opened again."""
 
-    __slots__ = ()
 
-
-class SessionEnded(Happened):
+class SessionEnded(Happened, frozen=True):
     """The session is over, and takes no calls any more."""
-
-    __slots__ = ()
 
 
 Event = CapabilityGranted | CapabilityDenied | Happened

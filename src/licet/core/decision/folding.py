@@ -5,7 +5,8 @@ the same bundles, speak through the same connector, and have the same class and 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
@@ -21,7 +22,6 @@ from licet.core.policy.connector import ConnectorRef, Connectors, Installed, sta
 from licet.core.policy.effects import WRITES, EffectClass, permits
 from licet.core.policy.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
 from licet.core.policy.tool import ToolSpec
-from licet.values import dataclass, field
 
 CEILINGS = ("manifest", "personality", "allow")
 # A tool's grant holds every deny of its manifest. Without a limit, a file of 200 KB with thousands of tools and denies
@@ -66,13 +66,12 @@ class _Known:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Above:
+class _Above(Struct, frozen=True, eq=False):
     """What the ceilings of a manifest let through, whoever asks; without a ceiling, nothing."""
 
     ceiling: CapabilitySet
     named_tcp: CapabilitySet
-    _known: _Known = field(default_factory=_Known, compare=False, repr=False)
+    _known: _Known = field(default_factory=_Known)
 
     def denied(self) -> CapabilitySet:
         return self._known("denied", lambda: CapabilitySet(self.ceiling.deny))
@@ -84,17 +83,16 @@ class _Above:
         return self._known(("most", effect), lambda: self.ceiling & self.permitted(effect))
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
+class Common(Struct, frozen=True, eq=False):
     """The layers above some tools: what they let through, and why nothing passes if their denies name no real path."""
 
     layers: tuple[Layer, ...]
     unexpanded: tuple[Ground, ...]
     _narrower: CapabilitySet  # what is particular to these tools: their bundles' layers and their connector
     _above: _Above
-    _held: "_Held" = field(compare=False, repr=False)
-    _known: _Known = field(default_factory=_Known, compare=False, repr=False)
-    _writes: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
+    _held: _Held
+    _known: _Known = field(default_factory=_Known)
+    _writes: dict[object, bool] = {}
 
     def denied(self) -> CapabilitySet:
         """Everything that a deny covers."""
@@ -135,8 +133,7 @@ def common_of(manifest: Manifest, seats: Iterable[Seat], spec: ToolSpec) -> Comm
     narrowing = tuple(layer for layer in (*(seat.layer for seat in seats), *defined) if layer)
     listing = tuple(bundle for bundle in bundles_of(manifest, seats) if bundle.connectors is not None)
     refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
-    # By identity: the layers of a manifest live as long as it does, and comparing them costs what this saves.
-    key = tuple(map(id, narrowing)), tuple(bundle.name for bundle in listing), refs
+    key = narrowing, tuple(bundle.name for bundle in listing), refs
     known: dict[object, Common] = manifest._known.setdefault("common", {})
     if key not in known:
         known[key] = _common(manifest, narrowing, listing, refs)
@@ -146,7 +143,7 @@ def common_of(manifest: Manifest, seats: Iterable[Seat], spec: ToolSpec) -> Comm
 def _common(
     manifest: Manifest, narrowing: tuple[Layer, ...], listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...]
 ) -> Common:
-    held: _Held = manifest._known.setdefault("held", _Held())
+    held: _Held = manifest._known.setdefault("held", {}).setdefault("all", _Held())
     held.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
     connectors = _connector_layer(manifest, listing, refs, held)
     layers = distinct((*manifest.layers, *narrowing, connectors))
@@ -156,11 +153,10 @@ def _common(
 
 def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
     ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
-    key = tuple(map(id, ceilings))
-    known: dict[tuple[int, ...], _Above] = manifest._known.setdefault("above", {})
-    if key not in known:
-        known[key] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
-    return known[key]
+    known: dict[tuple[Layer, ...], _Above] = manifest._known.setdefault("above", {})
+    if ceilings not in known:
+        known[ceilings] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
+    return known[ceilings]
 
 
 def named_tcp(layer: Layer) -> CapabilitySet:
@@ -254,7 +250,7 @@ def _connector_layer(
     return layer
 
 
-class _Line(NamedTuple):
+class _Line(Struct, frozen=True):
     """A connector that every list names, what the lists say about it, and whether a tool gets in that names none."""
 
     rule: Rule

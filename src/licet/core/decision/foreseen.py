@@ -6,6 +6,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_network
 
+from msgspec.structs import replace
+
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.scope import TOP, host_ancestors, host_text, is_address
@@ -21,7 +23,6 @@ from licet.core.decision.validate import argument_grounds, unmet_needs
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import barred, beyond, common_ranges, nature, private_lists
 from licet.core.policy.manifest import Approvals, Layer, Manifest, Rule
-from licet.values import replace
 
 MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
 LOOPBACK = ("127.0.0.0/8", "::1/128")

@@ -65,11 +65,11 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
         return ""
     faces = [face for text in wrong for face in nature(text).closed]
     steps = []
-    for key, ranges, origin in private_lists(manifest, ()):
-        missing = dict.fromkeys(_exact(face) for face in faces if not in_list(face, ranges))
+    for one in private_lists(manifest, ()):
+        missing = dict.fromkeys(_exact(face) for face in faces if not in_list(face, one.ranges))
         if missing:
-            listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
-            steps.append(f"set `{key}: [{listed}]` in {origin.file}")
+            listed = ", ".join(f'"{text}"' for text in (*one.ranges, *missing))
+            steps.append(f"set `{one.key}: [{listed}]` in {one.origin.file}")
     return "; ".join(steps)
 
 
@@ -117,7 +117,7 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             rules = decision.rules
             lines += [_line("because", ground) for ground in rules]
-            reach = decision.source if isinstance(decision.source, Reach) else reach
+            reach = decision._source if isinstance(decision._source, Reach) else reach
             if reach is not None and decision.use is not None:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]

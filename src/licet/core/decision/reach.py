@@ -6,11 +6,15 @@ The same folding answers registration (`grounds`, the standing obstacles), a cal
 
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import ClassVar
+
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
+from licet.core.compared import Compared
 from licet.core.decision.admission import admission_grounds, bundles_with, call_denials, seats_if_admitted
 from licet.core.decision.bundle_rules import approvals_of, bundles_of
 from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
@@ -55,17 +59,17 @@ from licet.core.policy.manifest import (
     least,
 )
 from licet.core.policy.tool import ToolSpec
-from licet.values import dataclass, field, replace
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Compared, frozen=True):
     """One tool under one manifest: what it holds, and what stands in its way."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"manifest"})
 
     spec: ToolSpec
     seats: tuple[Seat, ...]
     layers: tuple[Layer, ...]
-    manifest: Manifest = field(compare=False, repr=False)
+    manifest: Manifest
     effect: EffectClass | None
     level: Level | None
     permitted: CapabilitySet
@@ -174,7 +178,7 @@ class Reach:
         if self.spec.effect == self.effect:
             return self.spec.origin
         stated = [pair for seat in self._stating for pair in seat.effects] + [
-            top[:2] for top in self.manifest.max_effects
+            (top.effect, top.origin) for top in self.manifest.max_effects
         ]
         return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
 
@@ -194,11 +198,12 @@ class Reach:
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
-    found: Reach | None = manifest._folded.get(tool)
-    if found is None and tool in manifest.seats and tool in manifest.tools and not call_denials(manifest, tool):
-        # Folding is pure, so remembering it cannot change an answer; unknown names are not remembered.
-        found = manifest._folded[tool] = fold(manifest, manifest.tools[tool])
-    return found
+    known: dict[str, Reach] = manifest._known.setdefault("reach", {})
+    if tool not in known:
+        if tool not in manifest.seats or tool not in manifest.tools or call_denials(manifest, tool):
+            return None
+        known[tool] = fold(manifest, manifest.tools[tool])
+    return known[tool]
 
 
 def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:

@@ -7,12 +7,16 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from decimal import Decimal
 from itertools import islice
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
+from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.bundle_rules import bundles_of
 from licet.core.decision.decide import decide
@@ -25,7 +29,6 @@ from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
 from licet.core.policy.manifest import Layer, Manifest, Seat, WriteApproval
 from licet.core.policy.tool import ToolSpec
-from licet.values import dataclass, field, replace
 
 Category = Literal[
     "network",
@@ -54,15 +57,16 @@ _CATEGORY_OF: dict[str, Category] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(Compared, frozen=True):
     """One thing a tool asks for that a manifest does not give."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"fix"})
 
     tool: str
     category: Category
     capability: str
     message: str
-    fix: str = field(default="", compare=False)  # the change that would make it fit
+    fix: str = ""  # the change that would make it fit
 
     def __str__(self) -> str:
         return f"{self.tool}: {self.message}" + (f"; to allow it: {self.fix}" if self.fix else "")
@@ -231,8 +235,7 @@ _NOTHING = CapabilitySet()
 _EVERYTHING = CapabilitySet(f"{domain}:*:*" for domain in DOMAINS)
 
 
-@dataclass(frozen=True, slots=True)
-class Most:
+class Most(Struct, frozen=True):
     """The most that a tool could hold that asks for everything, at the loosest level and asking the least."""
 
     layers: tuple[Layer, ...]

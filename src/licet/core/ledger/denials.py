@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
-from licet.values import dataclass
 
 DENIED, GRANTED = CapabilityDenied.__name__, CapabilityGranted.__name__
 UNLISTED = "which are not listed"  # how the event ends that counts the checks a receipt had no space for
@@ -20,8 +21,7 @@ _MOST_DIGITS = 18
 _ENDS = (":", "@", "/")  # where a part of a capability's text ends
 
 
-@dataclass(frozen=True, slots=True)
-class Checks:
+class Checks(Struct, frozen=True):
     """Which checks are wanted: denied ones or all, those whose text fits a pattern, those that a rule covers."""
 
     denied: bool = True

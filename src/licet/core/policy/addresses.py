@@ -12,7 +12,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
@@ -131,7 +132,7 @@ def _table(rows: tuple[tuple[str, str], ...]) -> tuple[tuple[Network, str], ...]
 _RANGES_4, _RANGES_6, _UNICAST = _table(_CLOSED_4), _table(_CLOSED_6), ip_network(_UNICAST_6)
 
 
-class Nature(NamedTuple):
+class Nature(Struct, frozen=True):
     """What an address is: nothing special if it has no title, and which addresses a manifest must open to reach it."""
 
     title: str
@@ -210,7 +211,7 @@ def _networks(ranges: tuple[str, ...]) -> tuple[Network, ...]:
     return tuple(map(ip_network, ranges))
 
 
-class PrivateList(NamedTuple):
+class PrivateList(Struct, frozen=True):
     """One list of private addresses: its key, its ranges, and where it is written or would be."""
 
     key: str

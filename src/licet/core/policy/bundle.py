@@ -4,20 +4,22 @@ Reading files is not done here. Which tools are admitted is decided in `admissio
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+
+from licet.core.compared import Compared
 from licet.core.origin import Origin
-from licet.core.policy.carried import Carried
 from licet.core.policy.connector import ConnectorRule
-from licet.values import dataclass, field
 
 if TYPE_CHECKING:
     from licet.core.policy.manifest import Budget, Seat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle(Carried):
+class Bundle(Compared, frozen=True, kw_only=True):
     """One bundle of a workspace, assigned to this agent or not. Each of its keys only narrows."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"places"})
 
     name: str
     origin: Origin
@@ -27,15 +29,14 @@ class Bundle(Carried):
     approvals: Mapping[str, Any]  # the keys that it states; `write` is on the seat too
     connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow, an empty list leaves nothing
     private: tuple[str, ...] | None = None  # the same
-    places: Mapping[str, Origin] = field(compare=False)  # of its keys, and of the keys of its budget and approvals
+    places: Mapping[str, Origin]  # of its keys, and of the keys of its budget and approvals
 
     def place(self, key: str) -> Origin:
         """Where a key of the bundle is written, or would be."""
         return self.places.get(key, self.origin)
 
 
-@dataclass(frozen=True, slots=True)
-class Roster(Carried):
+class Roster(Struct, frozen=True):
     """The bundles that one ceiling assigns, and the tools that it names."""
 
     title: str  # `the manifest` or `the personality`

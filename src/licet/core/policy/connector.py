@@ -1,22 +1,22 @@
 """Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, name
 from licet.core.origin import Origin
-from licet.values import dataclass, replace
 
 
-class Installed(NamedTuple):
+class Installed(Struct, frozen=True, order=True):
     """A distribution of this machine, and its version; an empty one is not known, and then fits nothing."""
 
     distribution: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorRef:
+class ConnectorRef(Struct, frozen=True):
     """The connector a tool speaks through, and its version if stated: `github@2.1`.
 
     Where it runs as an installed distribution, the version of that counts, and what was stated must agree with it.
@@ -45,8 +45,7 @@ class ConnectorRef:
         return cls(name(connector), version)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorRule:
+class ConnectorRule(Struct, frozen=True):
     """One line of an allowlist: a connector, and the versions meant."""
 
     name: str
@@ -63,8 +62,7 @@ class ConnectorRule:
 LONGEST_RANGE = 500  # characters: each clause of a range takes time wherever it is compared
 
 
-@dataclass(frozen=True, slots=True)
-class Connectors:
+class Connectors(Struct, frozen=True):
     """The allowlists that apply to one agent; None does not narrow, an empty list leaves nothing."""
 
     tenant: tuple[ConnectorRule, ...] = ()
@@ -129,8 +127,7 @@ class Connectors:
             yield key, place, profile
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """What a definition says about the version of a connector: which are meant, and what tells the one that runs."""
 
     name: str
@@ -154,7 +151,7 @@ def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
     """What is wrong between the distribution that runs and the version that its tool states."""
     if ref.running is None:
         return None
-    name, version = ref.running
+    name, version = ref.running.distribution, ref.running.version
     if not version:
         return None, f"runs as {name}, of which no one version is installed", f"install one version of `{name}`"
     if ref.version and not in_range(version, declared_range(ref.version)):

@@ -1,15 +1,14 @@
 """What a workspace says a connector is: its hosts and secrets, its class, and which version of it counts."""
 
+from msgspec import Struct
+
 from licet.core.origin import Origin
-from licet.core.policy.carried import Carried
 from licet.core.policy.connector import Versions
 from licet.core.policy.effects import EffectClass
 from licet.core.policy.manifest import Layer
-from licet.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Definition(Carried):
+class Definition(Struct, frozen=True):
     """What a workspace says a connector is; tools that name it must fit."""
 
     versions: Versions

@@ -27,7 +27,7 @@ def document(manifest: Manifest) -> dict[str, Any]:
     """Everything that a manifest says, without file names, order, comments and spelling."""
     connectors = manifest.connectors
     used = manifest.seats.keys()
-    layers: dict[int, dict[str, Any]] = {}
+    layers: dict[Layer, dict[str, Any]] = {}
     said: dict[str, Any] = plain(
         {
             "format": 1,
@@ -81,15 +81,15 @@ def _layer(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _seat(seat: Seat, layers: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _seat(seat: Seat, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
     # The tools of a bundle share its layer: what that says is put into words once.
-    if seat.layer and id(seat.layer) not in layers:
-        layers[id(seat.layer)] = _layer(seat.layer)
+    if seat.layer and seat.layer not in layers:
+        layers[seat.layer] = _layer(seat.layer)
     return {
         "bundle": seat.bundle,
         "effects": sorted({effect for effect, _ in seat.effects}),
         "levels": sorted({level for level, _ in seat.levels}),
-        "destinations": layers[id(seat.layer)] if seat.layer else None,
+        "destinations": layers[seat.layer] if seat.layer else None,
         "args": seat.args,
         "approval": seat.approval,
         "max_calls": seat.max_calls,

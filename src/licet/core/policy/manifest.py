@@ -1,27 +1,27 @@
 """A manifest as a value: what an agent may touch, rule by rule, each with the place where it is written.
 
 Reading files is not done here, and neither is judging: see `reach` for what one tool holds, `decide` for one call.
-
-What `licet run -- CMD` holds: no tool declares it, so it gets all of the ceiling that a program can use.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS
 from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet, expand_rule
 from licet.core.canonical import key_bytes
+from licet.core.compared import Compared
 from licet.core.origin import Origin, Problem
 from licet.core.policy.bundle import Bundle, Roster
-from licet.core.policy.carried import Carried
 from licet.core.policy.connector import Connectors
 from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.core.policy.tool import ToolSpec
-from licet.values import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from licet.core.policy.connector_definition import Definition
@@ -42,11 +42,7 @@ class PathText(Protocol):
     def __fspath__(self) -> str: ...
 
 
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
-
-
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """A capability that a file allows or denies, and where it says so."""
 
     capability: Capability
@@ -64,8 +60,7 @@ CODE = "the code of a tool is never writable"
 SECOND_CODE = f"{CODE}, and nothing takes its place"  # where a file would be found before the code, or instead of it
 
 
-@dataclass(frozen=True, slots=True)
-class Layer(Carried):
+class Layer(Struct, frozen=True, dict=True):
     """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
 
     kind: LayerKind
@@ -74,21 +69,19 @@ class Layer(Carried):
     allows: tuple[Rule, ...] = ()
     denies: tuple[Rule, ...] = ()
     silent: frozenset[str] = frozenset()
-    _known: dict[str, CapabilitySet] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    @property
+    def __hash__(self) -> int:
+        return hash((self.kind, self.title, self.origin))  # a layer may have thousands of rules
+
+    @cached_property
     def allowed(self) -> CapabilitySet:
-        """What a use must be in to pass; made when it is first asked about."""
-        if "allowed" not in self._known:
-            self._known["allowed"] = CapabilitySet(self._allows(), [rule.capability for rule in self.denies])
-        return self._known["allowed"]
+        """The uses that pass this layer."""
+        return CapabilitySet(self._allows(), [rule.capability for rule in self.denies])
 
-    @property
+    @cached_property
     def without_denies(self) -> CapabilitySet:
-        """What the layer would allow if it denied nothing."""
-        if "without_denies" not in self._known:
-            self._known["without_denies"] = CapabilitySet(self._allows())
-        return self._known["without_denies"]
+        """The uses that would pass if the layer had no denies."""
+        return CapabilitySet(self._allows())
 
     def _allows(self) -> list[Capability]:
         passed = [Capability(f"{domain}:*:*") for domain in sorted(self.silent)]
@@ -99,7 +92,8 @@ class Layer(Carried):
 
         def expanded(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             return tuple(
-                rule._replace(
+                replace(
+                    rule,
                     capability=expand_rule(rule.capability, workdir, home),
                     unexpanded=rule.unexpanded or rule.capability,
                 )
@@ -114,8 +108,7 @@ ALL_BUT_NETWORK = EVERY_DOMAIN - {"network"}
 OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:session"))  # in every ceiling
 
 
-@dataclass(frozen=True, slots=True)
-class Seat(Carried):
+class Seat(Struct, frozen=True):
     """How a manifest admits one tool: through a bundle, by name, or both; and what it states about it."""
 
     origin: Origin
@@ -123,16 +116,16 @@ class Seat(Carried):
     effects: tuple[tuple[EffectClass, Origin], ...] = ()
     levels: tuple[tuple[Level, Origin], ...] = ()
     layer: Layer | None = None  # the bundle's destinations, if it has any
-    args: Mapping[str, Any] = field(default_factory=_nothing)
+    args: Mapping[str, Any] = field(default_factory=dict)
     approval: WriteApproval | None = None
     max_calls: int | None = None
     max_cost_usd: Decimal | None = None
-    limits: Mapping[str, int] = field(default_factory=_nothing)
+    limits: Mapping[str, int] = field(default_factory=dict)
     approval_origin: Origin | None = None  # where the approval is stated, or would be
     approval_key: str = "capabilities.approvals.write"  # and under which key
 
 
-class MaxEffect(NamedTuple):
+class MaxEffect(Struct, frozen=True):
     """The strongest class that one ceiling allows, and where it says so or would."""
 
     effect: EffectClass
@@ -140,7 +133,7 @@ class MaxEffect(NamedTuple):
     stated: bool
 
 
-class Natives(NamedTuple):
+class Natives(Struct, frozen=True):
     """The tools that one ceiling lets run in this process, and where it says so or would."""
 
     names: frozenset[str]
@@ -148,8 +141,7 @@ class Natives(NamedTuple):
     key: str = "capabilities.native"
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
+class Approvals(Struct, frozen=True):
     """Who must agree before a write, and for how long an answer holds."""
 
     write: WriteApproval = "session"
@@ -158,8 +150,7 @@ class Approvals:
     keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none, an empty list accepts nobody
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """The most an agent may spend; None is not limited by this key."""
 
     max_calls_per_session: int | None = None
@@ -171,11 +162,10 @@ class Budget:
         return self != Budget()
 
 
-BUDGET_KEYS = tuple(key.name for key in fields(Budget))
+BUDGET_KEYS = Budget.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A tool and a use that the manifest says must match, or must not."""
 
     tool: str
@@ -184,9 +174,12 @@ class Example:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(Carried):
+class Manifest(Compared, frozen=True, kw_only=True, dict=True):
     """What one agent may touch. Absent means no: an empty manifest reaches nothing."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset(
+        {"installed", "pinned", "lock_problem", "places", "roots", "loaded"}
+    )
 
     agent: str
     origin: Origin
@@ -194,36 +187,34 @@ class Manifest(Carried):
     app: str = ""
     personality: str | None = None
     layers: tuple[Layer, ...] = ()
-    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)  # of every tool that is admitted
+    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=dict)  # of every tool that is admitted
     # Tools that are named although no bundle that holds them is assigned: what is said of them counts once one is.
-    unassigned: Mapping[str, tuple[Seat, ...]] = field(default_factory=_nothing)
-    bundles: Mapping[str, Bundle] = field(default_factory=_nothing)  # of the workspace, assigned or not
+    unassigned: Mapping[str, tuple[Seat, ...]] = field(default_factory=dict)
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)  # of the workspace, assigned or not
     rosters: tuple[Roster, ...] = ()  # one per ceiling
-    tools: Mapping[str, ToolSpec] = field(default_factory=_nothing)
-    sources: Mapping[str, tuple[str, Origin]] = field(default_factory=_nothing)  # tool -> its `from:` text
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, Origin]] = field(default_factory=dict)  # tool -> its `from:` text
     max_effects: tuple[MaxEffect, ...] = ()  # one per ceiling
     narrow: bool = False  # run a tool that asks for more at the tighter class and level, instead of refusing it
     private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
     natives: tuple[Natives, ...] = ()  # one per ceiling
-    connectors: Connectors = field(default_factory=Connectors)
-    definitions: "Mapping[str, Definition]" = field(default_factory=_nothing)  # by connector
-    installed: Mapping[str, str] = field(default_factory=_nothing, compare=False)  # versions of their distributions
-    approvals: Approvals = field(default_factory=Approvals)
-    budget: Budget = field(default_factory=Budget)
-    limits: Mapping[str, int] = field(default_factory=_nothing)
+    connectors: Connectors = Connectors()
+    definitions: "Mapping[str, Definition]" = field(default_factory=dict)  # by connector
+    installed: Mapping[str, str] = field(default_factory=dict)  # versions of their distributions
+    approvals: Approvals = Approvals()
+    budget: Budget = Budget()
+    limits: Mapping[str, int] = field(default_factory=dict)
     allow_degraded: bool = False
     record: Literal["digests", "full"] = "digests"
-    servers: Mapping[str, Any] = field(default_factory=_nothing)
-    pinned: str = field(default="", compare=False)  # what holds this digest: `licet.lock` …; empty if nothing does
-    lock_problem: Problem | None = field(default=None, compare=False)  # why every gate refuses it: its lock differs
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    pinned: str = ""  # what holds this digest: `licet.lock` …; empty if nothing does
+    lock_problem: Problem | None = None  # why every gate refuses it: its lock differs
     examples: tuple[Example, ...] = ()
-    places: Mapping[str, Origin] = field(default_factory=_nothing, compare=False)  # of keys that a decision may name
+    places: Mapping[str, Origin] = field(default_factory=dict)  # of keys that a decision may name
     # `${workdir}` and `~`, where a file uses them -> the directory it stands for, once that is known
-    roots: Mapping[str, str] = field(default_factory=_nothing, compare=False)
-    loaded: "Manifest | None" = field(default=None, compare=False, repr=False)  # before tools and directories came in
+    roots: Mapping[str, str] = field(default_factory=dict)
+    loaded: "Manifest | None" = None  # before tools and directories came in
     files: tuple[str, ...] = ()
-    _folded: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)  # see `reach`
-    _known: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def from_data(
@@ -243,24 +234,42 @@ class Manifest(Carried):
             raise RuntimeError("the reader of policy data is not loaded: take `Manifest` from `licet`")
         return data_reader(data, workspace, personality, root=root)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The content address of what the files mean, whatever tools and directories were filled in since."""
         from licet.core.policy.digest import manifest_digest
 
-        loaded = self.loaded or self
-        if "digest" not in loaded._known:
-            loaded._known["digest"] = manifest_digest(loaded)
-        digest: str = loaded._known["digest"]
-        return digest
+        return self.loaded.digest if self.loaded is not None else manifest_digest(self)
 
-    @property
+    @cached_property
     def ceiling(self) -> CapabilitySet:
         """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
-        if "ceiling" not in self._known:
-            self._known["ceiling"] = meet_layers(self.layers)
-        ceiling: CapabilitySet = self._known["ceiling"]
-        return ceiling
+        return meet_layers(self.layers)
+
+    @cached_property
+    def bundles_by_tool(self) -> dict[str, tuple[Bundle, ...]]:
+        """The bundles of the workspace that hold each tool, assigned or not."""
+        found: dict[str, list[Bundle]] = {}
+        for bundle in self.bundles.values():
+            for name in bundle.tools:
+                found.setdefault(name, []).append(bundle)
+        return {name: tuple(bundles) for name, bundles in found.items()}
+
+    @cached_property
+    def tool_denies(self) -> tuple[Rule, ...]:
+        """The denies that files state about calls of tools; a delegation drops such tools when it is made."""
+        stated = (rule for layer in self.layers if layer.kind != "delegation" for rule in layer.denies)
+        return tuple(rule for rule in stated if rule.capability.domain == "tool")
+
+    @cached_property
+    def assigned_bundles(self) -> frozenset[str]:
+        """The names of the bundles that any ceiling assigns."""
+        return frozenset(name for roster in self.rosters for name in roster.assigned)
+
+    @cached_property
+    def _known(self) -> dict[str, dict[Any, Any]]:
+        """What `reach`, `folding` and `admission` have worked out for this manifest, by kind."""
+        return {}
 
     @property
     def native(self) -> frozenset[str]:
@@ -281,7 +290,7 @@ class Manifest(Carried):
 
     def declare(self, specs: Iterable[ToolSpec], *, narrow: bool = False) -> "Manifest":
         """The same manifest, knowing these tools too; `narrow` runs misfits at the tighter class and level."""
-        tools = MappingProxyType({**self.tools, **{spec.name: spec for spec in specs}})
+        tools = {**self.tools, **{spec.name: spec for spec in specs}}
         return replace(self, tools=tools, narrow=narrow or self.narrow, loaded=self.loaded or self)
 
     def expand(self, workdir: str, home: str) -> "Manifest":
@@ -299,8 +308,8 @@ class Manifest(Carried):
         return replace(
             self,
             layers=layers,
-            tools=MappingProxyType(tools),
-            roots=MappingProxyType(roots),
+            tools=tools,
+            roots=roots,
             loaded=self.loaded or self,
         )
 
@@ -328,8 +337,8 @@ class Manifest(Carried):
             unassigned=unassigned,
             bundles=met_bundles(self, other),
             rosters=self.rosters + other.rosters,
-            tools=MappingProxyType({**other.tools, **self.tools}),
-            sources=MappingProxyType({**other.sources, **self.sources}),
+            tools={**other.tools, **self.tools},
+            sources={**other.sources, **self.sources},
             max_effects=self.max_effects + other.max_effects,
             private=self.private + other.private,
             natives=self.natives + other.natives,
@@ -338,7 +347,7 @@ class Manifest(Carried):
                 profiles=self.connectors.profiles + other.connectors.profiles,
                 profile_places=self.connectors.profile_places + other.connectors.profile_places,
             ),
-            definitions=MappingProxyType({**other.definitions, **self.definitions}),
+            definitions={**other.definitions, **self.definitions},
             approvals=Approvals(
                 min(self.approvals.write, other.approvals.write, key=WRITE_APPROVALS.index),
                 min(self.approvals.expires_seconds, other.approvals.expires_seconds),
@@ -351,8 +360,8 @@ class Manifest(Carried):
             record="full" if "full" == self.record == other.record else "digests",
             examples=self.examples + other.examples,
             files=self.files + other.files,
-            roots=MappingProxyType({**other.roots, **self.roots}),
-            places=MappingProxyType({**other.places, **self.places, **_tighter_places(self, other)}),
+            roots={**other.roots, **self.roots},
+            places={**other.places, **self.places, **_tighter_places(self, other)},
         )
 
 
@@ -400,31 +409,4 @@ def least(one: Number | None, two: Number | None) -> Number | None:
 
 def least_limits(one: Mapping[str, int], two: Mapping[str, int]) -> Mapping[str, int]:
     """The tighter of two sets of limits, key by key."""
-    return MappingProxyType({**one, **two, **{key: min(one[key], two[key]) for key in one.keys() & two.keys()}})
-
-
-COMMANDS = "licet run"  # no tool can be called so: names have no spaces
-COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
-
-
-def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
-    """The same manifest with a place for commands, which no bundle and no line about one tool narrows.
-
-    A deny of every tool, `tool:call:*`, is a deny of commands too.
-    """
-    seats = MappingProxyType({**manifest.seats, name: (Seat(manifest.origin),)})
-    layers = tuple(
-        replace(layer, denies=tuple(rule for rule in layer.denies if not _names(rule.capability, name)))
-        for layer in manifest.layers
-    )
-    return replace(manifest, seats=seats, layers=layers, loaded=manifest.loaded or manifest)
-
-
-def with_commands(manifest: Manifest) -> Manifest:
-    """The same manifest, where any command is one more tool, called `COMMANDS`."""
-    spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
-    return admit_commands(manifest).declare([spec])
-
-
-def _names(rule: Capability, tool: str) -> bool:
-    return rule.domain == "tool" and rule.key == tool
+    return {**one, **two, **{key: min(one[key], two[key]) for key in one.keys() & two.keys()}}

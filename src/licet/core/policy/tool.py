@@ -14,7 +14,11 @@ Everything is checked here, once, for decorators and for files that are only rea
 import re
 from collections.abc import Collection, Iterable, Mapping
 from decimal import Context, Decimal
-from typing import Any, Literal, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from licet.core.algebra.capability import Capability, destination
 from licet.core.algebra.domains import STORAGE_KINDS, nearest
@@ -22,15 +26,16 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.canonical import digest, money_text
+from licet.core.compared import Compared
 from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, Installed
 from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.values import dataclass, field, fields
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Compared, frozen=True, dict=True):
     """A tool as policy sees it: everything that decides what a call of it may touch."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package"})
 
     name: str
     needs: CapabilitySet
@@ -39,26 +44,32 @@ class ToolSpec:
     connector: ConnectorRef | None = None
     cost_usd: Decimal | None = None
     description: str = ""
-    schema: Mapping[str, Any] | None = field(
-        default=None, hash=False, repr=False
-    )  # None: not known, only source was read
+    schema: Mapping[str, Any] | None = None  # None: not known, only source was read
     origin: Origin | None = None
     storage_ttl_seconds: int | None = None
-    optional: CapabilitySet = field(default_factory=CapabilitySet)  # held where the ceiling allows it, never a misfit
-    parameters: tuple[str, ...] | None = field(default=None, compare=False)  # None: source does not say for sure
-    by_keys: bool = field(default=False, compare=False)  # written with `capabilities=`, not as rules with `needs=`
-    package: Installed | None = field(default=None, compare=False)  # the distribution that its module belongs to
-    touches: CapabilitySet = field(init=False, compare=False, repr=False)  # the most that a call could hold
-    needed_connectors: frozenset[str] = field(init=False, compare=False, repr=False)
-    named_connectors: frozenset[str] = field(init=False, compare=False, repr=False)  # also among its optional needs
+    optional: CapabilitySet = CapabilitySet()  # held where the ceiling allows it, never a misfit
+    parameters: tuple[str, ...] | None = None  # None: source does not say for sure
+    by_keys: bool = False  # written with `capabilities=`, not as rules with `needs=`
+    package: Installed | None = None  # the distribution that its module belongs to
 
-    def __post_init__(self) -> None:
-        needed = _connectors_in(self.needs) | (
-            {self.connector.name} if isinstance(self.connector, ConnectorRef) else set()
-        )
-        object.__setattr__(self, "touches", self.needs | self.optional if self.optional else self.needs)
-        object.__setattr__(self, "needed_connectors", frozenset(needed))
-        object.__setattr__(self, "named_connectors", frozenset(needed | _connectors_in(self.optional)))
+    def __hash__(self) -> int:
+        return hash((self.name, self.needs, self.optional, self.origin))  # a schema is a dict, which has no hash
+
+    @cached_property
+    def touches(self) -> CapabilitySet:
+        """The most that a call could hold: needs and optional needs."""
+        return self.needs | self.optional if self.optional else self.needs
+
+    @cached_property
+    def needed_connectors(self) -> frozenset[str]:
+        """The connectors without which the tool is refused."""
+        own = {self.connector.name} if isinstance(self.connector, ConnectorRef) else set()
+        return frozenset(_connectors_in(self.needs) | own)
+
+    @cached_property
+    def named_connectors(self) -> frozenset[str]:
+        """The needed connectors and the optional ones."""
+        return self.needed_connectors | _connectors_in(self.optional)
 
     @property
     def digest(self) -> str:
@@ -336,36 +347,31 @@ def _shown(value: Any) -> str:
 Paths = Collection[str] | Literal["from-personality"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCapabilities:
+class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """What a tool touches; a part is one of the classes below or a mapping with the same keys, and absent is nothing.
 
     ToolCapabilities(network={"allowed_hosts": ["api.weather.gov"]}, secrets=["WEATHER_API_KEY"])
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Network:
+    class Network(Struct, frozen=True):
         """Hosts the tool may reach: exact, `*.example.com`, with a port, or `*` for whatever the ceiling allows."""
 
         allowed_hosts: Collection[str]
 
-    @dataclass(frozen=True, slots=True)
-    class Storage:
+    class Storage(Struct, frozen=True):
         """A key-value store, and how long its entries live unless the tool says otherwise."""
 
         scope: Literal["tool-private", "session", "personality"]
         kind: Literal["kv"] = "kv"
         ttl_seconds_default: int | None = None
 
-    @dataclass(frozen=True, slots=True)
-    class FsReach:
+    class FsReach(Struct, frozen=True):
         """Paths the tool may read, and paths it may write and delete; or what the ceiling allows of either."""
 
         read: Paths = ()
         write: Paths = ()
 
-    @dataclass(frozen=True, slots=True)
-    class Process:
+    class Process(Struct, frozen=True):
         """Binaries the tool may start: names, absolute paths, or `*` for whatever the ceiling allows."""
 
         allowed_binaries: Collection[str]
@@ -383,7 +389,7 @@ class ToolCapabilities:
         parts = {"network": self.Network, "storage": self.Storage, "fs_reach": self.FsReach, "process": self.Process}
         for key, value in normal_form(given).items():
             # Lists become tuples here, so that nobody changes a declaration after it was checked.
-            object.__setattr__(self, key, parts[key](**value) if key in parts else value)
+            force_setattr(self, key, parts[key](**value) if key in parts else value)
 
     @property
     def needs(self) -> CapabilitySet:
@@ -392,10 +398,10 @@ class ToolCapabilities:
 
     def as_mapping(self) -> dict[str, Any]:
         """The same as a mapping, with only what was given."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
         parts = (self.Network, self.Storage, self.FsReach, self.Process)
         return {
-            key: {f.name: v for f in fields(value) if (v := getattr(value, f.name)) is not None}
+            key: {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
             if isinstance(value, parts)
             else value
             for key, value in given.items()

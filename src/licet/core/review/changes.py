@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Literal, TypeVar
 
+from msgspec import Struct
+
 from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json, money_text
 from licet.core.origin import Origin
 from licet.core.policy.digest import command_text
 from licet.core.policy.effects import class_fits
 from licet.core.review.entries import piece_text
-from licet.values import dataclass
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
 _NO_LIMIT = Decimal("Infinity")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One difference: what kind it is, of which tool (None is the whole agent), and both sides of it in words."""
 
     kind: str
@@ -44,8 +44,7 @@ class Change:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """Everything that grew, everything that shrank, and what changed without doing either."""
 
     grown: tuple[Change, ...] = ()
@@ -67,8 +66,7 @@ class Changes:
 Found = Iterator[tuple[Side, Change]]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """Where the two sides of a comparison are written, and of which tool they speak, if of one."""
 
     old: Origin | None

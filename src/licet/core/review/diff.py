@@ -7,22 +7,16 @@ is not compared. Where nobody can tell here which side is wider (JSON Schemas, v
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.origin import Origin
 from licet.core.policy.addresses import beyond
+from licet.core.policy.commands import COMMANDS
 from licet.core.policy.effects import CLASSES, LEVELS, WRITES
-from licet.core.policy.manifest import (
-    BUDGET_KEYS,
-    COMMANDS,
-    WRITE_APPROVALS,
-    Layer,
-    Manifest,
-    Seat,
-    WriteApproval,
-    meet_layers,
-)
+from licet.core.policy.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, Seat, WriteApproval, meet_layers
 from licet.core.review.changes import (
     Change,
     Changes,
@@ -37,7 +31,6 @@ from licet.core.review.changes import (
 from licet.core.review.diff_bundles import bundle_changes, moved_tools
 from licet.core.review.entries import Written, piece_text, target_of
 from licet.core.review.surface import Surface, ToolSurface, surface
-from licet.values import replace
 
 _NOTHING = CapabilitySet()
 _ASKED: dict[WriteApproval, str] = {

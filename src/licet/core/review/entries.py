@@ -4,18 +4,18 @@ The entries of a set cover exactly the uses that the set has. What they mean for
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.algebra.use import Use
+from licet.core.compared import Compared
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import rule_covers
 from licet.core.origin import Origin
 from licet.core.policy.manifest import Layer, Rule
-from licet.values import dataclass, field
 
 Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -32,14 +32,15 @@ KIND_OF_DOMAIN: dict[str, Kind] = {
 _NOTHING = CapabilitySet()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Compared, frozen=True):
     """One target that is reached, the ways in which it is, and the parts of it that are not."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
 
     kind: Kind
     target: str
     pieces: tuple[Piece, ...]  # one for each way; all with the same exceptions
-    origin: Origin | None = field(default=None, compare=False)  # the rule of a ceiling that lets it in
+    origin: Origin | None = None  # the rule of a ceiling that lets it in
 
     @property
     def ways(self) -> tuple[str, ...]:

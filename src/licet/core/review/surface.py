@@ -8,12 +8,13 @@ Two surfaces are equal if they reach the same; where rules are written, file nam
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import canonical_json, money_text
+from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny, Ground, Request
@@ -21,23 +22,12 @@ from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachab
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
 from licet.core.origin import Origin
+from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.digest import definitions_document, server_document
 from licet.core.policy.effects import ELEVATED, EffectClass, Level
-from licet.core.policy.manifest import (
-    COMMANDS,
-    Approvals,
-    Budget,
-    Layer,
-    Manifest,
-    Rule,
-    Seat,
-    WriteApproval,
-    least_limits,
-    with_commands,
-)
+from licet.core.policy.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
 from licet.core.review.entries import Entry, Written, entries_of
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
-from licet.values import dataclass, field
 
 Standing = Literal["callable", "undeclared", "blocked"]
 _NOTHING = CapabilitySet()
@@ -45,13 +35,14 @@ _BINARIES = CapabilitySet(("process:exec:*",))
 _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSurface:
+class ToolSurface(Compared, frozen=True, kw_only=True):
     """One tool that the manifest admits: whether it can be called, and what it then reaches.
 
     An `undeclared` tool is admitted, but no file that was read says what it needs: what is given here is the ceiling,
     the most that any declaration could get. A `blocked` one is refused whatever it asks; it reaches nothing.
     """
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin"})
 
     name: str
     standing: Standing
@@ -67,10 +58,10 @@ class ToolSurface:
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
     entries: tuple[Entry, ...]
-    grant: CapabilitySet = field(compare=False)
-    optional: tuple[str, ...] = field(compare=False)  # what it declares and can do without, reached or not
-    grounds: tuple[Ground, ...] = field(compare=False)  # why it cannot be called, from files alone
-    origin: Origin | None = field(compare=False)
+    grant: CapabilitySet
+    optional: tuple[str, ...]  # what it declares and can do without, reached or not
+    grounds: tuple[Ground, ...]  # why it cannot be called, from files alone
+    origin: Origin | None
 
     @property
     def reachable(self) -> bool:
@@ -112,18 +103,20 @@ class ToolSurface:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Compared, frozen=True):
     """Something that no tool of the agent reaches, whatever is allowed."""
 
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"origin", "by_licet"})
+
     rule: Capability
-    origin: Origin | None = field(default=None, compare=False)
-    by_licet: bool = field(default=False, compare=False)  # a policy file or the code of a tool: nobody wrote this deny
+    origin: Origin | None = None
+    by_licet: bool = False  # a policy file or the code of a tool: nobody wrote this deny
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surface:
+class Surface(Compared, frozen=True, kw_only=True):
     """Everything one agent can reach, and everything agent-wide that decides about it."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"unadmitted", "digest", "pinned", "files"})
 
     agent: str
     version: str
@@ -144,10 +137,10 @@ class Surface:
     record: str
     denies: tuple[Denied, ...]
     servers: tuple[tuple[str, str], ...]  # name -> what it is and holds, as canonical JSON
-    unadmitted: tuple[str, ...] = field(compare=False)  # declared, and not for this agent
-    digest: str = field(compare=False)
-    pinned: str = field(compare=False)  # what holds the digest; empty if nothing does, and then no file approves writes
-    files: tuple[str, ...] = field(compare=False)
+    unadmitted: tuple[str, ...]  # declared, and not for this agent
+    digest: str
+    pinned: str  # what holds the digest; empty if nothing does, and then no file approves writes
+    files: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""

@@ -1,29 +1,32 @@
 """What the bundles of an agent hold their tools to, as a reader of its surface sees it."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from licet.core.canonical import money_text
+from licet.core.compared import Compared
 from licet.core.decision.bundle_rules import approvals_of, connectors_of, private_of
 from licet.core.origin import Origin
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors
 from licet.core.policy.manifest import Approvals, Budget, Manifest
-from licet.values import dataclass, field, replace
 
 Versions = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> the version ranges that must all hold
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Compared, frozen=True, kw_only=True):
     """What some tools are held to together with the rest of the policy; for the agent itself, without any bundle."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
 
     name: str = ""  # of the bundle
     budgets: tuple[tuple[str, Budget], ...] = ()  # of bundles, by name
     approvals: Approvals
     connectors: Versions
     private: tuple[str, ...]
-    origin: Origin | None = field(default=None, compare=False)
+    origin: Origin | None = None
 
     def document(self) -> dict[str, Any]:
         """The terms as plain data."""

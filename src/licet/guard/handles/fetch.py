@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, NoReturn, Protocol
 
+from msgspec import Struct
+
 from licet.core.algebra.use import Destination, InvalidUse, Use, destination, redirected
 from licet.core.decision.decision import Deny
 from licet.core.decision.obstacles import address_grounds
@@ -36,7 +38,6 @@ from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.meter import Exceeded
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
 from licet.guard.redaction.redact import Redactor, in_turn
-from licet.values import dataclass
 
 _MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
 
@@ -66,8 +67,7 @@ _DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection c
 _GROWN = 64 * 1024  # bytes that a body may grow by where names take the place of secrets
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True):
     """What one request may cost at most; a caller may ask for another time or size, never for more than the last."""
 
     seconds: float = 30.0  # for everything together, redirects and body included

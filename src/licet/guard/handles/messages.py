@@ -13,12 +13,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from encodings import normalize_encoding
 from encodings.aliases import aliases
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet.core.algebra.domains import TOKEN
 from licet.guard.execution import JsonText
 from licet.guard.meter import Meter
-from licet.values import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -38,7 +39,7 @@ class BadRequest(ValueError):
     """A request that cannot be sent as it was written: what is wrong with it."""
 
 
-class Outgoing(NamedTuple):
+class Outgoing(Struct, frozen=True):
     """The headers and the body that a caller gave."""
 
     headers: Pairs = ()
@@ -201,8 +202,7 @@ class BadStatus(Exception):
         return BadStatus, (self.status, self.url)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """An answer, read to its end: the URL is the one that answered, after redirects."""
 
     status: int

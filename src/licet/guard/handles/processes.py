@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NoReturn, Protocol
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import TOP, inside
 from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
 from licet.core.decision.decision import Reason
@@ -31,7 +33,6 @@ from licet.guard.handles.files import held_paths
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn
-from licet.values import replace
 
 _MOST_CODES = 100  # that a receipt tells
 # Open files of this process while a program runs: pipes to it, and sockets to whoever looks after it.

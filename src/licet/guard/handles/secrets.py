@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import Deny, Ground
 from licet.errors import Refused
 from licet.guard.grant import Holding
 from licet.guard.ports import Secrets, SecretsFunction, Unavailable
 from licet.guard.redaction.redact import Redactor
-from licet.values import replace
 
 _PLACEHOLDER = re.compile(r"licet-ref-[0-9a-f]{32}")
 _MARK = "licet-ref-"

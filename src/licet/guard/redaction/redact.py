@@ -135,7 +135,7 @@ class Redactor:
             low = max(start - self.nearby, 0)  # a secret may have begun in the block before
             inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
             # What ends before this block was found with the one before it.
-            latest = [Span(low + at, low + end, label) for at, end, label in inside if low + end > start]
+            latest = [Span(low + one.start, low + one.end, one.label) for one in inside if low + one.end > start]
             while latest and found and found[-1].end > latest[0].start:
                 latest = merged([found.pop(), *latest])
             found += latest
@@ -210,7 +210,9 @@ class Stream:
                 if span.start < until < span.end:  # perhaps it is only the first part of a longer one
                     until = span.start
             until = max(until, done)
-        ready = [Span(max(start, done), end, label) for start, end, label in spans if end > done and start < until]
+        ready = [
+            Span(max(one.start, done), one.end, one.label) for one in spans if one.end > done and one.start < until
+        ]
         said = replaced(text, ready, until, done)
         self._before, self._held = text[max(until - redactor.nearby, 0) : until], text[until:]
         return said
@@ -218,8 +220,8 @@ class Stream:
 
 def _found(text: bytes, forms: Forms) -> Iterator[Span]:
     for view, spellings in _looks(text, forms):
-        for at, end, label in _places(view.raw, spellings):
-            yield Span(view.begin(at), view.end(end - 1), label)
+        for found in _places(view.raw, spellings):
+            yield Span(view.begin(found.start), view.end(found.end - 1), found.label)
 
 
 _QUOTED_TAIL = re.compile(rb"=(?:[0-9A-Fa-f]|[ \t]{0,4}\r?)?\Z")  # what may be the beginning of `=3D`

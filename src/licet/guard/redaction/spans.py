@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Generator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Span(NamedTuple):
+class Span(Struct, frozen=True):
     """Where a secret stands, and what to write instead."""
 
     start: int
@@ -29,11 +30,11 @@ def merged(spans: list[Span]) -> list[Span]:
 def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
     """The text from `done` up to `until`, with labels in the place of spans."""
     parts = []
-    for start, end, label in spans:
-        if start >= until:
+    for span in spans:
+        if span.start >= until:
             break
-        parts += [raw[done:start], label]
-        done = end
+        parts += [raw[done : span.start], span.label]
+        done = span.end
     parts.append(raw[done:until])
     return b"".join(parts)
 

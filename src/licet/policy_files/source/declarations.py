@@ -5,16 +5,19 @@ import inspect
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import Malformed, visible
+from licet.core.compared import Compared
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.declare import tool
 from licet.policy_files.source.names import MOST_IN_FILE, TOOL, Binding, Function, Imported, Names, NotLiteral, Spent
 from licet.policy_files.source.text import Lines, Text, parse
-from licet.values import dataclass, field, replace
 
 MOST_ARGUMENTS = 50  # of one decorator
 LONGEST_SHOWN = 300  # of what is wrong with a value
@@ -31,8 +34,7 @@ _CODE = frozenset({"available"})  # runs beside the tool, and says nothing about
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """A decorated function: its spec, or None and at least one problem that is an error."""
 
     function: str
@@ -40,7 +42,7 @@ class Declared:
     problems: tuple[Problem, ...]
 
 
-class Meaning(NamedTuple):
+class Meaning(Struct, frozen=True):
     """What a name means in a module, without a reference to its syntax tree."""
 
     times: int  # it is bound; the rest is of the last binding
@@ -50,16 +52,17 @@ class Meaning(NamedTuple):
     is_function: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Compared, frozen=True):
     """What one file declares, and what each of its names means."""
+
+    _not_compared: ClassVar[frozenset[str]] = frozenset({"by_function"})
 
     lines: Lines
     names: Mapping[str, Meaning]
     declared: tuple[Declared, ...]
     problems: tuple[Problem, ...]  # of the whole file, not of one tool
     unread: Problem | None = None  # why the rest of the file was not read, where it was not
-    by_function: Mapping[str, Declared] = field(default_factory=dict, compare=False, repr=False)  # the first of a name
+    by_function: Mapping[str, Declared] = {}  # the first of a name
 
 
 @lru_cache(maxsize=8)  # a command may review a policy and then load its tools

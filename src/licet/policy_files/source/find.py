@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+
+from msgspec import Struct
 
 from licet.core.algebra.domains import nearest
 from licet.core.algebra.scope import visible
@@ -20,7 +21,6 @@ from licet.policy_files.source.names import Imported
 from licet.policy_files.source.text import read_bytes
 from licet.policy_files.tool_files import code_directories
 from licet.regular_files import size_text
-from licet.values import dataclass
 
 __all__ = ["Modules", "Source", "find_tool", "read_tools", "shown_file"]
 
@@ -37,8 +37,7 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The tools that a file declares, in order; the functions they are, by tool name; and everything that is wrong."""
 
     specs: tuple[ToolSpec, ...]
@@ -51,12 +50,12 @@ def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Sour
     file = os.fspath(path) if display is None else display
     module = Modules().read(path, file)
     if isinstance(module, Problem):
-        return Source((), (module,), MappingProxyType({}))
+        return Source((), (module,), {})
     specs = tuple(one.spec for one in module.declared if one.spec)
     problems = [problem for one in module.declared for problem in one.problems] + list(module.problems)
     functions = {one.spec.name: one.function for one in module.declared if one.spec}
     ordered = sorted(problems, key=lambda problem: (problem.origin.line, problem.origin.column))
-    return Source(specs, tuple(ordered), MappingProxyType(functions))
+    return Source(specs, tuple(ordered), functions)
 
 
 class Modules:

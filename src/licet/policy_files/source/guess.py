@@ -8,7 +8,9 @@ What a library does inside, and what is computed, is not seen: whoever uses a gu
 import ast
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from licet.core.algebra.capability import destination
 from licet.core.algebra.scope import Malformed, binary, path_key, variable
@@ -16,7 +18,6 @@ from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.policy_files.source.names import Function
 from licet.policy_files.source.text import Text
 from licet.policy_files.source.values import Beginning, FunctionValues, SourceNames
-from licet.values import dataclass
 
 MOST_FUNCTIONS = 100  # of one file: nobody reviews more guesses at once
 
@@ -63,7 +64,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECA
 _HOST = re.compile(r"https?://([^/?#\s]*)([/?#]?)")
 
 
-class Touch(NamedTuple):
+class Touch(Struct, frozen=True):
     """Something outside that a piece of code uses: the category and scope of a declaration, and where it was seen."""
 
     category: Category
@@ -73,8 +74,7 @@ class Touch(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """A function that could be a tool, and the declaration that its source suggests."""
 
     function: str

@@ -11,12 +11,13 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from msgspec import Struct
+
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolCapabilities
 from licet.policy_files.source.text import Text
-from licet.values import dataclass
 
 TOOL = "licet.tool"
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
@@ -50,8 +51,7 @@ _LEADING = frozenset(
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A name that comes from another module; with `name` empty it is the module itself."""
 
     module: str
@@ -64,8 +64,7 @@ class Imported:
         return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """One place where a module gives a name a meaning."""
 
     node: ast.AST

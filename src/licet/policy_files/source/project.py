@@ -9,7 +9,8 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.modules.finder import Place
 from licet.modules.imports import followed, library_directories, with_parents
@@ -28,7 +29,7 @@ _LOADERS = (
 )
 
 
-class ProjectModules(NamedTuple):
+class ProjectModules(Struct, frozen=True):
     """The modules of a project that its tools load, and the paths that decide which files these are.
 
     A path of `missing` or `second` may exist or not. In each directory that is searched, and for each top-level name

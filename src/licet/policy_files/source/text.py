@@ -10,10 +10,11 @@ import re
 import tokenize
 import warnings
 
+from msgspec import Struct
+
 from licet.core.origin import Origin, Problem
 from licet.modules.imports import parse_cost
 from licet.regular_files import TooLarge, read_regular, size_text
-from licet.values import dataclass
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
 MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it
@@ -32,8 +33,7 @@ _F_STRING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The lines of a file, to find columns by."""
 
     file: str
@@ -45,8 +45,7 @@ class Lines:
         return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Lines):
+class Text(Lines, frozen=True):
     """A file that could be read as Python, with its tree, which is large: nothing that is kept refers to one."""
 
     tree: ast.Module

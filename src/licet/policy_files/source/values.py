@@ -6,7 +6,8 @@ Work is bounded: each name is followed once, a few steps far, and long texts are
 import ast
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.policy_files.source.names import LONGEST_CHAIN, Function
 from licet.policy_files.source.text import Text
@@ -18,7 +19,7 @@ _SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath")
 _JOINING = ("pathlib.Path", "pathlib.PurePath", "os.path.join")
 
 
-class Beginning(NamedTuple):
+class Beginning(Struct, frozen=True):
     """The text that an expression begins with, and whether that is all of it."""
 
     text: str

@@ -9,8 +9,10 @@ import io
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import astuple
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Streams
@@ -26,7 +28,7 @@ Head = Mapping[str, Any]
 MOST_PIECES = 32  # of one stream, asked for and not sent; an honest worker asks for one at a time
 
 
-class Answered(NamedTuple):
+class Answered(Struct, frozen=True):
     """An answer: fields, bytes, and files that are closed once they are sent."""
 
     head: dict[str, Any]
@@ -274,7 +276,7 @@ class Operations:
     async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
         """Start a program, and pass its pipes to the worker; the question's number becomes the program's."""
         self._needs_direct()
-        streams = Streams(*(_of(head, name, bool) for name in Streams._fields))
+        streams = Streams(*(_of(head, name, bool) for name in Streams.__struct_fields__))
         name, args = _of(head, "name"), _of(head, "args", list)
         files = await self._programs.start(number, name, args, streams, head.get("env"), head.get("cwd"))
         return Answered({}, files=files)

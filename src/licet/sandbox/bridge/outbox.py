@@ -14,7 +14,9 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.workers.wire import Closed, Overrun
@@ -58,7 +60,7 @@ _OF_A_MESSAGE = 768  # bytes that the kernel counts at least for an unread messa
 _PAUSE = 0.005  # seconds until the next check whether a worker has read its files
 
 
-class _Piece(NamedTuple):
+class _Piece(Struct, frozen=True):
     """A part of an answer with its files, and the memory that is given back when it is sent."""
 
     data: memoryview
@@ -135,27 +137,27 @@ class Outbox:
 
     def _write(self) -> None:
         while self._pieces:
-            data, files, number, held = self._pieces[0]
-            if files and _unread(self._end) >= self._meter.host_files * _OF_A_MESSAGE:
+            piece = self._pieces[0]
+            if piece.files and _unread(self._end) >= self._meter.host_files * _OF_A_MESSAGE:
                 self._pause()
                 return
             try:
-                sent = _send(self._end, data, files)
+                sent = _send(self._end, piece.data, piece.files)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as gone:
                 self._failed(Closed(str(gone)))
                 return
-            _close(files)
-            self._files -= len(files)
-            self._meter.give_files(len(files))
-            if sent < len(data):
-                self._pieces[0] = _Piece(data[sent:], (), number, held)
+            _close(piece.files)
+            self._files -= len(piece.files)
+            self._meter.give_files(len(piece.files))
+            if sent < len(piece.data):
+                self._pieces[0] = replace(piece, data=piece.data[sent:], files=())
                 break
             self._pieces.popleft()
-            self.held -= held
-            self._meter.give_memory(held)
-            self._sent(number)
+            self.held -= piece.held
+            self._meter.give_memory(piece.held)
+            self._sent(piece.number)
         self._watch(bool(self._pieces))
         if not self.full:
             self._let_in()

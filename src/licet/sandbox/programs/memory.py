@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
+from msgspec.structs import replace
+
 from licet.guard.execution import Command, Ending, Finished, Running, Streams, Walls
 from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender
-from licet.values import replace
 
 Program = Callable[[Command], Awaitable[Finished]]
 
@@ -74,7 +75,9 @@ class _Running:
     def __init__(self, program: Program, command: Command, streams: Streams) -> None:
         self._streams = streams
         self._pipes = Pipes()
-        self._ends = [self._pipes.pipe() if wanted else None for wanted in streams[:3]]
+        self._ends = [
+            self._pipes.pipe() if wanted else None for wanted in (streams.stdin, streams.stdout, streams.stderr)
+        ]
         self._signal = 0
         self.ending: Ending | None = None
         self._ended: Ending | None = None

@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from subprocess import Popen
 from typing import Literal
 
+from msgspec.structs import replace
+
 from licet.core.decision.decision import Reason
 from licet.guard.execution import Command, Ending, Finished, Running, Streams, Used, Walls
 from licet.guard.links import FoundProgram, followed
 from licet.guard.ports import Unavailable
 from licet.sandbox.programs.attached import AttachedStreams
 from licet.sandbox.programs.supervisor_client import Pipes, Receiver, Sender, Supervisor
-from licet.values import replace
 
 _LATE = -9  # what a program that ran too long ended by
 _GRACE = 10.0  # seconds that the supervisor has to clear up
@@ -223,7 +224,8 @@ class _Running:
         self._said = Receiver(channels.status[0], 64)
         self._parts = [Sender(channels.control, channels.message), self._said]
         near = (channels.stdin[1], channels.stdout[0], channels.stderr[0])
-        self._handed = [fd for fd, wanted in zip(near, streams[:3], strict=True) if wanted]
+        wanted = (streams.stdin, streams.stdout, streams.stderr)
+        self._handed = [fd for fd, is_wanted in zip(near, wanted, strict=True) if is_wanted]
         if not streams.stdin:
             channels.shut(channels.stdin[1])
         # Not the null device: root could change its mode for all processes.

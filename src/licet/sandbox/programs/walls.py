@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from licet.core.algebra.scope import TOP, inside
 from licet.core.decision.decision import Reason
 from licet.core.decision.reach import Reach
@@ -29,7 +31,6 @@ from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.files import SYSTEM, of_binary
 from licet.sandbox.rules_in_force import program_access
-from licet.values import replace
 
 # The proxy is imported only for programs that have a network.
 if TYPE_CHECKING:

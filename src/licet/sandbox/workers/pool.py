@@ -109,7 +109,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         "landlock": support.landlock,
         "module": source.module,
         "qualname": source.qualname,
-        "modules": source.modules,
+        "modules": {name: (place.file, place.directory) for name, place in source.modules.items()},
         "path": import_path(),
         "bytecode": not any(changeable(path, _written_ceiling(reach.manifest)) for path in source.compiled),
         "async": tool.is_async,

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet.core.algebra.scope import inside
 from licet.declare import Tool
@@ -28,7 +30,7 @@ _FIX = (
 SCRIPT = "licet_script"  # the module name of a script in a worker: as `__main__` it would run as a program
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     """The code of one tool."""
 
     module: str

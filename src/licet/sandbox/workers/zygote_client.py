@@ -16,7 +16,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from licet.core.decision.decision import Reason
 from licet.guard.access import Access
@@ -40,14 +42,14 @@ _TICK, _GLANCE = 0.1, 1.0  # seconds between two checks of what workers use: run
 _BUFFER = 1 << 20
 
 
-class Watched(NamedTuple):
+class Watched(Struct, frozen=True):
     """Limits of a worker that the kernel does not enforce."""
 
     scratch_bytes: int
     threads: int
 
 
-class WorkerExit(NamedTuple):
+class WorkerExit(Struct, frozen=True):
     """How a worker ended: its wait status, its CPU time, and the reason if the host ended it."""
 
     status: int

@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import click
+from msgspec import Struct
 
 from licet import __version__
 
@@ -25,7 +26,7 @@ NO_OUTPUT = 74  # EX_IOERR
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One command in the list: its purpose, and an example that a newcomer can type."""
 
     name: str

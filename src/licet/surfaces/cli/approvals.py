@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from licet.assemble.gate import state_directory, stored_approvals
 from licet.backends.approvals.store import CannotAnswer, Kept, SqliteApprovals
@@ -16,7 +17,6 @@ from licet.core.decision.approval import shown, time_text, told
 from licet.guard.ports import Unavailable
 from licet.surfaces.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
 from licet.surfaces.cli.output import fail, show, show_json
-from licet.values import replace
 
 _COLOURS = {"approved": "green", "denied": "red", "waiting": "yellow"}
 _OPEN = ("waiting", "approved")

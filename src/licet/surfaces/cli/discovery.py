@@ -6,9 +6,10 @@ No other directory is searched, and `.licet/licet.yaml` comes before `licet.yaml
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from licet.surfaces.cli.options import FILE, Setting
 
@@ -26,7 +27,7 @@ _ENDINGS = (".yaml", ".yml", ".json", ".py")  # a Python file is no policy; its 
 _BEGINNINGS = ("/", "./", "../", "~/")
 
 
-class Named(NamedTuple):
+class Named(Struct, frozen=True):
     """A policy file, and whether the user named it or it was found."""
 
     path: Path

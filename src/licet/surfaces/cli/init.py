@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from msgspec.structs import replace
 
 from licet.assemble import draft
 from licet.assemble.trust import PolicyMoved, accept_policy
@@ -37,7 +38,6 @@ from licet.surfaces.cli.output import (
     write_file,
 )
 from licet.surfaces.cli.schema import not_ours, write_schema
-from licet.values import replace
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -7,8 +7,8 @@ written here.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
@@ -30,8 +30,7 @@ _IN_EVERY_CEILING = CapabilitySet(OWN_STORAGE)
 _HOSTS = "destinations.allow"
 
 
-@dataclass(slots=True)
-class Fit:
+class Fit(Struct):
     """The lists of a manifest: by key, each item with the tools that need it, and the tools that defer."""
 
     items: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -164,14 +163,14 @@ _OPTIONAL = ("# Entries marked `(optional)` may be taken out: the tool does with
 _OLD_BOOLEANS = {"y", "n", "yes", "no", "on", "off"}  # readers of YAML 1.1 take these for true and false
 
 
-class Sourced(NamedTuple):
+class Sourced(Struct, frozen=True):
     """A tool and where it is declared, as `package.module:function`."""
 
     spec: ToolSpec
     source: str
 
 
-class _Section(NamedTuple):
+class _Section(Struct, frozen=True):
     """One list of a manifest: its key, what it is for, and how to fill it if a tool takes whatever is there."""
 
     key: str
@@ -221,7 +220,7 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         "",
         "# Where each tool is declared. Reviews read the source; they never import it.",
         "tools:",
-        *(f"  {_word(spec.name)}: {{from: {json.dumps(source)}}}" for spec, source in tools),
+        *(f"  {_word(tool.spec.name)}: {{from: {json.dumps(tool.source)}}}" for tool in tools),
         *_connectors(fit),
         "",
         "# What the agent may touch. What is not here is denied.",

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from licet.core.algebra.scope import visible
 from licet.core.origin import Problem
 from licet.policy_files.source.guess import ANY, Category, Guess, guess_tools
 from licet.policy_files.source.text import Text, parse, read_bytes
-from licet.values import dataclass
 
 _HEADER = "guessed by `licet init` from what the source does: review every line, then delete this comment"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A file without tools, and the same file with a guessed declaration above each public function."""
 
     file: Path

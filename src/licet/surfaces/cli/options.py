@@ -8,9 +8,10 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from msgspec import Struct
 
 from licet.assemble import Places, review
 from licet.assemble.gate import state_directory
@@ -49,7 +50,7 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 
 
-class Setting(NamedTuple):
+class Setting(Struct, frozen=True):
     """How a manifest is read: the other files of its policy, and its working directory."""
 
     workspace: Path | None = None
@@ -62,7 +63,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def gathered(*words: Any, **given: Any) -> Any:
-        setting = Setting(*(given.pop(name) for name in Setting._fields))
+        setting = Setting(*(given.pop(name) for name in Setting.__struct_fields__))
         return command(*words, setting=setting, **given)
 
     for option in (

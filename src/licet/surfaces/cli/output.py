@@ -19,7 +19,6 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
 from licet.guard.result import Result
-from licet.values import dataclass
 
 MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
 
@@ -86,8 +85,7 @@ def coloured(*, err: bool = False) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MisfitProblem(Problem):
+class MisfitProblem(Problem, frozen=True):
     """A problem that also holds the misfit of a tool as data."""
 
     misfit: Misfit | None = None

@@ -131,7 +131,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, as_json: b
         for check in check_lines(entry, checks) if checks is not None else ():
             show(check)
     if not found:
-        asked = verdict is not None or any(value is not None for value in wanted)
+        asked = verdict is not None or wanted != Wanted()
         show("no receipt fits" if asked else "no call has left a receipt yet", err=True)
     if more:
         show(f"there are more; `--limit {limit * 10}` shows older ones", err=True)

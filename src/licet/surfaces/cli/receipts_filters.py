@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
+from msgspec import Struct
 
 from licet.backends.ledger.reader import LedgerReader
 from licet.core.algebra.scope import Malformed
@@ -98,14 +99,14 @@ def search_options(command: Command) -> Command:
     return command
 
 
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True):
     """What a search asks for."""
 
-    agent: str | None
-    session: str | None
-    tool: str | None
-    since: datetime | None
-    until: datetime | None
+    agent: str | None = None
+    session: str | None = None
+    tool: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     denied_use: str | None = None
     capability: CapabilitySet | None = None
 

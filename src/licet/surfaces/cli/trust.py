@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import asdict, replace
 
 from licet.assemble import Places
 from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
@@ -20,7 +21,6 @@ from licet.surfaces.cli.diff import show_changes
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound
 from licet.surfaces.cli.output import fail, shortened, show, show_json
-from licet.values import replace
 
 
 @click.command(name="trust")
@@ -62,9 +62,9 @@ def command(ctx: click.Context, file: Path | None, yes: bool, listing: bool, rem
 
 
 def _list(as_json: bool) -> None:
-    entries = sorted(accepted().values())
+    entries = sorted(accepted().values(), key=lambda entry: entry.path)
     if as_json:
-        show_json({"accepted": [entry._asdict() for entry in entries]})
+        show_json({"accepted": [asdict(entry) for entry in entries]})
         return
     for entry in entries:
         show(f"{entry.path}  {entry.digest}  {entry.when}")

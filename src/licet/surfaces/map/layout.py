@@ -7,7 +7,8 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from licet.values import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 GAP = 8.0  # between two boxes
 GROUP_GAP = 16.0  # between two groups
@@ -18,16 +19,14 @@ Links = Iterable[tuple[str, str]]
 Near = Mapping[str, list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A box: its key, and how tall it is."""
 
     key: str
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Boxes that stay together under one heading; a pinned group stays where it was put."""
 
     name: str
@@ -36,8 +35,7 @@ class Group:
     pinned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """The top of every box and, by column and group, of every heading; and how tall the whole is."""
 
     tops: Mapping[str, float]

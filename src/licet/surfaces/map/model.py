@@ -7,9 +7,11 @@ The table and the JSON are always complete.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from licet.core.policy.effects import EffectClass
 from licet.core.review.entries import Kind
-from licet.values import dataclass, replace
 
 MOST_BUNDLES = 60
 MOST_TOOLS = 100
@@ -20,8 +22,7 @@ MOST_TIPS = 40  # lines of one tooltip
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a card: text, its style, and a note at its right."""
 
     text: str
@@ -32,8 +33,7 @@ class Line:
     aside: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """One box."""
 
     key: str
@@ -47,8 +47,7 @@ class Card:
     stands_for: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """One line between two boxes."""
 
     source: str
@@ -57,8 +56,7 @@ class Link:
     tip: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """Everything to draw."""
 
     summary: str

@@ -1,0 +1,34 @@
+"""What `licet run -- CMD` holds: no tool declares it, so it gets all of the ceiling that a program can use."""
+
+from msgspec.structs import replace
+
+from licet.core.algebra.capability import Capability
+from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.manifest import Manifest, Seat
+from licet.core.policy.tool import ToolSpec
+
+COMMANDS = "licet run"  # no tool can be called so: names have no spaces
+COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+
+
+def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
+    """The same manifest with a place for commands, which no bundle and no line about one tool narrows.
+
+    A deny of every tool, `tool:call:*`, is a deny of commands too.
+    """
+    seats = {**manifest.seats, name: (Seat(manifest.origin),)}
+    layers = tuple(
+        replace(layer, denies=tuple(rule for rule in layer.denies if not _names(rule.capability, name)))
+        for layer in manifest.layers
+    )
+    return replace(manifest, seats=seats, layers=layers, loaded=manifest.loaded or manifest)
+
+
+def with_commands(manifest: Manifest) -> Manifest:
+    """The same manifest, where any command is one more tool, called `COMMANDS`."""
+    spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
+    return admit_commands(manifest).declare([spec])
+
+
+def _names(rule: Capability, tool: str) -> bool:
+    return rule.domain == "tool" and rule.key == tool
