@@ -198,7 +198,7 @@ def _session(place: Path) -> tuple[Session, Callable[[], None]]:
         on_misfit="narrow",
     )
     ledger: Any = gate.ports.ledger
-    return gate.session("bench"), ledger.entries.clear
+    return gate.session("bench"), ledger.rows.clear
 
 
 def _licet(place: Path) -> Way:

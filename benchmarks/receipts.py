@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,8 +36,8 @@ from licet.backends.keys import check_signature, generated_key
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.verify import verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
-from licet.backends.memory import ChainedMemoryLedger
-from licet.guard.ports import Entry
+from licet.backends.memory import MemoryLedger
+from licet.core.ledger.entry import Entry, time_text
 
 __all__ = ["measure"]
 
@@ -83,9 +83,8 @@ def _session(place: Path, ledger: Any = None, **capabilities: Any) -> Session:
 
 
 def _chained(place: Path, effort: Effort) -> list[Row]:
-    loop, chained = asyncio.new_event_loop(), ChainedMemoryLedger()
-    bare, kept = _session(place), _session(place, chained, budget=BUDGET)
-    plain: Any = bare.gate.ports.ledger
+    loop, chained, listed = asyncio.new_event_loop(), MemoryLedger(), _Listed()
+    bare, kept = _session(place, listed), _session(place, chained, budget=BUDGET)
 
     def contestant(name: str, session: Session, forget: Callable[[], object]) -> Contestant:
         async def each(cities: Sequence[str]) -> list[Any]:
@@ -97,7 +96,7 @@ def _chained(place: Path, effort: Effort) -> list[Row]:
 
         return Contestant(name, lambda cities: loop.run_until_complete(each(cities)), [CITIES], read)
 
-    ways = [contestant("bare", bare, plain.entries.clear), contestant("kept", kept, chained.rows.clear)]
+    ways = [contestant("bare", bare, listed.entries.clear), contestant("kept", kept, chained.rows.clear)]
     try:
         times = race(ways, [CITIES], replace(effort, slice_ns=effort.slice_ns * 5))
     finally:
@@ -177,7 +176,7 @@ def _verified(place: Path, effort: Effort) -> list[Row]:
     times: dict[str, list[float]] = {"licet": [], "signatures": []}
     for _ in range(max(6, effort.rounds // 4)):
         for name, act, many in (("licet", ledger, CHECKED), ("signatures", signatures, SIGNATURES)):
-            began = time.perf_counter_ns()  # several processors look at a ledger
+            began = time.perf_counter_ns()
             act()
             times[name].append((time.perf_counter_ns() - began) / many)
     took = {name: _timing(found) for name, found in times.items()}
@@ -242,10 +241,8 @@ def _appended(small: Path, large: Path, many: int, sample: Sequence[Entry], effo
     return versus_floor(what, few, _timing(times["large"]), _timing(times["small"]), APPENDED)
 
 
-class _Kept:
-    """A ledger that hands on what it is given."""
-
-    keeps_facts = True
+class _Listed:
+    """A ledger that only appends entries to a list."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -256,7 +253,7 @@ class _Kept:
 
 def _sample(place: Path) -> list[Entry]:
     """Two receipts of real calls: one that was allowed, one that was not."""
-    kept = _Kept()
+    kept = _Listed()
     session = _session(place, kept, budget=BUDGET)
 
     async def calls() -> None:
@@ -270,10 +267,11 @@ def _sample(place: Path) -> list[Entry]:
 def _entries(sample: Sequence[Entry], name: str, numbers: range) -> list[Entry]:
     """Receipts like those of the sample, each with its own id and time."""
     each = ((sample[number % 2], number) for number in numbers)
-    return [
-        entry._replace(id=f"r-{name}-{number}", time=entry.time + timedelta(milliseconds=number))
-        for entry, number in each
-    ]
+    return [replace(entry, id=f"r-{name}-{number}", time=_later(entry.time, number)) for entry, number in each]
+
+
+def _later(time: str, milliseconds: int) -> str:
+    return time_text(datetime.fromisoformat(time) + timedelta(milliseconds=milliseconds))
 
 
 def _fill(path: Path, size: int, sample: Sequence[Entry]) -> None:

@@ -21,8 +21,8 @@ _VARYING = [
     (re.compile(r"\b(took|ran for) [\d.]+ ms"), r"\1 0 ms"),
     (re.compile(r"\bsha256:[0-9a-f]{64}"), "sha256:…"),
     (re.compile(r"\bed25519:[A-Za-z0-9_-]{43}"), "ed25519:…"),
-    (re.compile(r"^(  ledger +)[0-9]+-[0-9a-f]{32}$", re.MULTILINE), r"\1…"),
-    (re.compile(r"\bsigned by \d+ heads?\b"), "signed by N heads"),  # one now and then, by the clock
+    (re.compile(r"^(  ledger +)[0-9a-f]{32}$", re.MULTILINE), r"\1…"),
+    (re.compile(r"\bsigned by \d+ checkpoints?\b"), "signed by N checkpoints"),  # one now and then, by the clock
     (re.compile(r"\blandlock-\d+"), "landlock"),  # its version is the kernel's
 ]
 

@@ -6,6 +6,7 @@ module, and the call is refused. See docs/backends.md.
 
 from licet.core.decision.budget import Spent
 from licet.core.decision.decision import Approval, Usage
+from licet.core.ledger.entry import Entry
 from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Budget
 from licet.declare.context import Json
@@ -30,7 +31,6 @@ from licet.guard.ports import (
     Budgets,
     Claim,
     Clock,
-    Entry,
     Escaped,
     Exchange,
     Files,

@@ -1,23 +1,21 @@
 """The memory twins of ledger and budgets: bounded in what they keep, exact under threads, and fast after many calls."""
 
-import asyncio
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
-from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from counted import work
-from guard.gates import call, gate
-from licet import Backends, tool
 from licet.backends.budgets import MemoryBudgets
-from licet.backends.memory import WHOLE_ENTRIES, MemoryLedger
+from licet.backends.keys import check_signature
+from licet.backends.memory import MemoryLedger
+from licet.core.ledger.entry import Entry
+from licet.core.ledger.verify import verify
 from licet.core.policy.manifest import Budget
-from licet.guard.ports import Claim, Entry
+from licet.guard.ports import Claim
 
 
 def now(step: Coroutine[Any, Any, Any]) -> Any:
@@ -74,28 +72,32 @@ def test_no_limit_is_passed_from_several_threads() -> None:
 # The ledger -----------------------------------------------------------------------------------------------------------
 
 
-@tool(needs=[], effect="read_only", sandbox="native")
-async def much() -> str:
-    """A large value."""
-    return "x" * 100_000
+def recorded(ledger: MemoryLedger, number: int, session: str = "s") -> None:
+    entry = Entry(kind="receipt", id=f"r-{number}", agent="a", session=session, tool="t", time="then", manifest="m")
+    now(ledger.record(entry))
 
 
-def test_how_a_call_ended_is_kept_and_of_old_ones_not_what_they_gave_back(tmp_path: Path) -> None:
-    ledger = MemoryLedger()
-    at = gate(tmp_path, much, backends=Backends.memory(ledger=ledger))
-    results = [call(at, "much") for _ in range(WHOLE_ENTRIES)]
-    receipts = [entry.content for entry in ledger.entries if entry.kind == "receipt"]
-    assert [bool(kept.value) for kept in receipts] == [False] * (WHOLE_ENTRIES // 2) + [True] * (WHOLE_ENTRIES // 2)
-    for kept, result in zip(receipts, results, strict=True):
-        assert (kept.ok, kept.code, kept.tool, kept.receipt) == (True, "ok", "much", result.receipt)
-        assert (kept.duration_ms, kept.cost_usd, kept.events) == (result.duration_ms, result.cost_usd, result.events)
-    assert all(len(result.value) == 100_000 for result in results)
-    with pytest.raises(AttributeError):
-        receipts[0].value = "x"
-
-
-def test_the_oldest_entries_make_room() -> None:
+def test_the_oldest_entries_are_forgotten_and_the_chain_goes_on() -> None:
     ledger = MemoryLedger(most=3)
     for number in range(5):
-        asyncio.run(ledger.record(Entry("receipt", f"r-{number}", "a", "s", "t", "", datetime.now(UTC), None)))
+        recorded(ledger, number)
     assert [entry.id for entry in ledger.entries] == ["r-2", "r-3", "r-4"]
+    assert [entry.sequence for entry in ledger.receipts] == [3, 4, 5]
+    (checkpoint,) = ledger.checkpoints()
+    assert checkpoint.size == 5
+
+
+@pytest.mark.usefixtures("restless")
+def test_entries_from_several_threads_are_one_chain() -> None:
+    ledger = MemoryLedger()
+
+    def many() -> None:
+        for number in range(100):
+            recorded(ledger, number)
+
+    threads = [threading.Thread(target=many) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert verify(ledger.rows, ledger.checkpoints(), key=ledger.key, check=check_signature).signed == 600

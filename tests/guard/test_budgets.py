@@ -17,7 +17,7 @@ from licet import Backends, Context, Gate, Refused, Result, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.memory import MemoryFiles
-from licet.backends.memory import ChainedMemoryLedger, MemoryClock, MemoryLedger
+from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.decision.decision import CapabilityDenied
 from licet.guard.ports import Budgets, Unavailable
 
@@ -144,7 +144,7 @@ def test_money_that_is_left_by_one_call_is_there_for_the_next(tmp_path: Path, bu
 
 
 def test_who_is_refused_after_something_was_set_aside_gets_it_back(tmp_path: Path, budgets: Budgets) -> None:
-    backends = Backends.memory(budgets=budgets, ledger=MemoryLedger(room=0))
+    backends = Backends.memory(budgets=budgets, ledger=MemoryLedger(quota=0))
     at = gate(tmp_path, paid, backends=backends, budget={"max_calls_per_session": 1})
     assert call(at, "paid").reason == "LEDGER_UNAVAILABLE"
     assert spent(budgets) == (0, D(0))
@@ -319,7 +319,7 @@ def test_the_larger_cost_counts_where_files_and_tool_differ(tmp_path: Path) -> N
 # Receipts and processes -----------------------------------------------------------------------------------------------
 
 
-def told(ledger: ChainedMemoryLedger, kind: str = "receipt") -> list[Any]:
+def told(ledger: MemoryLedger, kind: str = "receipt") -> list[Any]:
     return [json.loads(row.body)["budget"] for row in ledger.rows if row.kind == kind]
 
 
@@ -335,7 +335,7 @@ def account(calls: int, cost: str, of_tool: int | None = None, cost_of_tool: str
 
 
 def test_a_receipt_tells_what_was_spent_before_and_after(tmp_path: Path, budgets: Budgets) -> None:
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     backends = Backends.memory(budgets=budgets, ledger=ledger, clock=MemoryClock())
     at = gate(tmp_path, paid, metered, backends=backends, budget={"max_cost_usd": 0.7})
     assert call(at, "metered", {"case": "less"}).ok
@@ -350,7 +350,7 @@ def test_a_receipt_tells_what_was_spent_before_and_after(tmp_path: Path, budgets
 
 
 def test_a_receipt_without_a_budget_says_nothing_of_one(tmp_path: Path) -> None:
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     assert call(gate(tmp_path, paid, backends=Backends.memory(ledger=ledger)), "paid").ok
     assert told(ledger) == [None]
 

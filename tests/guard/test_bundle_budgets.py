@@ -14,7 +14,7 @@ from guard.gates import call
 from licet import Backends, Context, Gate, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
-from licet.backends.memory import ChainedMemoryLedger, MemoryClock
+from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.canonical import key_text
 from licet.core.decision.budget import bundle_account
 from licet.guard.people import Question
@@ -181,7 +181,7 @@ def test_a_delegate_spends_from_the_same_bundle(tmp_path: Path, budgets: Budgets
 
 
 def test_a_receipt_tells_what_the_bundle_had_spent(tmp_path: Path, budgets: Budgets) -> None:
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     at = gate(tmp_path, budgets, {"budget": {"max_cost_usd": 5}}, ledger=ledger)
     codes(at, "first", "second")
     told = [entry["budget"]["bundles"]["pair"] for entry in map(json.loads, _texts(ledger))]
@@ -191,7 +191,7 @@ def test_a_receipt_tells_what_the_bundle_had_spent(tmp_path: Path, budgets: Budg
     }
 
 
-def _texts(ledger: ChainedMemoryLedger) -> list[str | bytes]:
+def _texts(ledger: MemoryLedger) -> list[str | bytes]:
     return [row.body for row in ledger.rows]
 
 

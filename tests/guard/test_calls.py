@@ -15,7 +15,7 @@ import pytest
 from guard.gates import call, checks, gate, policy
 from licet import Backends, Context, Gate, Refused, RegistrationRefused, SyncContext, Tool, load_manifest, tool
 from licet.backends.approvals.terminal import MemoryApprover
-from licet.backends.memory import ChainedMemoryLedger, MemoryLedger
+from licet.backends.memory import MemoryLedger
 
 
 @tool(needs=[], effect="read_only", sandbox="native")
@@ -190,12 +190,12 @@ def test_a_full_ledger_refuses_before_the_tool_runs(tmp_path: Path) -> None:
     async def note() -> None:
         ran.append(1)
 
-    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(room=0))), "note")
+    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(quota=0))), "note")
     assert (result.code, result.reason, ran) == ("not_available", "LEDGER_UNAVAILABLE", [])
     result = call(gate(tmp_path, note, backends=Backends.memory(ledger=None)), "note")
     assert (result.reason, ran) == ("LEDGER_UNAVAILABLE", [])
     # Room for the decision alone: the tool ran, and what it said is not handed out without a receipt.
-    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(room=1))), "note")
+    result = call(gate(tmp_path, note, backends=Backends.memory(ledger=MemoryLedger(quota=1))), "note")
     assert (result.code, result.reason, result.value, ran) == ("execution_failed", "LEDGER_UNAVAILABLE", None, [1])
     # Whoever believes that it was not called would have it done twice.
     assert "note ran, and the ledger could not keep the receipt: what it did is done" in result.error
@@ -344,7 +344,7 @@ def test_cancelling_the_caller_cancels_the_call_and_what_it_waits_for(tmp_path: 
 
 @pytest.mark.parametrize("asking", [False, True], ids=["in the tool", "while a person is asked"])
 def test_a_receipt_says_of_a_call_that_its_caller_ended_that_it_was_interrupted(tmp_path: Path, asking: bool) -> None:
-    ledger, begun = ChainedMemoryLedger(), asyncio.Event()
+    ledger, begun = MemoryLedger(), asyncio.Event()
 
     async def wait_for_ever(*_: Any) -> Any:
         begun.set()
@@ -905,7 +905,7 @@ def test_a_secret_in_what_is_no_use_does_not_leave_the_call_either(tmp_path: Pat
     with pytest.raises(Refused) as refusal:
         result.unwrap()
     said = [result.error, result.explain(), repr(result), repr(result.events), refusal.value.explain()]
-    said += [str(entry.content.error) for entry in ledger.entries if entry.kind == "receipt"]
+    said += [str(entry) for entry in ledger.entries]
     assert not [text for text in said if SECRET[:9] in text.lower()]
 
 

@@ -14,9 +14,9 @@ from licet import Backends, Context, Gate, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.memory import MemoryFiles
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.backends.secrets import MemorySecrets
-from licet.core.ledger.entry import check_entry
+from licet.core.ledger.entry import entry_fields
 from licet.guard.execution import Stopped
 from licet.guard.ports import Reservation, Unavailable
 from licet.sandbox.native import InProcess
@@ -226,7 +226,7 @@ def told_of(event: Any) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", CASES)
 def test_what_happens_is_told_in_order(tmp_path: Path, name: str) -> None:
     case, seen = CASES[name], list[Any]()
-    ledger, approver = ChainedMemoryLedger(), MemoryApprover(lambda _: case.answer)  # type: ignore[arg-type,return-value]
+    ledger, approver = MemoryLedger(), MemoryApprover(lambda _: case.answer)  # type: ignore[arg-type,return-value]
     files, secrets = MemoryFiles({f"{tmp_path}/{SECRET}": "x"}), MemorySecrets({"KEY": SECRET})
     given = {"ledger": ledger, "approver": approver, "files": files, "secrets": secrets, "environ": {"A": "1"}}
     backends = Backends.memory(**{**given, "sandbox": Here(), **case.parts})
@@ -247,7 +247,7 @@ def test_what_happens_is_told_in_order(tmp_path: Path, name: str) -> None:
     places = {"workdir": tmp_path, "manifest": allowed.origin.file}
     expected = [tuple(word.format(**places) for word in told) for told in case.told]
     assert [told_of(event) for event in result.events] == expected
-    receipt = check_entry(ledger.rows[-1].body)
+    receipt = entry_fields(ledger.rows[-1].body)
     assert [event["kind"] for event in receipt["events"]] == [kind for kind, *_ in expected]
     kept = str([row.body for row in ledger.rows])
     assert SECRET not in kept + repr(result.events) + repr(result.approvals)
@@ -255,10 +255,10 @@ def test_what_happens_is_told_in_order(tmp_path: Path, name: str) -> None:
 
 
 def test_an_entry_repeats_nothing_that_it_has_a_key_for(tmp_path: Path) -> None:
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     backends = Backends.memory(ledger=ledger, environ={"A": "1"})
     call(gate(tmp_path, look, backends=backends, env=["A"], budget={"max_cost_usd": 9}), "look")
-    decision, receipt = (check_entry(row.body) for row in ledger.rows)
+    decision, receipt = (entry_fields(row.body) for row in ledger.rows)
     assert decision["events"] == receipt["events"][:3]
     opened, reserved, _, entered, _, settled = receipt["events"]
     assert (opened, entered, settled) == (

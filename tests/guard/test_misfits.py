@@ -22,7 +22,7 @@ from licet import (
     tool,
     validate_registration,
 )
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.core.decision.decision import CapabilityDenied
 from licet.guard.people import Answer, Question
 from licet.guard.registration import OnMisfit
@@ -158,7 +158,7 @@ def test_a_call_that_does_not_fit_is_denied_before_anything_happens(tmp_path: Pa
 
 def test_everything_that_a_call_lacks_is_an_event_of_its_receipt(tmp_path: Path) -> None:
     t = declared(["network:*:api.stripe.com", "env:read:A"], effect="write_limited")
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     manifest = policy(tmp_path, t, max_side_effect_class="read_only")
     at = Gate(manifest, [t], Backends.memory(ledger=ledger), workdir=tmp_path, on_misfit="deny")
     result = call(at, "t", {"path": "a"})

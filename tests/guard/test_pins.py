@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from licet import Backends, Context, Gate, Manifest, Refused, Result, load_manifest, run, tool
 from licet.backends.approvals.terminal import MemoryApprover
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.surfaces.cli.app import licet
 from pins import trust
 
@@ -191,7 +191,7 @@ MODES = {
 def test_receipts_say_how_writes_are_approved(keys: dict[str, Any], pins: bool, told: str, place: Path) -> None:
     (place / "agent.yaml").write_text(json.dumps(POLICY | {"capabilities": POLICY["capabilities"] | keys}))
     manifest = load_manifest("agent.yaml")
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     approver = MemoryApprover(lambda _: "approved")
     backends = Backends.memory(files={"/srv/a": b""}, ledger=ledger, approver=approver)
     result = call(Gate(manifest, [save], backends, pin=manifest.digest if pins else None), "save")

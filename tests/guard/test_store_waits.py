@@ -22,7 +22,8 @@ from licet.backends.kv import SqliteKv
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
-from licet.guard.ports import Claim, Entry, Reservation
+from licet.core.ledger.entry import Entry
+from licet.guard.ports import Claim, Reservation
 
 STORES = {"ledger": SqliteLedger, "budgets": SqliteBudgets, "kv": SqliteKv, "approver": SqliteApprovals}
 HELD: dict[str, sqlite3.Connection] = {}

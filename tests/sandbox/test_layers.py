@@ -11,6 +11,7 @@ import pytest
 from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
 from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
+from licet.core.ledger.entry import SandboxFact
 from licet.guard.execution import Layers
 from licet.guard.result import ResultParts
 from licet.sandbox import probe
@@ -31,13 +32,12 @@ def backends(folder: Path, support: Callable[[], probe.Support]) -> Backends:
     return Backends.local(folder / "state", sandbox=sandbox, ledger=MemoryLedger())
 
 
-def kept(at: Gate) -> ResultParts:
-    """The receipt that the ledger has."""
+def kept(at: Gate) -> SandboxFact:
+    """What the receipt in the ledger says of the sandbox."""
     ledger = at.ports.ledger
     assert isinstance(ledger, MemoryLedger)
-    (receipt,) = [entry.content for entry in ledger.entries if entry.kind == "receipt"]
-    assert isinstance(receipt, ResultParts)
-    return receipt
+    (receipt,) = ledger.receipts
+    return receipt.sandbox
 
 
 @needs_walls
@@ -59,8 +59,9 @@ def test_a_call_that_did_not_run_had_no_walls(tmp_path: Path) -> None:
 def test_whole_walls_around_programs_lack_nothing(tmp_path: Path, level: str) -> None:
     at = gate(tmp_path, level, start, backends=backends(tmp_path, probe.support), sandbox={"allow_degraded": True})
     assert call(at, "start", {"times": 2}).unwrap() == 0
-    assert kept(at).programs == Layers((*WALLS, *SPACES))
-    assert "degraded" not in kept(at).sealed(None).explain()
+    programs = kept(at).programs
+    assert programs is not None
+    assert (programs.layers, programs.missing) == ((*WALLS, *SPACES), ())
 
 
 @needs_walls
@@ -71,7 +72,10 @@ def test_degraded_walls_are_in_the_receipt_with_what_was_missing(tmp_path: Path,
     result = call(at, "start", {"times": 1})
     assert result.unwrap() == 0
     missing = (*SPACES, *(() if os.getuid() else ("limit of processes",)))
-    assert kept(at).programs == result.programs == Layers(WALLS, missing)
+    assert result.programs == Layers(WALLS, missing)
+    programs = kept(at).programs
+    assert programs is not None
+    assert (programs.layers, programs.missing) == (WALLS, missing)
     assert "degraded      its programs ran without namespaces, private root" in result.explain()
     assert pickle.loads(pickle.dumps(result)).programs == result.programs
 

@@ -14,7 +14,7 @@ from attacks.walled_programs import needs_namespaces, needs_walls, without_names
 from kept_calls import run
 from licet import Backends, Gate, Manifest
 from licet.backends.ledger.writer import SqliteLedger
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.core.canonical import data_digest
 from licet.core.decision.reach import reach_of
 from licet.guard.access import LISTS, MOST_CHARACTERS, MOST_PROGRAMS, MOST_TEXTS, NO_PROGRAMS, access
@@ -46,7 +46,7 @@ def made(folder: Path, level: str, support: Any = probe.support, ledger: Any = N
     parts = Backends.memory(
         processes=LocalProcesses(os.defpath),
         sandbox=Workers(InProcess(), ProgramWalls(HTTP, support)),
-        ledger=ledger or ChainedMemoryLedger(),
+        ledger=ledger or MemoryLedger(),
     )
     granted = {
         "grants": [f"fs:read:{data}", "network:https:api.example.com", "process:exec:/bin/sh", f"process:exec:{SHELL}"],
@@ -59,7 +59,7 @@ def made(folder: Path, level: str, support: Any = probe.support, ledger: Any = N
 
 def receipt(at: Gate) -> dict[str, Any]:
     ledger = at.ports.ledger
-    assert isinstance(ledger, ChainedMemoryLedger)
+    assert isinstance(ledger, MemoryLedger)
     found: dict[str, Any] = json.loads(ledger.rows[-1].body)["sandbox"]
     return found
 

@@ -1,31 +1,35 @@
-"""Memory twins of the ports that a call passes on its way: ledger, budgets, approver, clock.
-
-The memory twin of the ledger file: the same chain, the same heads, and nothing on a disk.
-"""
+"""Memory twins of the ledger and the clock. The ledger keeps the same chains and checkpoints as the file."""
 
 import secrets
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from sys import maxsize
 from time import monotonic
 
 from licet.backends.keys import SigningKey, generated_key
-from licet.core.ledger.entry import Head, Row, head_body, kept_at, time_text
+from licet.core.ledger.entry import (
+    START,
+    Checkpoint,
+    Entry,
+    LinkedEntry,
+    Row,
+    Tail,
+    checkpoint_body,
+    kept_at,
+    link,
+    read_entry,
+    time_text,
+)
 from licet.core.ledger.merkle import Frontier
-from licet.guard.ports import Entry, LedgerUnavailable
-from licet.guard.receipt import Stems
-from licet.guard.result import ResultParts
+from licet.guard.ports import LedgerUnavailable
 
-MOST_ENTRIES = 50_000
-WHOLE_ENTRIES = 100  # the latest ones, with the value that a call gave back
-_AGED = -1 - WHOLE_ENTRIES
-_SHORT, _SHORT_TEXT = frozenset((bool, int, float)), 100
+MOST_ENTRIES = 20_000  # that one process keeps: it may run for months
 
 
 class SystemClock:
-    """The time of this machine: the system's own functions, since every call asks three times."""
+    """The time of this machine."""
 
     now = staticmethod(partial(datetime.now, UTC))  # the time of day, in UTC
     monotonic = staticmethod(monotonic)  # seconds that only ever grow
@@ -53,101 +57,61 @@ class MemoryClock:
 
 
 class MemoryLedger:
-    """The latest entries, in this process. `room` is how many it takes before it is full.
+    """The latest entries, linked as in a file, in this process; `quota` is how many it takes before it is full.
 
-    Of all but the last few, what a call gave back is not kept unless it is short: a process may run for months.
+    It forgets the oldest entry when it has `most`; from then on the chain and the tree still grow, and what is left
+    cannot be verified from the beginning.
     """
-
-    def __init__(self, room: int | None = None, most: int = MOST_ENTRIES) -> None:
-        self.entries: deque[Entry] = deque(maxlen=most)
-        self._room = maxsize if room is None else room
-
-    async def record(self, entry: Entry) -> None:
-        """Keep an entry."""
-        entries = self.entries
-        if len(entries) >= self._room:
-            raise LedgerUnavailable("the ledger is full")
-        entries.append(entry)
-        if len(entries) > WHOLE_ENTRIES:
-            content = (old := entries[_AGED]).content
-            if isinstance(content, ResultParts) and not _is_short(content.value):
-                entries[_AGED] = old._replace(content=_without_value(content))
-
-
-def _is_short(value: object) -> bool:
-    return value is None or type(value) in _SHORT or (type(value) is str and len(value) <= _SHORT_TEXT)
-
-
-def _without_value(result: ResultParts) -> ResultParts:
-    parts = ResultParts(result.tool)
-    for name, field in vars(result).items():
-        if name != "value":
-            setattr(parts, name, field)
-    return parts
-
-
-class _End:
-    """The end of one session's chain."""
-
-    __slots__ = ("hash", "sequence")
-
-    def __init__(self) -> None:
-        self.sequence, self.hash = 0, b""
-
-
-class ChainedMemoryLedger:
-    """Every entry, linked as in a file, in this process. `room` is how many it takes before it is full."""
-
-    keeps_facts = True
 
     def __init__(
         self,
-        room: int | None = None,
+        quota: int | None = None,
         now: Callable[[], datetime] = SystemClock.now,
         ledger: str | None = None,
+        most: int = MOST_ENTRIES,
     ) -> None:
         self.ledger = secrets.token_hex(16) if ledger is None else ledger
-        self.rows: list[Row] = []
-        self._room, self._now = maxsize if room is None else room, now
-        self._stems = Stems()
-        self._ends: dict[tuple[str, str], _End] = {}  # of the chains of agents and sessions
-        self._frontier = Frontier()  # of the rows that a head was asked for
+        self.rows: deque[Row] = deque(maxlen=most)
+        self._quota, self._now = quota, now
+        self._tails: dict[tuple[str, str], Tail] = {}  # of the chains of agents and sessions
+        self._frontier = Frontier()
         self._recorded = ""
         self._key: SigningKey | None = None
+        self._lock = threading.Lock()  # several event loops, each in its thread, may share a ledger
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry."""
-        rows = self.rows
-        number = len(rows) + 1
-        if number > self._room:
-            raise LedgerUnavailable("the ledger is full")
-        stem = self._stems.of(entry)
-        recorded = self._recorded = kept_at(self._now(), self._recorded)
-        within = stem[0]
-        end = self._ends.get(within.chain)
-        if end is None:
-            end = self._ends[within.chain] = _End()
-        link, sequence = within.link, end.sequence + 1
-        row = link(stem, self.ledger, number, sequence, end.hash, recorded)
-        end.sequence, end.hash = sequence, row.hash
-        rows.append(row)
+        session = entry.agent, entry.session
+        with self._lock:
+            number = self._frontier.size + 1
+            if self._quota is not None and number > self._quota:
+                raise LedgerUnavailable("the ledger is full")
+            recorded = kept_at(self._now(), self._recorded)
+            row = link(entry, self.ledger, number, self._tails.get(session, START), recorded)
+            self._recorded, self._tails[session] = recorded, Tail(row.sequence, row.hash, number)
+            self._frontier.add(row.hash)
+            self.rows.append(row)
+
+    @property
+    def entries(self) -> Sequence[LinkedEntry]:
+        """The entries that are still kept, the oldest first."""
+        return [read_entry(row.body) for row in self.rows]
+
+    @property
+    def receipts(self) -> Sequence[LinkedEntry]:
+        """The receipts among the entries, the oldest first."""
+        return [entry for entry in self.entries if entry.kind == "receipt"]
 
     @property
     def key(self) -> str:
-        """The public key that heads are signed with."""
+        """The public key that signs checkpoints."""
         return self._signer().public
 
-    def entries(self) -> Iterator[Row]:
-        """Every entry in order."""
-        return iter(self.rows)
-
-    def heads(self) -> Iterator[Head]:
-        """A head over everything so far."""
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """One checkpoint over all entries so far."""
         frontier, key = self._frontier, self._signer()
-        for row in self.rows[frontier.size :]:
-            frontier.add(row.hash)
-        body = head_body(self.ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
-        return iter([Head(frontier.size, body, key.sign(body))])
+        body = checkpoint_body(self.ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
+        return iter([Checkpoint(frontier.size, body, key.sign(body))])
 
     def _signer(self) -> SigningKey:
         if self._key is None:

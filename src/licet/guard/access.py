@@ -5,7 +5,6 @@ the machine; of long lists a receipt keeps the beginning, how long they are, and
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -14,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
-from licet.core.canonical import canonical_json, digest
+from licet.core.canonical import digest
 
 MOST_TEXTS = 64  # of one list
 MOST_CHARACTERS = 8192  # of one list
@@ -87,9 +86,3 @@ class ProgramAccess(Struct, frozen=True):
 
 
 NO_PROGRAMS = ProgramAccess()
-
-
-@lru_cache(256)
-def access_text(one: Access | ProgramAccess | None) -> str:
-    """Rules as JSON."""
-    return "null" if one is None else canonical_json(one.document()).decode()

@@ -7,7 +7,7 @@ the tool runs refuses the call; whatever goes wrong inside it ends only that cal
 import asyncio
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from licet.core.decision.decision import (
     Deny,
     Ground,
     Reason,
+    SandboxEntered,
     SandboxStopped,
     SessionEnded,
     SessionOpened,
@@ -40,7 +41,8 @@ from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
 from licet.guard.grant import MOST_OF_A_GROUND, Holding
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
-from licet.guard.ports import Clock, Entry, LedgerUnavailable, Reservation, Unavailable
+from licet.guard.ports import Clock, LedgerUnavailable, Reservation, Unavailable
+from licet.guard.receipt import keep_decision
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Policy, Registered
 from licet.guard.result import Result, interrupted
@@ -66,10 +68,10 @@ class Call:
             "digest",
             "holding",
             "long_result",
-            "notes",
             "of_bundles",
             "policy",
             "ports",
+            "purpose",
         ),
         *("receipt", "registered", "request", "reservation", "running", "session", "started", "stores", "time", "tool"),
         "usage",
@@ -77,7 +79,7 @@ class Call:
 
     arguments: dict[str, Any]  # once they are validated
 
-    def __init__(self, session: "Session", tool: str) -> None:
+    def __init__(self, session: "Session", tool: str, purpose: str | None = None) -> None:
         gate, clock = session.gate, session.gate.clock
         self.session = session
         self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
@@ -89,7 +91,7 @@ class Call:
         self.started = clock.monotonic()
         self.request = session.request(self.tool)
         self.usage = UNUSED
-        self.digest = ""  # of the arguments, where a decision, a person or the ledger asks for it
+        self.digest = ""  # of the arguments, once they are validated
         self.approvals: tuple[Agreement, ...] = ()  # what was agreed to for it, and by whom
         self.registered: Registered | None = None
         self.holding: Holding | None = None
@@ -100,19 +102,11 @@ class Call:
         self.stores = StoreDeadline(STORE_SECONDS)  # until the tool is known, and with it the time of its call
         self.running = False
         self.long_result = False
-        self.notes: Any = None  # the ledger's own: what it wrote about the decision, and will write again
-
-    def entry(self, kind: Literal["decision", "receipt"], content: object) -> Entry:
-        """One entry of the ledger about this call."""
-        session = self.session
-        policy = self.policy
-        whole = self if policy.facts else None
-        place = session.agent, session.id, self.tool, policy.digest, self.time
-        return Entry(kind, self.receipt, *place, content, whole)
+        self.purpose = purpose  # why the caller makes this call
 
     @property
     def is_long(self) -> bool:
-        """Whether so much happened in it, or came of it, that to write it down takes more than a moment."""
+        """Whether it has so many events, or such a long result, that putting its receipt together takes a while."""
         return self.long_result or (self.holding is not None and self.holding.is_long)
 
     @property
@@ -145,11 +139,11 @@ class Call:
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
-async def run_call(session: "Session", tool: str, arguments: object) -> Result:
+async def run_call(session: "Session", tool: str, arguments: object, purpose: str | None = None) -> Result:
     """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
     if not session.known:
         await session.look()
-    call = Call(session, tool)
+    call = Call(session, tool, purpose)
     outer = CURRENT.get()  # of a call whose tool makes this one
     CURRENT.set(call.stores)
     try:
@@ -166,8 +160,7 @@ async def _run_call(call: Call, arguments: object) -> Result:
         if registered.misfits:
             deny_misfit(call, registered, arguments)
         call.arguments = validate(call, registered, arguments)
-        if registered.weighed or call.policy.facts:  # now: a tool could change what it was given
-            call.digest = arguments_digest(call.arguments)
+        call.digest = arguments_digest(call.arguments)  # now: a tool could change what it was given
         if registered.weighed:
             await weigh(call, registered)
         holding = hold(call, registered)
@@ -175,8 +168,8 @@ async def _run_call(call: Call, arguments: object) -> Result:
             await refuse_or_ask(call, holding, objection)
         if registered.budgeted:
             await reserve(call, registered, holding)
-        holding.begin(registered.usual.begun)
-        await record(call, registered)
+        holding.begin()
+        await record(call)
         if registered.tool.available is not None:
             await look_around(call, registered, holding)
         context = bind(call, registered, holding)  # the fail-closed guard
@@ -315,13 +308,13 @@ async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> N
     call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
 
 
-async def record(call: Call, registered: Registered) -> None:
-    """Keep the decision before any effect: no ledger, no call."""
+async def record(call: Call) -> None:
+    """Write the decision to the ledger before any effect: without a ledger, no call runs."""
     ledger = call.ports.ledger
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
     try:
-        await in_time(call.stores, ledger.record(call.entry("decision", registered)), "the ledger")
+        await in_time(call.stores, keep_decision(call, ledger), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
@@ -366,7 +359,7 @@ async def run(call: Call, registered: Registered, holding: Holding, context: Bou
     assert sandbox is not None  # noqa: S101
     assert reach is not None  # noqa: S101
     assert reach.level is not None  # noqa: S101
-    holding.note(registered.usual.entered)
+    holding.note_of(SandboxEntered, rule=registered.walls)
     deadline = call.deadline = Deadline(registered.seconds)
     deadline.start()
     call.stores.set_by(deadline.when)

@@ -19,6 +19,7 @@ from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limi
 from licet.guard.handles.files import held_paths
 from licet.guard.handles.secrets import redacted_refusal
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.guard.receipt import keep_receipt
 from licet.guard.redaction.redact import Redactor, in_turn
 from licet.guard.registration import Registered
 from licet.guard.result import NOTHING, Result, ResultParts, code_of
@@ -249,7 +250,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
         try:
-            await in_time(call.stores, ledger.record(call.entry("receipt", parts)), "the ledger")
+            await in_time(call.stores, keep_receipt(call, ledger, parts), "the ledger")
         except asyncio.CancelledError as error:
             if was_cancelled():
                 raise

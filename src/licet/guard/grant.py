@@ -99,7 +99,6 @@ PART_OF_DOMAIN = {
 _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
 Check = Use | Happened | Deny | Asked | None
-CALL_GRANTED: tuple[Check, ...] = (None, None)  # no use, no refusal
 MOST_OF_A_GROUND = 1000  # characters of one ground
 _MANY = 200  # events
 _MAKING = threading.Lock()
@@ -142,12 +141,11 @@ class Holding:
         self._meter: Meter | None = None
         self._room: Room | None = None  # for more checks than that of the call itself
 
-    def begin(self, begun: tuple[Check, ...] = CALL_GRANTED) -> None:
-        """Record that the call itself is granted, behind what was set aside for it."""
-        self._checks += begun
+    def begin(self) -> None:
+        """Record that the call itself is granted."""
+        self._checks += (None, None)  # no use, no refusal
         if self._observers:
-            for happened in begun[::2]:
-                self._tell(happened, None)
+            self._tell(None, None)
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
         """Record what happens beside the checks, if there is room for it, and let observers know."""
@@ -270,10 +268,6 @@ class Holding:
     def is_long(self) -> bool:
         """Whether there are so many events that to tell them takes more than a moment."""
         return len(self._checks) > 2 * _MANY
-
-    def is_usual(self, usual: list[Check]) -> bool:
-        """Whether exactly this has happened, and nothing else."""
-        return self._checks == usual
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from licet.core.decision.budget import Spent
 from licet.core.decision.decision import Usage
+from licet.core.ledger.entry import Entry
 from licet.core.policy.manifest import Budget
 from licet.declare.context import Json
 from licet.guard.execution import Processes, Sandbox
@@ -226,25 +227,11 @@ class LedgerUnavailable(Exception):
     """The ledger could not keep an entry."""
 
 
-class Entry(NamedTuple):
-    """One thing that the ledger keeps: a decision before its call runs, or a receipt after it."""
-
-    kind: Literal["decision", "receipt"]
-    id: str
-    agent: str
-    session: str
-    tool: str
-    manifest: str  # its digest
-    time: datetime
-    content: Any  # what the call is held to, or its result; the ledger writes down what it says
-    call: Any = None  # the call, for a ledger that has `keeps_facts = True`: it may look, and must not keep it
-
-
 class Ledger(Protocol):
     """Stores entries in order. Without a ledger, calls are refused."""
 
     async def record(self, entry: Entry) -> None:
-        """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it is not."""
+        """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it could not be."""
 
 
 class Claim(Struct, frozen=True):

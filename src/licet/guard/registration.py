@@ -15,9 +15,8 @@ from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import use_of_path
-from licet.core.canonical import money_text
 from licet.core.decision.budget import NOTHING
-from licet.core.decision.decision import REASON_OF_DOMAIN, BudgetReserved, BudgetSettled, Ground, SandboxEntered
+from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
 from licet.core.origin import Origin
@@ -30,7 +29,7 @@ from licet.declare.received import parameter_names
 from licet.errors import RegistrationRefused
 from licet.guard.early_imports import load_code
 from licet.guard.execution import SandboxUnavailable
-from licet.guard.grant import CALL_GRANTED, PART_OF_DOMAIN, Check
+from licet.guard.grant import PART_OF_DOMAIN
 from licet.guard.handles.files import held_paths
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
 from licet.guard.ports import Ports
@@ -80,7 +79,8 @@ class Registered(Struct, frozen=True):
     bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
     weighed: bool  # people are asked: each call is decided by its arguments, what was spent and what was agreed to
     rules: tuple["Rules", ...]  # what the manifest says of its arguments
-    usual: "Usual"  # what happens in a call that nobody is asked about and that does nothing else
+    walls: str  # its level and the layers around it, as text
+    tool_digest: str
 
     @property
     def ready(self) -> bool:
@@ -89,22 +89,12 @@ class Registered(Struct, frozen=True):
         return self.reach is not None and not (self.reach.grounds or blocked)
 
 
-class Usual(Struct, frozen=True):
-    """The events that are the same in every call of a tool, made once."""
-
-    begun: tuple[Check, ...]  # when its decision is kept
-    entered: SandboxEntered
-    settled: BudgetSettled  # at the cost that it declares
-    whole: list[Check]  # when it has ended
-
-
 class Policy(Struct, frozen=True):
     """A manifest and the tools under it. A call takes one and keeps it, whatever is reloaded meanwhile."""
 
     manifest: Manifest
     digest: str
     tools: Mapping[str, Registered]
-    facts: bool = False  # the ledger asks for what each call knows; otherwise nothing is worked out for it
     unusable: str = ""  # why nothing can be judged by this manifest, so that every call is refused
 
     @property
@@ -159,12 +149,7 @@ def register(
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
     if imports != "drop":  # a command has nothing on its import path that could be written, and should start quickly
         _load_code(registered.values(), ports)
-    return Policy(
-        ceiling,
-        manifest.digest,
-        registered,
-        getattr(ports.ledger, "keeps_facts", False),
-    )
+    return Policy(ceiling, manifest.digest, registered)
 
 
 def _misfits(
@@ -306,23 +291,15 @@ def _registered(
         bound=tool.context_parameter is not None or reach is None or reach.level != "native",
         # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.
         weighed=asks or reach is None or reach.approval is not None,
-        usual=_usual(tool.name, cost, budgeted, _walls(reach, layers)),
+        walls=_walls(reach, layers),
+        tool_digest=tool.spec.digest,
     )
 
 
 def _walls(reach: Reach | None, layers: tuple[str, ...]) -> str:
-    """The level that a tool runs at, and what stands around it, in words."""
+    """The level of a tool and the layers around it, as text."""
     level = reach.level or "" if reach is not None else ""
     return f"{level}: {', '.join(layers)}" if layers else level
-
-
-def _usual(tool: str, cost: Decimal, budgeted: bool, walls: str) -> Usual:
-    call = f"tool:call:{tool}"
-    money = f"{money_text(cost)} USD" if cost else ""
-    reserved, settled = BudgetReserved(call, tool, rule=money), BudgetSettled(call, tool, rule=money)
-    entered = SandboxEntered(call, tool, rule=walls)
-    begun = (reserved, None, *CALL_GRANTED) if budgeted else CALL_GRANTED
-    return Usual(begun, entered, settled, [*begun, entered, None, *((settled, None) if budgeted else ())])
 
 
 def _roots(manifest: Manifest) -> list[str]:

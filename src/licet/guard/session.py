@@ -110,14 +110,21 @@ class Session:
             return policy.manifest.agent
         return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
 
-    def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Result]:
-        """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
-        if under_trio():
-            return self._one([(tool, arguments)])
-        return run_call(self, tool, {} if arguments is None else arguments)
+    def call(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None
+    ) -> Coroutine[Any, Any, Result]:
+        """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised.
 
-    async def _one(self, calls: list[tuple[str, Mapping[str, Any] | None]]) -> Result:
-        return (await anywhere(self._many(calls, 1)))[0]
+        `purpose` says why the call is made. The receipt keeps it, redacted and cut to 500 characters.
+        """
+        if purpose is not None and not isinstance(purpose, str):
+            raise TypeError("expected `purpose` to be text: why this call is made")
+        if under_trio():
+            return self._in_task(tool, arguments, purpose)
+        return run_call(self, tool, {} if arguments is None else arguments, purpose)
+
+    async def _in_task(self, tool: str, arguments: Mapping[str, Any] | None, purpose: str | None) -> Result:
+        return (await anywhere(self._many([(tool, arguments)], 1, purpose)))[0]
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -130,14 +137,16 @@ class Session:
             raise ValueError("expected `at_once` to be 1 or more")
         return await anywhere(self._many(asked, at_once))
 
-    async def _many(self, asked: list[tuple[str, Mapping[str, Any] | None]], at_once: int) -> list[Result]:
+    async def _many(
+        self, asked: list[tuple[str, Mapping[str, Any] | None]], at_once: int, purpose: str | None = None
+    ) -> list[Result]:
         results: list[Result | None] = [None] * len(asked)
         waiting = iter(range(len(asked)))
 
         async def work() -> None:
             for number in waiting:
                 tool, arguments = asked[number]
-                results[number] = await self.call(tool, arguments)
+                results[number] = await self.call(tool, arguments, purpose=purpose)
 
         while left := length_hint(waiting):  # a task that is cancelled from inside a call leaves others to be made
             async with asyncio.TaskGroup() as group:

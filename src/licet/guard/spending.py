@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from licet.core.canonical import money_text
 from licet.core.decision.budget import bundle_account
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import BudgetRefunded, BudgetSettled, BudgetUnsettled, Deny, Happened, Usage
+from licet.core.decision.decision import (
+    BudgetRefunded,
+    BudgetReserved,
+    BudgetSettled,
+    BudgetUnsettled,
+    Deny,
+    Happened,
+    Usage,
+)
 from licet.guard.deadline import in_time
 from licet.guard.grant import Holding
 from licet.guard.ports import Budgets, Reservation, Unavailable
@@ -64,6 +72,7 @@ async def reserve(call: "Call", registered: Registered, holding: Holding) -> Non
         if isinstance(decision, Deny):  # it says which limit, and where that is written
             holding.deny(decision)
         call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
+    holding.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
 
 
 async def settle(call: "Call", cost: Decimal) -> Happened | None:
@@ -84,9 +93,7 @@ async def settle(call: "Call", cost: Decimal) -> Happened | None:
         return None
     if not call.running:
         return BudgetRefunded(*about)
-    if cost is registered.cost_usd:
-        return registered.usual.settled
-    return BudgetSettled(*about, rule=f"{money_text(cost)} USD")
+    return BudgetSettled(*about, rule=f"{money_text(cost)} USD" if cost or registered.cost_usd else "")
 
 
 async def _end(call: "Call", reservation: Reservation, cost: Decimal) -> None:

@@ -19,14 +19,15 @@ from guard.gates import call, gate
 from kept_calls import run
 from licet import Backends, Gate, Result, tool
 from licet.assemble.ledger import public_key
-from licet.backends.ledger.state import Tagging, write_mark
+from licet.backends.ledger.state import Tagging, write_last
 from licet.backends.ledger.verify import verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.ledger.entry import Head, canonical_text
+from licet.core.canonical import canonical_json
+from licet.core.ledger.entry import Checkpoint
 from licet.core.ledger.merkle import Frontier, leaf_hash
 
 FORGED = "transfer_money"
-NOT_BY_THE_KEY = "was changed by somebody who has not its key"
+NOT_BY_THE_KEY = "was changed without its key"
 
 
 @tool(needs=[], effect="read_only", sandbox="native")
@@ -66,12 +67,12 @@ def write_anew(db: sqlite3.Connection, entries: list[dict[str, Any]]) -> None:
     frontier, digest = Frontier(), b""
     for number, entry in enumerate(entries, 1):
         previous = f"sha256:{digest.hex()}" if digest else None
-        entry |= {"number": number, "sequence": number, "previous": previous}
-        body = canonical_text(entry)
+        entry |= {"sequence": number, "previous": previous}
+        body = canonical_json(entry)
         digest = leaf_hash(body)
         frontier.add(digest)
-        names = ("number", "id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
-        row = (*(entry[name] for name in names), digest, body)
+        names = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
+        row = (number, *(entry[name] for name in names), digest, body)
         db.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(row))})", row)
     last = entries[-1]
     ends = (last["agent"], last["session"], len(entries), digest, len(entries))
@@ -92,12 +93,12 @@ def to_the_first_head(db: sqlite3.Connection, path: Path) -> None:
     first, *others = bodies(db)
     entries = [first, *({**entry, "tool": FORGED, "recorded": first["recorded"]} for entry in others)]
     write_anew(db, entries)
-    db.execute("DELETE FROM heads WHERE size > 1")
+    db.execute("DELETE FROM checkpoints WHERE size > 1")
     db.execute("UPDATE ledger SET signed = 1")
     frontier = Frontier()
-    frontier.add(leaf_hash(canonical_text(first)))
-    head = Head(*db.execute("SELECT size, body, signature FROM heads").fetchone())
-    write_mark(str(path.with_suffix(".head")), head, frontier)
+    frontier.add(leaf_hash(canonical_json(first)))
+    head = Checkpoint(*db.execute("SELECT size, body, signature FROM checkpoints").fetchone())
+    write_last(str(path.with_suffix(".head")), head, frontier)
 
 
 def append_without_a_tag(db: sqlite3.Connection, path: Path) -> None:
@@ -121,9 +122,9 @@ def attack(path: Path, how: Attack) -> None:
         db.commit()
 
 
-def heads(path: Path) -> list[tuple[object, ...]]:
+def checkpoints(path: Path) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as db:
-        return db.execute("SELECT * FROM heads ORDER BY size").fetchall()
+        return db.execute("SELECT * FROM checkpoints ORDER BY size").fetchall()
 
 
 @pytest.mark.parametrize("how", FITTING.values(), ids=FITTING)
@@ -140,25 +141,25 @@ def test_without_tags_the_next_call_signs_what_was_forged(
 @pytest.mark.parametrize("how", ATTACKS.values(), ids=ATTACKS)
 def test_the_next_call_is_refused_and_signs_nothing(tmp_path: Path, path: Path, how: Attack) -> None:
     attack(path, how)
-    before = heads(path)
+    before = checkpoints(path)
     result = one_call(tmp_path, path)
     assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
     assert NOT_BY_THE_KEY in result.explain()
     assert "begin another ledger" in result.explain()
-    assert heads(path) == before
+    assert checkpoints(path) == before
 
 
 def test_who_has_it_open_signs_none_of_it_either(tmp_path: Path, path: Path) -> None:
     ledger = SqliteLedger(path)
     assert call(at(tmp_path, ledger), "add", {"a": 1}, session="s").ok
     attack(path, append)
-    before = heads(path)
+    before = checkpoints(path)
     for _ in range(2):  # it does not forget
         result = call(at(tmp_path, ledger), "add", {"a": 1}, session="s")
         assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
         assert NOT_BY_THE_KEY in result.explain()
     ledger.close()
-    assert heads(path) == before
+    assert checkpoints(path) == before
 
 
 @pytest.mark.parametrize("how", FITTING.values(), ids=FITTING)
@@ -166,11 +167,11 @@ def test_verify_tells_it_with_the_key_and_says_without_that_it_is_not_proven(pat
     attack(path, how)
     result = run(path.parent, "receipts", "verify")
     assert result.exit_code == 1
-    assert "nobody who has the key has left the ledger so: its tag is another" in result.stdout
+    assert "the MAC over the end of the ledger is wrong" in result.stdout
     path.with_suffix(".key").unlink()
     result = run(path.parent, "receipts", "verify")
     assert result.exit_code == 0
-    assert "so not proven: whoever can write the file could have written them without the key" in result.stdout
+    assert "so not proven: anybody who can write the file could have written them without the key" in result.stdout
 
 
 # Set back to what it truly was ---------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def put_back(path: Path, copy: Path) -> None:
     with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as db:
         db.execute("ATTACH ? AS older", (str(copy),))
         db.execute("BEGIN IMMEDIATE")
-        for table in ("entries", "chains", "heads", "ledger"):
+        for table in ("entries", "chains", "checkpoints", "ledger"):
             db.execute(f"DELETE FROM {table}")
             db.execute(f"INSERT INTO {table} SELECT * FROM older.{table}")
         db.execute("COMMIT")
@@ -206,7 +207,7 @@ def other_calls(folder: Path, path: Path) -> None:
 
 def taken_away(path: Path) -> None:
     with closing(sqlite3.connect(path, timeout=60)) as db:
-        for table in ("entries", "chains", "heads", "ledger"):
+        for table in ("entries", "chains", "checkpoints", "ledger"):
             db.execute(f"DELETE FROM {table}")
         db.commit()
     path.with_suffix(".head").unlink()
@@ -219,20 +220,20 @@ def test_who_has_it_open_notices_that_it_was_set_back(tmp_path: Path, path: Path
     assert call(at(tmp_path, ledger), "add", {"a": 2}, session="s").ok
     put_back(path, copy)
     if then == "other calls":
-        other_calls(tmp_path, path)  # nothing that is there tells: heads from elsewhere would
+        other_calls(tmp_path, path)  # only a checkpoint from elsewhere would reveal it
     if then == "taken away":
         taken_away(path)
-    before = heads(path)
+    before = checkpoints(path)
     for _ in range(2):  # it does not forget
         result = call(at(tmp_path, ledger), "add", {"a": 1}, session="s")
         assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
         assert "set back or changed while it was in use" in result.explain()
     ledger.close()
-    assert heads(path) == before
+    assert checkpoints(path) == before
 
 
 def test_a_column_that_holds_what_it_cannot_is_told_in_a_refusal(tmp_path: Path, path: Path) -> None:
-    attack(path, lambda db, _: db.execute("UPDATE ledger SET signed_at = 'x'"))
+    attack(path, lambda db, _: db.execute("UPDATE ledger SET signed_ms = 'x'"))
     result = one_call(tmp_path, path)
     assert result.reason == "LEDGER_UNAVAILABLE"
-    assert "the table `ledger` says signed_at 'x', which it cannot be: `licet receipts verify " in result.explain()
+    assert "the table `ledger` says signed_ms 'x', which has a wrong type: `licet receipts verify " in result.explain()

@@ -53,7 +53,7 @@ def test_a_ledger_that_was_taken_away_with_its_head_is_not_begun_anew(tmp_path: 
     remove(state, "sqlite", "head")
     verified = run(state, "receipts", "verify")
     assert verified.exit_code == 1
-    assert "the ledger was taken away" in verified.output
+    assert "the ledger was removed" in verified.output
     for _ in range(2):  # and it stays so
         result = called(tmp_path)
         assert (result.ok, result.reason) == (False, "LEDGER_UNAVAILABLE")

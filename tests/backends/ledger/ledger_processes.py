@@ -96,7 +96,7 @@ def drained(pipe: int) -> bytes:
 
 def checked(folder: Path) -> dict[str, Any]:
     with LedgerReader(ledger_path(folder)) as reader:
-        outcome = verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+        outcome = verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
         receipts = [row.id for row in reader.entries() if row.kind == "receipt"]
     found = str(outcome.finding) if outcome.finding else ""
     return {"finding": found, "entries": outcome.entries, "signed": outcome.signed, "receipts": receipts}

@@ -14,13 +14,11 @@ from licet import Backends, Context, Gate, tool
 from licet.backends.keys import check_signature
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.core.canonical import data_digest
-from licet.core.ledger.entry import Row, check_entry
-from licet.core.ledger.linked import Outcome
-from licet.core.ledger.verify import verify
+from licet.core.ledger.entry import Row, entry_fields
+from licet.core.ledger.verify import Outcome, verify
 from licet.guard.people import Answered
-from licet.guard.ports import Entry
 
 SECRET = "hunter2-and-some-more"
 
@@ -28,26 +26,26 @@ SECRET = "hunter2-and-some-more"
 class Kept:
     """A ledger, and what is in it."""
 
-    def __init__(self, ledger: SqliteLedger | ChainedMemoryLedger) -> None:
+    def __init__(self, ledger: SqliteLedger | MemoryLedger) -> None:
         self.ledger = ledger
 
     def verified(self) -> Outcome:
         ledger = self.ledger
-        if isinstance(ledger, ChainedMemoryLedger):
-            return verify(ledger.entries(), ledger.heads(), key=ledger.key, check=check_signature)
+        if isinstance(ledger, MemoryLedger):
+            return verify(ledger.rows, ledger.checkpoints(), key=ledger.key, check=check_signature)
         ledger.close()
         with LedgerReader(ledger.path) as reader:
-            return verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+            return verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
 
     def rows(self) -> list[Row]:
         ledger = self.ledger
-        if isinstance(ledger, ChainedMemoryLedger):
-            return list(ledger.entries())
+        if isinstance(ledger, MemoryLedger):
+            return list(ledger.rows)
         with LedgerReader(ledger.path) as reader:
             return list(reader.entries())
 
     def entries(self, kind: str = "") -> list[dict[str, Any]]:
-        return [entry for entry in map(check_entry, (row.body for row in self.rows())) if kind in ("", entry["kind"])]
+        return [entry for entry in map(entry_fields, (row.body for row in self.rows())) if kind in ("", entry["kind"])]
 
     def receipt(self) -> dict[str, Any]:
         (receipt,) = self.entries("receipt")
@@ -57,7 +55,7 @@ class Kept:
 @pytest.fixture(params=["memory", "sqlite"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     if request.param == "memory":
-        yield Kept(ChainedMemoryLedger())
+        yield Kept(MemoryLedger())
         return
     ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
     yield Kept(ledger)
@@ -325,15 +323,52 @@ def test_arguments_are_those_that_were_given_whatever_a_tool_does_to_them(tmp_pa
     assert [entry["arguments"] for entry in kept.entries()] == [data_digest({"items": [1, 2]})] * 2
 
 
-def test_an_entry_without_its_call_is_refused(kept: Kept) -> None:
-    from datetime import UTC, datetime
-
-    entry = Entry("receipt", "r", "a", "s", "t", "", datetime.now(UTC), None)
-    with pytest.raises(TypeError, match="must come with the call"):
-        asyncio.run(kept.ledger.record(entry))
-
-
 def test_a_full_memory_refuses_before_the_tool_runs(tmp_path: Path) -> None:
-    result = call(at(tmp_path, Kept(ChainedMemoryLedger(room=0)), add), "add", {"a": 1})
+    result = call(at(tmp_path, Kept(MemoryLedger(quota=0)), add), "add", {"a": 1})
     assert (result.reason, result.value) == ("LEDGER_UNAVAILABLE", None)
     assert "the ledger is full" in result.explain()
+
+
+# Why a call was made -------------------------------------------------------------------------------------------------
+
+PURPOSES: list[tuple[str | None, str | None]] = [
+    (None, None),
+    ("", ""),
+    ("the user asks for the sum", "the user asks for the sum"),
+    ("é" * 500, "é" * 500),
+    ("é" * 501, "é" * 499 + "…"),
+    ("😀" * 100_000, "😀" * 499 + "…"),
+    ("a\x1b[2J\ud800", "a\\u001b[2J\\ud800"),
+]
+
+
+@pytest.mark.parametrize(("purpose", "text"), PURPOSES, ids=range(len(PURPOSES)))
+def test_a_receipt_says_why_the_call_was_made(
+    tmp_path: Path, kept: Kept, purpose: str | None, text: str | None
+) -> None:
+    async def run() -> None:
+        async with at(tmp_path, kept, add).session("s") as session:
+            assert (await session.call("add", {"a": 1}, purpose=purpose)).ok
+
+    asyncio.run(run())
+    decision, receipt = kept.entries()
+    assert (decision["purpose"], receipt["purpose"]) == (None, text)
+    assert (decision["caller"], receipt["caller"]) == (None, None)
+    assert kept.verified().ok
+
+
+def test_the_purpose_of_a_call_holds_no_secret_that_it_has_seen(tmp_path: Path, kept: Kept) -> None:
+    async def run() -> None:
+        here = at(tmp_path, kept, tell, parts={"secrets": {"KEY": SECRET}}, secrets=["KEY"])
+        async with here.session("s") as session:
+            await session.call("tell", {"said": "x"}, purpose=f"{'x' * 490}{SECRET}")
+
+    asyncio.run(run())
+    assert kept.receipt()["purpose"].startswith("x" * 490)
+    assert all(SECRET[:8].encode() not in row.body for row in kept.rows())
+
+
+def test_a_purpose_that_is_no_text_is_an_error_of_the_program(tmp_path: Path, kept: Kept) -> None:
+    session = at(tmp_path, kept, add).session("s")
+    with pytest.raises(TypeError, match="expected `purpose` to be text"):
+        asyncio.run(session.call("add", {"a": 1}, purpose=7))  # type: ignore[arg-type]

@@ -22,10 +22,9 @@ from licet import Backends, Gate, tool
 from licet.backends.keys import check_signature, generated_key, key_beside
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.state import FORMAT, Tagging, read_state
-from licet.backends.ledger.writer import HEADS_APART, SqliteLedger
-from licet.core.ledger.entry import Row, check_entry
-from licet.core.ledger.linked import Finding, Outcome
-from licet.core.ledger.verify import verify
+from licet.backends.ledger.writer import CHECKPOINTS_APART, SqliteLedger
+from licet.core.ledger.entry import Row, entry_fields
+from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
 
 PROGRAM = Path(__file__).with_name("ledger_processes.py")
@@ -64,7 +63,7 @@ def calls(folder: Path, ledger: SqliteLedger, number: int, session: str = "s") -
 
 def verified(path: Path, key: str | None = None) -> Outcome:
     with LedgerReader(path) as reader:
-        return verify(reader.entries(), reader.heads(), key=key or reader.key, check=check_signature)
+        return verify(reader.entries(), reader.checkpoints(), key=key or reader.key, check=check_signature)
 
 
 def in_processes(what: str, folder: Path, *numbers: int) -> dict[str, Any]:
@@ -116,8 +115,8 @@ def test_what_a_killed_process_left_unsigned_the_next_one_signs(
     calls(tmp_path, ledger, 3)
     ledger.close()
     with closing(sqlite3.connect(path)) as db:  # as if it had been killed before the last head
-        db.execute("DELETE FROM heads WHERE size = 6")
-        db.execute("UPDATE ledger SET signed = (SELECT coalesce(max(size), 0) FROM heads), signed_at = 0")
+        db.execute("DELETE FROM checkpoints WHERE size = 6")
+        db.execute("UPDATE ledger SET signed = (SELECT coalesce(max(size), 0) FROM checkpoints), signed_ms = 0")
         left = read_state(db)
         assert left is not None
         db.execute("UPDATE ledger SET tag = ?", (Tagging(key_beside(ledger.key_path)).tagged(left).tag,))
@@ -125,7 +124,7 @@ def test_what_a_killed_process_left_unsigned_the_next_one_signs(
     assert verified(path).signed < 6
     calls(tmp_path, ledger, 1)
     with LedgerReader(path) as reader:
-        assert max(head.size for head in reader.heads()) >= 6
+        assert max(head.size for head in reader.checkpoints()) >= 6
     assert verified(path).ok
 
 
@@ -196,7 +195,7 @@ def test_a_clock_that_goes_back_is_smoothed_or_told(tmp_path: Path, path: Path, 
     if finding:
         assert finding.number == 3
     with LedgerReader(path) as reader:
-        recorded = [check_entry(row.body)["recorded"] for row in reader.entries()]
+        recorded = [entry_fields(row.body)["recorded"] for row in reader.entries()]
     assert (recorded == sorted(recorded)) == (not kind)
 
 
@@ -205,19 +204,19 @@ def test_heads_are_few_and_the_last_speaks_for_everything(tmp_path: Path, path: 
         calls(tmp_path, ledger, 1)
         ledger.close()  # signs each time
     with LedgerReader(path) as reader:
-        sizes = [head.size for head in reader.heads()]
-    assert sizes[-1] == 24 < HEADS_APART
+        sizes = [head.size for head in reader.checkpoints()]
+    assert sizes[-1] == 24 < CHECKPOINTS_APART
     assert len(sizes) <= 3
     assert verified(path).signed == 24
 
 
 def test_heads_that_are_apart_stay(tmp_path: Path, path: Path, ledger: SqliteLedger) -> None:
     for _ in range(3):
-        calls(tmp_path, ledger, HEADS_APART // 2)
+        calls(tmp_path, ledger, CHECKPOINTS_APART // 2)
         ledger.close()
     with LedgerReader(path) as reader:
-        sizes = [head.size for head in reader.heads()]
-    assert {HEADS_APART * 2, HEADS_APART * 3} <= set(sizes) or len(sizes) >= 3
+        sizes = [head.size for head in reader.checkpoints()]
+    assert {CHECKPOINTS_APART * 2, CHECKPOINTS_APART * 3} <= set(sizes) or len(sizes) >= 3
     assert verified(path).ok
 
 
@@ -291,7 +290,7 @@ def spoil_open(path: Path) -> None:
 
 
 SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "the key is gone": (spoil_key_missing, "that signs the ledger is gone: put its backup there"),
+    "the key is gone": (spoil_key_missing, "that signs the ledger is missing: put its backup there"),
     "another key": (spoil_key_other, "put the right key there"),
     "a key that others can read": (spoil_key_open, "open to others: run `chmod 600"),
     "an empty key": (spoil_key_empty, "holds no Ed25519 key: put its backup there"),
@@ -436,7 +435,7 @@ def test_one_call_is_shown_whole(filled: Path) -> None:
         first = reader.list(before=3)[0].id
         assert [row.kind for row in reader.show(first)] == ["decision", "receipt"]
         assert reader.show("nobody") == []
-        assert (reader.size, [row.number for row in reader.entries(after=6)]) == (8, [7, 8])
+        assert (reader.size, [row.number for row in reader.entries()]) == (8, [*range(1, 9)])
         assert list(reader.hashes()) == [row.hash for row in reader.entries()]
 
 
@@ -444,7 +443,7 @@ def test_a_reader_sees_what_was_there_when_it_began(tmp_path: Path, filled: Path
     with LedgerReader(filled) as reader:
         calls(tmp_path, ledger, 3)
         assert reader.size == 8
-        assert verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature).entries == 8
+        assert verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature).entries == 8
     ledger.close()
     assert verified(filled).entries == 14
 
@@ -507,21 +506,23 @@ def test_every_column_of_the_file_is_held_to_its_entry(filled: Path, column: str
 
 REST = ", ".join(Row._fields[1:])
 NUMBER = "UPDATE entries SET number = {} WHERE number = {}"
-LIE = "UPDATE heads SET body = CAST(replace(CAST(body AS TEXT), '\"size\":8', '\"size\":7') AS BLOB) WHERE size = 8"
+LIE = (
+    "UPDATE checkpoints SET body = CAST(replace(CAST(body AS TEXT), '\"size\":8', '\"size\":7') AS BLOB) WHERE size = 8"
+)
 ATTACKS: dict[str, tuple[list[str], str, int]] = {
     "drop": (["DELETE FROM entries WHERE number = 3"], "missing", 3),
     "drop and renumber": (
         ["DELETE FROM entries WHERE number = 3", *(NUMBER.format(n - 1, n) for n in range(4, 9))],
-        "moved",
+        "chain",
         3,
     ),
-    "swap": ([NUMBER.format(99, 2), NUMBER.format(2, 3), NUMBER.format(3, 99)], "moved", 2),
-    "repeat": ([f"INSERT INTO entries SELECT 9, {REST} FROM entries WHERE number = 2"], "moved", 9),
+    "swap": ([NUMBER.format(99, 2), NUMBER.format(2, 3), NUMBER.format(3, 99)], "chain", 2),
+    "repeat": ([f"INSERT INTO entries SELECT 9, {REST} FROM entries WHERE number = 2"], "chain", 9),
     "truncate": (["DELETE FROM entries WHERE number > 6"], "truncated", 7),
     "empty": (["DELETE FROM entries"], "truncated", 1),
-    "take the heads away": (["DELETE FROM heads"], "unsigned", 1),
+    "take the heads away": (["DELETE FROM checkpoints"], "unsigned", 1),
     "edit a head": ([LIE], "head", 8),
-    "edit a signature": (["UPDATE heads SET signature = zeroblob(64) WHERE size = 8"], "signature", 8),
+    "edit a signature": (["UPDATE checkpoints SET signature = zeroblob(64) WHERE size = 8"], "signature", 8),
 }
 
 
@@ -538,9 +539,11 @@ def test_a_ledger_that_is_signed_anew_with_another_key_is_found(tmp_path: Path, 
     public = filled.with_suffix(".pub").read_text(encoding="utf-8").strip()
     other = generated_key()
     with closing(sqlite3.connect(filled)) as db:
-        for size, body in db.execute("SELECT size, body FROM heads").fetchall():
+        for size, body in db.execute("SELECT size, body FROM checkpoints").fetchall():
             forged = body.replace(public.encode(), other.public.encode())
-            db.execute("UPDATE heads SET body = ?, signature = ? WHERE size = ?", (forged, other.sign(forged), size))
+            db.execute(
+                "UPDATE checkpoints SET body = ?, signature = ? WHERE size = ?", (forged, other.sign(forged), size)
+            )
         db.execute("UPDATE ledger SET key = ?", (other.public,))
         db.commit()
     assert verified(filled).ok  # by its own word

@@ -17,11 +17,10 @@ from licet import Backends, Gate, tool
 from licet.assemble.ledger import public_key
 from licet.backends.keys import check_signature
 from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.verify import gone_astray, verify_ledger
+from licet.backends.ledger.verify import verify_ledger, wrong_end
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.ledger.linked import Outcome
 from licet.core.ledger.merkle import Frontier
-from licet.core.ledger.verify import UNSIGNED_SECONDS, verify
+from licet.core.ledger.verify import UNSIGNED_SECONDS, Outcome, verify
 
 _HASH = "sha256:"
 
@@ -45,7 +44,7 @@ def calls(folder: Path, ledger: SqliteLedger, number: int) -> None:
 def verified(path: Path) -> Outcome:
     """What the database and the public key tell, as of a copy elsewhere."""
     with LedgerReader(path) as reader:
-        return verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+        return verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
 
 
 class Ticking:
@@ -92,7 +91,7 @@ def rewrite(db: sqlite3.Connection) -> None:
 
 
 def without_heads(db: sqlite3.Connection) -> None:
-    db.execute("DELETE FROM heads WHERE size > 1")
+    db.execute("DELETE FROM checkpoints WHERE size > 1")
     db.execute("UPDATE ledger SET signed = 1")
 
 
@@ -102,13 +101,13 @@ def cut(db: sqlite3.Connection) -> None:
     for (digest,) in db.execute("SELECT hash FROM entries WHERE number <= 6 ORDER BY number").fetchall():
         frontier.add(digest)
     db.execute("DELETE FROM entries WHERE number > 6")
-    db.execute("DELETE FROM heads WHERE size > 6")
+    db.execute("DELETE FROM checkpoints WHERE size > 6")
     number, session, sequence = db.execute("SELECT number, session, sequence FROM entries WHERE number = 6").fetchone()
     last = db.execute("SELECT hash FROM entries WHERE number = 6").fetchone()[0]
     db.execute(
         "UPDATE chains SET number = ?, sequence = ?, hash = ? WHERE session = ?", (number, sequence, last, session)
     )
-    signed = db.execute("SELECT max(size) FROM heads").fetchone()[0]
+    signed = db.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
     db.execute("UPDATE ledger SET size = 6, frontier = ?, signed = ?", (bytes(frontier), signed))
 
 
@@ -160,7 +159,7 @@ def test_nothing_is_signed_on_top_of_a_forged_history(
     tmp_path: Path, path: Path, how: Callable[[sqlite3.Connection], None]
 ) -> None:
     change(path, how)
-    refused(tmp_path, path, "rolled back or changed since its last signed head (40 entries at ")
+    refused(tmp_path, path, "rolled back or changed since its last checkpoint (40 entries at ")
 
 
 @pytest.mark.parametrize("how", CHANGES.values(), ids=CHANGES)
@@ -169,7 +168,7 @@ def test_whoever_has_it_open_signs_nothing_of_it_either(
 ) -> None:
     ledger = SqliteLedger(path)
     calls(tmp_path, ledger, 1)
-    last = "SELECT max(size) FROM heads"
+    last = "SELECT max(size) FROM checkpoints"
     with closing(sqlite3.connect(path, timeout=60)) as db:
         db.execute("BEGIN IMMEDIATE")
         how(db)
@@ -179,7 +178,7 @@ def test_whoever_has_it_open_signs_nothing_of_it_either(
     ledger.close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute(last).fetchone() == before
-    refused(tmp_path, path, "rolled back or changed since its last signed head")
+    refused(tmp_path, path, "rolled back or changed since its last checkpoint")
 
 
 VERIFIED = [("rewritten, heads taken away", "root"), ("the end cut off, heads taken away", "truncated")]
@@ -242,13 +241,13 @@ def test_nothing_is_linked_to_what_is_not_the_entry_that_a_session_ends_with(
 
 def test_what_is_written_while_a_ledger_is_verified_is_no_finding(tmp_path: Path, path: Path) -> None:
     with LedgerReader(path) as reader:
-        outcome = verify(reader.entries(), reader.heads(), key=reader.key, check=check_signature)
+        outcome = verify(reader.entries(), reader.checkpoints(), key=reader.key, check=check_signature)
         ledger = SqliteLedger(path)
         calls(tmp_path, ledger, 2)
         ledger.close()
-        assert gone_astray(reader, outcome, reader.key) is None
+        assert wrong_end(reader, outcome, reader.key) is None
     with LedgerReader(path) as later:
-        assert gone_astray(later, outcome, later.key) is not None
+        assert wrong_end(later, outcome, later.key) is not None
 
 
 def test_a_long_tail_without_a_head_is_not_proven(path: Path) -> None:
@@ -275,14 +274,17 @@ def test_a_ledger_that_is_taken_away_is_missed(tmp_path: Path, path: Path) -> No
     path.unlink()
     result = call(at(tmp_path, SqliteLedger(path)), "add", {"a": 1})
     assert result.reason == "LEDGER_UNAVAILABLE"
-    assert "rolled back or changed since its last signed head (40 entries" in result.explain()
+    assert "rolled back or changed since its last checkpoint (40 entries" in result.explain()
     assert f"`licet receipts verify {path}` tells more" in result.explain()
 
 
-HEADS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "gone": (Path.unlink, "is not there, which has the last signed head"),
-    "empty": (lambda head: head.write_bytes(b""), "holds no head of a ledger"),
-    "changed": (lambda head: head.write_bytes(head.read_bytes().replace(b'"size":40', b'"size":32')), "holds no head"),
+CHECKPOINTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "gone": (Path.unlink, "is missing, which has the last checkpoint"),
+    "empty": (lambda head: head.write_bytes(b""), "holds no checkpoint of a ledger"),
+    "changed": (
+        lambda head: head.write_bytes(head.read_bytes().replace(b'"size":40', b'"size":32')),
+        "holds no checkpoint",
+    ),
     "dated back": (
         lambda head: head.write_bytes(re.sub(rb"(\btime\b\W+)\d{4}", rb"\g<1>2025", head.read_bytes())),
         "is not signed with",
@@ -290,7 +292,7 @@ HEADS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("spoil", "why"), HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize(("spoil", "why"), CHECKPOINTS.values(), ids=CHECKPOINTS)
 def test_a_head_beside_the_key_that_is_none_is_no_head_to_go_on_from(
     tmp_path: Path, path: Path, spoil: Callable[[Path], object], why: str
 ) -> None:

@@ -7,29 +7,28 @@ from typing import Any
 
 import pytest
 
-from core.ledgers import KEY, OTHER_KEY, check, heads, rows, sample_stem, sign
-from licet.core.ledger.entry import Row, Unsound
+from core.ledgers import KEY, OTHER_KEY, check, checkpoints, rows, sample_entry, sign
+from licet.core.ledger.entry import Row, Unsound, check_row
 from licet.core.ledger.evidence import (
     Pack,
     check_pack,
+    checkpoint_line,
     envelope,
-    head_line,
-    kept_heads,
-    sound_entry,
+    read_checkpoint_lines,
     statement,
     to_sign,
 )
-from licet.core.ledger.linked import Finding
 from licet.core.ledger.merkle import inclusion_proofs
+from licet.core.ledger.verify import Finding
 
-ROWS = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3), sample_stem(4), sample_stem(5, "other")])
-HEAD = heads(ROWS, [5])[0]
+ROWS = rows([sample_entry(1), sample_entry(2, "other"), sample_entry(3), sample_entry(4), sample_entry(5, "other")])
+CHECKPOINT = checkpoints(ROWS, [5])[0]
 ALL = {1, 2, 3, 4, 5}
 
 
 def payload(numbers: set[int] = ALL, of: list[Row] = ROWS) -> bytes:
     proofs = inclusion_proofs([row.hash for row in of], len(of), [number - 1 for number in numbers])
-    return statement([row for row in of if row.number in numbers], HEAD, proofs)
+    return statement([row for row in of if row.number in numbers], CHECKPOINT, proofs)
 
 
 def checked(body: bytes, key: str = KEY) -> Pack | Finding:
@@ -44,11 +43,11 @@ def changed(change: Callable[[dict[str, Any]], object], numbers: set[int] = ALL)
 
 
 @pytest.mark.parametrize("numbers", [{1}, {3}, {5}, {1, 4}, ALL], ids=str)
-def test_a_pack_holds_its_entries_and_their_head(numbers: set[int]) -> None:
+def test_a_pack_holds_its_entries_and_their_checkpoint(numbers: set[int]) -> None:
     pack = checked(payload(numbers))
     assert isinstance(pack, Pack)
     assert {entry["number"] for entry in pack.entries} == numbers
-    assert (pack.key, pack.head.size) == (KEY, 5)
+    assert (pack.key, pack.checkpoint.size) == (KEY, 5)
 
 
 def test_the_statement_is_in_toto_and_the_envelope_dsse() -> None:
@@ -82,7 +81,7 @@ def swap(said: dict[str, Any]) -> None:
         each[:2] = each[1], each[0]
 
 
-OTHERS = rows([sample_stem(number) for number in range(6, 11)], ledger="another")
+OTHERS = rows([sample_entry(number) for number in range(6, 11)], ledger="another")
 
 
 @pytest.mark.parametrize(
@@ -90,29 +89,36 @@ OTHERS = rows([sample_stem(number) for number in range(6, 11)], ledger="another"
     [
         (put("_type", "x"), 0, "no statement of type"),
         (put("predicateType", "x"), 0, "no statement of type"),
-        (put("predicate", None), 0, "not written as packs are"),
-        (put("predicate.entries", []), 0, "about 5 things, and holds 0 entries"),
-        (put("subject", lambda all_of_them: all_of_them[:4]), 0, "about 4 things, and holds 5 entries"),
-        (put("predicate.head.signature", "AA=="), 0, "its head bears no signature"),
-        (put("predicate.head.signature", 7), 0, "a signature is text"),
-        (put("predicate.head.signature", "é"), 0, "a signature is no base64"),
-        (put("predicate.head.body", "{}"), 0, "it is no head"),
-        (put("predicate.head.body", lambda text: text.replace('"size":5', '"size":6')), 0, "its head bears no"),
+        (put("predicate", None), 0, "does not have the fields of a pack"),
+        (put("predicate.entries", []), 0, "it has 5 subjects and 0 entries"),
+        (put("subject", lambda all_of_them: all_of_them[:4]), 0, "it has 4 subjects and 5 entries"),
+        (put("predicate.checkpoint.signature", "AA=="), 0, "its checkpoint has no valid signature"),
+        (put("predicate.checkpoint.signature", 7), 0, "a signature is text"),
+        (put("predicate.checkpoint.signature", "é"), 0, "a signature is no base64"),
+        (put("predicate.checkpoint.body", "{}"), 0, "does not fit the schema"),
+        (
+            put("predicate.checkpoint.body", lambda text: text.replace('"size":5', '"size":6')),
+            0,
+            "its checkpoint has no valid",
+        ),
         (put("predicate.entries.2.body", "{}"), 3, "it cannot be read"),
         (put("predicate.entries.2", "x"), 3, "it cannot be read"),
-        (put("predicate.entries.2.body", lambda text: text.replace("NOT", "NOW")), 3, "not what the head of "),
-        (put("predicate.entries.2.proof", []), 3, "not what the head of "),
-        (put("predicate.entries.2.proof.0", "00" * 32), 3, "not what the head of "),
+        (put("predicate.entries.2.body", lambda text: text.replace("NOT", "NOW")), 3, "does not cover it"),
+        (put("predicate.entries.2.number", 4), 4, "does not cover it"),
+        (put("predicate.entries.2.number", "3"), 3, "it cannot be read: its number is no whole number"),
+        (put("predicate.entries.2.number", True), 3, "it cannot be read: its number is no whole number"),
+        (put("predicate.entries.2.proof", []), 3, "does not cover it"),
+        (put("predicate.entries.2.proof.0", "00" * 32), 3, "does not cover it"),
         (put("predicate.entries.2.proof.0", "x"), 3, "it cannot be read"),
         (put("predicate.entries.2.body", OTHERS[2].body.decode()), 3, "was written to the ledger another"),
-        (swap, 1, "it stands after entry 2"),
-        (put("predicate.entries", lambda each: [each[0], each[0], *each[2:]]), 1, "it stands after entry 1"),
-        (put("subject.2.name", "r-9/receipt"), 3, "it is named `r-9/receipt`"),
+        (swap, 1, "it comes after entry 2"),
+        (put("predicate.entries", lambda each: [each[0], each[0], *each[2:]]), 1, "it comes after entry 1"),
+        (put("subject.2.name", "r-9/receipt"), 3, "its subject is `r-9/receipt`"),
         (put("subject.2.digest.sha256", "00"), 3, "with another digest"),
         (put("subject.2", 7), 3, "it cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_signed_pack_is_told(
+def test_what_is_wrong_with_a_signed_pack_is_reported(
     change: Callable[[dict[str, Any]], object], number: int, text: str
 ) -> None:
     found = changed(change)
@@ -121,18 +127,18 @@ def test_what_is_wrong_with_a_signed_pack_is_told(
     assert text in found.text
 
 
-def test_entries_that_do_not_follow_each_other_are_told_though_a_head_speaks_for_them() -> None:
-    """Only the ledger's own writer could make one; a pack is still held to its chain."""
-    another = rows([sample_stem(1), sample_stem(2, "other"), sample_stem(3, kind="decision")])[2]
+def test_entries_that_do_not_link_are_reported_although_a_checkpoint_covers_them() -> None:
+    """Only the ledger's own writer could make such a pack; its chain is still checked."""
+    another = rows([sample_entry(1), sample_entry(2, "other"), sample_entry(3, kind="decision")])[2]
     broken = [*ROWS[:2], another, *ROWS[3:]]
-    head = heads(broken, [5])[0]
+    checkpoint = checkpoints(broken, [5])[0]
     proofs = inclusion_proofs([row.hash for row in broken], 5, range(5))
-    found = checked(statement(broken, head, proofs))
+    found = checked(statement(broken, checkpoint, proofs))
     assert isinstance(found, Finding)
-    assert (found.number, found.text) == (4, "it does not follow the one before it")
+    assert (found.number, found.text) == (4, "it does not link to the one before it")
 
 
-def test_a_pack_with_a_gap_is_not_held_to_links_that_are_not_there() -> None:
+def test_a_pack_with_a_gap_is_not_checked_for_missing_links() -> None:
     assert isinstance(checked(payload({1, 4})), Pack)
 
 
@@ -146,7 +152,7 @@ def test_what_is_no_pack_is_told(data: bytes) -> None:
 def test_the_key_is_the_one_that_is_asked_for() -> None:
     found = checked(payload(), OTHER_KEY)
     assert isinstance(found, Finding)
-    assert found.text == f"the pack: it bears no signature of {KEY}"
+    assert found.text == f"the pack: it has no valid signature of {KEY}"
 
 
 def test_one_of_several_signatures_is_enough() -> None:
@@ -157,21 +163,25 @@ def test_one_of_several_signatures_is_enough() -> None:
     assert isinstance(check_pack(data, KEY, check), Pack)
 
 
-# Heads that are kept elsewhere ---------------------------------------------------------------------------------------
+# Checkpoints that are kept elsewhere ----------------------------------------------------------------------------------
 
 
-def test_a_head_comes_back_from_its_line() -> None:
-    assert kept_heads(f"{head_line(HEAD)}\n\n  {head_line(HEAD)}\n") == [HEAD, HEAD]
+def test_a_checkpoint_is_read_back_from_its_line() -> None:
+    line = checkpoint_line(CHECKPOINT)
+    assert read_checkpoint_lines(f"{line}\n\n  {line}\n") == [CHECKPOINT, CHECKPOINT]
+
+
+LINE = checkpoint_line(CHECKPOINT)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "\n", "x", "{}", "[]", "\ud800", head_line(HEAD)[:-1], head_line(HEAD).replace('"size":5', '"size":-5'),
-     head_line(HEAD).replace('"signature":"', '"signature":"é'), f"{head_line(HEAD)}\n7"],
+    ["", "\n", "x", "{}", "[]", "\ud800", LINE[:-1], LINE.replace('"size":5', '"size":-5'),
+     LINE.replace('"signature":"', '"signature":"é'), f"{LINE}\n7"],
 )  # fmt: skip
-def test_what_is_no_line_of_heads_is_refused(text: str) -> None:
+def test_malformed_lines_of_checkpoints_are_refused(text: str) -> None:
     with pytest.raises(Unsound):
-        kept_heads(text)
+        read_checkpoint_lines(text)
 
 
 # Entries, one by one -------------------------------------------------------------------------------------------------
@@ -179,9 +189,9 @@ def test_what_is_no_line_of_heads_is_refused(text: str) -> None:
 
 def test_an_entry_is_sound_or_says_why_not() -> None:
     row = ROWS[2]
-    assert sound_entry(row)["id"] == "r-3"
+    assert check_row(row)["id"] == "r-3"
     with pytest.raises(Unsound, match="its bytes are not those"):
-        sound_entry(row._replace(body=row.body + b" "))
-    for name in ("number", "id", "kind", "agent", "session", "sequence", "tool", "verdict", "time"):
-        with pytest.raises(Unsound, match=f"searched for by {name} `x`"):
-            sound_entry(row._replace(**{name: "x"}))  # type: ignore[arg-type]
+        check_row(row._replace(body=row.body + b" "))
+    for name in ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time"):
+        with pytest.raises(Unsound, match=f"its index says {name} `x`"):
+            check_row(row._replace(**{name: "x"}))  # type: ignore[arg-type]

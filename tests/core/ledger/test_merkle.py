@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.ledger.merkle import EMPTY_ROOT, Frontier, includes, inclusion_proofs, leaf_hash, node_hash, subtrees
+from licet.core.ledger.merkle import EMPTY_ROOT, Frontier, includes, inclusion_proofs, leaf_hash, node_hash
 
 # The inputs that the reference implementation of Certificate Transparency is tested with, and its roots after each.
 INPUTS = [
@@ -187,31 +187,3 @@ def test_many_leaves_at_once_make_the_same_tree(parts: list[int]) -> None:
         for leaf in leaves:
             one_by_one.add(leaf)
         assert (at_once.size, at_once.peaks) == (one_by_one.size, one_by_one.peaks)
-
-
-@given(st.integers(0, 70), st.lists(st.integers(0, 40), max_size=4))
-def test_subtrees_behind_others_grow_the_same_tree(start: int, runs: list[int]) -> None:
-    leaves = [leaf_hash(bytes([number])) for number in range(start + sum(runs))]
-    frontier, size = Frontier(), start
-    frontier.extend(leaves[:start])
-    for run in runs:
-        for many, root in subtrees(size, leaves[size : size + run]):
-            assert root == naive_root(leaves[frontier.size : frontier.size + many])
-            frontier.add(root, many)
-        size += run
-    assert (frontier.size, frontier.root) == (len(leaves), naive_root(leaves))
-
-
-@given(st.integers(0, 500), st.integers(0, 500))
-def test_subtrees_are_as_large_as_can_be(start: int, run: int) -> None:
-    sizes = [many for many, _ in subtrees(start, [b""] * run)]
-    assert sum(sizes) == run
-    assert len(sizes) <= 2 * run.bit_length()
-
-
-def test_a_subtree_stands_only_where_one_can() -> None:
-    frontier = Frontier()
-    frontier.add(LEAVES[0])
-    with pytest.raises(ValueError, match="a subtree of 2 leaves cannot stand behind 1"):
-        frontier.add(node_hash(LEAVES[1], LEAVES[2]), 2)
-    assert (frontier.size, frontier.root) == (1, LEAVES[0])

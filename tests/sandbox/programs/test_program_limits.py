@@ -10,7 +10,7 @@ import pytest
 
 from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_namespaces, needs_walls
 from licet import Backends
-from licet.backends.memory import ChainedMemoryLedger
+from licet.backends.memory import MemoryLedger
 from licet.core.decision.decision import CapabilityDenied
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.runner import LocalProcesses
@@ -102,7 +102,7 @@ LIBRARIES = {
 @pytest.mark.parametrize("how", LIBRARIES)
 def test_what_a_library_has_started_is_told_of_in_the_receipt(tmp_path: Path, how: str) -> None:
     script, limits, limit, code = LIBRARIES[how]
-    ledger = ChainedMemoryLedger()
+    ledger = MemoryLedger()
     parts = Backends.memory(
         processes=LocalProcesses(os.defpath), sandbox=Workers(InProcess(), ProgramWalls()), ledger=ledger
     )

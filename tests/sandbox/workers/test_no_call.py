@@ -11,7 +11,7 @@ import pytest
 from attacks.programs import alive
 from licet import Backends, Gate, Result, Session, load_manifest
 from licet.backends.memory import MemoryLedger
-from licet.guard.ports import Entry
+from licet.core.ledger.entry import Entry
 from licet.sandbox.workers import pool
 from pins import pinned
 from sandbox import early_tools as early

@@ -15,8 +15,8 @@ from licet import Backends, CapabilitySet, Context, Gate, Refused, Result, check
 from licet import run as run_tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
+from licet.core.ledger.entry import Entry
 from licet.guard.people import Answered, Question
-from licet.guard.ports import Entry
 from licet.surfaces.cli.app import licet
 
 MANIFEST = """agent: desk

@@ -1,6 +1,6 @@
-"""Ledgers in which anything stands anywhere: every command ends with a finding or an error, never as a fault of licet.
+"""Ledgers with any value in any column: every command ends with a finding or an error, never with a bug of licet.
 
-SQLite takes a value of any kind in any column, whoever can write the file can put it there.
+SQLite takes a value of any type in any column, and anybody who can write the file can put it there.
 """
 
 import os
@@ -18,8 +18,8 @@ from kept_calls import make, run
 COLUMNS = {
     "entries": ["id", "kind", "agent", "session", "sequence", "tool", "verdict", "time", "hash", "body"],
     "chains": ["agent", "session", "sequence", "hash", "number"],
-    "heads": ["size", "body", "signature"],
-    "ledger": ["one", "id", "key", "size", "frontier", "recorded", "signed", "signed_at", "tag"],
+    "checkpoints": ["size", "body", "signature"],
+    "ledger": ["one", "id", "key", "size", "frontier", "recorded", "signed", "signed_ms", "tag"],
 }
 VALUES = {
     "null": "NULL",
@@ -102,7 +102,7 @@ def test_any_value_in_any_column_is_reported(
     except sqlite3.Error:  # SQLite itself takes no such value there
         return
     assert list(told(state)) == []
-    if run(state, "receipts", "verify").exit_code == 0 and (table, column) != ("ledger", "signed_at"):
+    if run(state, "receipts", "verify").exit_code == 0:
         with closing(sqlite3.connect(state / "ledger.sqlite")) as db:
             assert db.execute(f"SELECT count(*) FROM {table} WHERE {column} IS {value}").fetchone()[0] == 0
 
@@ -114,21 +114,22 @@ SCHEMAS = {
     "another table": "CREATE TABLE more (a)",
     "another index": "CREATE INDEX more ON entries (body)",
     "a missing table": "DROP TABLE chains",
-    "every table missing": "DROP TABLE chains; DROP TABLE heads; DROP TABLE entries; DROP TABLE ledger",
+    "every table missing": "DROP TABLE chains; DROP TABLE checkpoints; DROP TABLE entries; DROP TABLE ledger",
     "a missing index": "DROP INDEX by_id",
-    "another column": "ALTER TABLE heads ADD COLUMN more",
+    "another column": "ALTER TABLE checkpoints ADD COLUMN more",
     "statistics": "ANALYZE",
-    "no text in a schema": "UPDATE sqlite_master SET sql = sql || CAST(x'202f2aff2a2f' AS TEXT) WHERE name = 'heads'",
+    "no text in a schema": "UPDATE sqlite_master SET sql = sql || CAST(x'202f2aff2a2f' AS TEXT) "
+    "WHERE name = 'checkpoints'",
     "no text as a name": "CREATE TABLE more (a); "
     "UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT) WHERE name = 'more'",
-    "a schema that is none": "UPDATE sqlite_master SET sql = 'nonsense' WHERE name = 'heads'",
+    "a schema that is none": "UPDATE sqlite_master SET sql = 'nonsense' WHERE name = 'checkpoints'",
     "an endless view for entries": f"DROP TABLE entries; CREATE VIEW entries AS {ENDLESS} i AS number, 'x' AS id, "
     "'receipt' AS kind, 'a' AS agent, 's' AS session, 1 AS sequence, 't' AS tool, 'allow' AS verdict, 'x' AS time, "
     "x'00' AS hash, x'00' AS body FROM n",
-    "an endless view for heads": f"DROP TABLE heads; CREATE VIEW heads AS {ENDLESS} i AS size, x'' AS body, "
-    "x'' AS signature FROM n",
+    "an endless view for checkpoints": f"DROP TABLE checkpoints; CREATE VIEW checkpoints AS {ENDLESS} i AS size, "
+    "x'' AS body, x'' AS signature FROM n",
     "an endless view for the ledger": f"DROP TABLE ledger; CREATE VIEW ledger AS {ENDLESS} i AS one, 'x' AS id, "
-    "'x' AS key, 1 AS size, x'' AS frontier, '' AS recorded, 1 AS signed, 1.0 AS signed_at, x'' AS tag "
+    "'x' AS key, 1 AS size, x'' AS frontier, '' AS recorded, 1 AS signed, 1.0 AS signed_ms, x'' AS tag "
     "FROM n WHERE i < 0",
     "an endless view for the ends": f"DROP TABLE chains; CREATE VIEW chains AS {ENDLESS} 'a' AS agent, i AS session, "
     "1 AS sequence, x'' AS hash, 1 AS number FROM n",
@@ -136,7 +137,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("script", SCHEMAS.values(), ids=SCHEMAS)
-def test_a_schema_that_licet_did_not_make_is_told_before_any_row_is_read(
+def test_a_schema_that_licet_did_not_make_is_reported_before_any_row_is_read(
     ledger: Path, tmp_path: Path, script: str
 ) -> None:
     state = changed(ledger, tmp_path, script)
@@ -146,12 +147,12 @@ def test_a_schema_that_licet_did_not_make_is_told_before_any_row_is_read(
 
 ROWS = {
     "a second ledger": "INSERT INTO ledger "
-    "SELECT 2, id, key, size, frontier, recorded, signed, signed_at, tag FROM ledger",
+    "SELECT 2, id, key, size, frontier, recorded, signed, signed_ms, tag FROM ledger",
     "no ledger": "DELETE FROM ledger",
     "many ledgers": "INSERT INTO ledger SELECT number + 1, 'x', 'y', 1, x'', '', 1, 1.0, x'' FROM entries",
-    "no heads": "DELETE FROM heads",
-    "a head of everything": "INSERT INTO heads VALUES (9223372036854775807, x'00', 7)",
-    "a head before everything": "INSERT INTO heads VALUES (-5, 'x', NULL)",
+    "no checkpoints": "DELETE FROM checkpoints",
+    "a checkpoint of everything": "INSERT INTO checkpoints VALUES (9223372036854775807, x'00', 7)",
+    "a checkpoint before everything": "INSERT INTO checkpoints VALUES (-5, 'x', NULL)",
     "an entry far away": "INSERT INTO entries SELECT 9223372036854775807, id, kind, agent, session, sequence, tool, "
     "verdict, time, hash, body FROM entries LIMIT 1",
     "an entry before everything": "INSERT INTO entries SELECT -9223372036854775807, id, kind, agent, session, "
@@ -161,7 +162,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("script", ROWS.values(), ids=ROWS)
-def test_rows_that_licet_did_not_write_are_told(ledger: Path, tmp_path: Path, script: str) -> None:
+def test_rows_that_licet_did_not_write_are_reported(ledger: Path, tmp_path: Path, script: str) -> None:
     state = changed(ledger, tmp_path, script.replace("(-5, 'x', NULL)", "(-5, 'x', 'y')"))
     assert list(told(state)) == []
     assert run(state, "receipts", "verify").exit_code == 1
@@ -180,7 +181,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "ledger.head", "ledger.pub", "ledger.key", "ledger.sqlite-wal"])
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_is_no_file_in_the_place_of_one_is_told(ledger: Path, tmp_path: Path, name: str, other: str) -> None:
+def test_no_regular_file_in_the_place_of_one_is_reported(ledger: Path, tmp_path: Path, name: str, other: str) -> None:
     state = tmp_path / "state"
     shutil.copytree(ledger, state)
     (state / name).unlink(missing_ok=True)
@@ -190,7 +191,7 @@ def test_what_is_no_file_in_the_place_of_one_is_told(ledger: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("words", [["receipts", "verify", "FILE"], ["receipts", "verify", "--head", "FILE"]])
-def test_what_is_no_file_on_the_command_line_is_told(
+def test_no_regular_file_on_the_command_line_is_reported(
     ledger: Path, tmp_path: Path, other: str, words: list[str]
 ) -> None:
     named = tmp_path / "named"

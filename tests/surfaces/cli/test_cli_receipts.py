@@ -229,8 +229,7 @@ def test_a_whole_ledger_that_cannot_go_on_says_so(state: Path) -> None:
     result = run(state, "receipts", "verify")
     assert result.exit_code == 0
     assert (
-        f"note      {state}/ledger.head is not there, which has the last signed head: calls are refused"
-        in result.stdout
+        f"note      {state}/ledger.head is missing, which has the last checkpoint: calls are refused" in result.stdout
     )
     (state / "ledger.key").unlink()  # a copy that is only read
     assert "ledger.head" not in run(state, "receipts", "verify").stdout
@@ -248,7 +247,7 @@ def test_a_ledger_is_verified_wherever_it_lies(state: Path, tmp_path: Path, how:
 
 
 def test_without_a_key_nothing_is_called_fine(state: Path) -> None:
-    for said in "holds no public key", "is not there":
+    for said in "holds no public key", "is missing":
         (state / "ledger.pub").write_text("") if said.startswith("holds") else (state / "ledger.pub").unlink()
         result = run(state, "receipts", "verify")
         assert (result.exit_code, result.stdout) == (2, "")
@@ -328,7 +327,7 @@ def test_nothing_is_exported_without_the_key_of_the_ledger(state: Path) -> None:
     (state / "ledger.key").unlink()
     result = run(state, "receipts", "export", "--session", "main")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "ledger.key is not there" in result.stderr
+    assert "ledger.key is missing" in result.stderr
     assert not (state / "ledger.key").exists()
 
 

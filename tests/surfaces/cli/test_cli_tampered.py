@@ -1,4 +1,4 @@
-"""`licet receipts verify` on a ledger that somebody has changed: each attack ends with 1 and names the entry."""
+"""`licet receipts verify` on a changed ledger: each attack ends with 1 and names the entry."""
 
 import asyncio
 import base64
@@ -19,18 +19,14 @@ from kept_calls import MANIFEST, look, make, pay, receipts, run
 from licet import Backends, Gate, load_manifest
 from licet.backends.keys import generated_key
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.ledger.entry import head_body
+from licet.core.ledger.entry import checkpoint_body
 from licet.core.ledger.evidence import envelope, to_sign
 from licet.core.ledger.merkle import leaf_hash
 from licet.surfaces.cli.app import licet
 from tampered import changed
 
-FIELDS = [
-    *("agent", "approvals", "arguments", "budget", "code", "cost_usd", "duration_ms", "error", "events", "format"),
-    *("id", "kind", "ledger", "manifest", "number", "parent", "previous", "reason", "recorded", "result", "rules"),
-    *("sandbox", "sequence", "session", "time", "tool", "tool_digest", "truncated", "verdict"),
-]
-COLUMNS = ["id", "kind", "agent", "session", "sequence", "tool", "verdict", "time", "hash"]
+FIELDS = ["verdict", "purpose", "previous", "sequence"]  # core/ledger/test_receipt.py attacks every field
+COLUMNS = ["tool", "sequence", "hash"]
 Attack = Callable[[sqlite3.Connection], object]
 
 
@@ -89,11 +85,6 @@ def edited(field: str, number: int, *, hashed: bool) -> Attack:
 # One entry -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_field_is_attacked(made: Path) -> None:
-    entry = json.loads(run(made, "receipts", "show", receipts(made)[1]["id"], "--json").stdout)["receipt"]
-    assert sorted(entry) == FIELDS
-
-
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_that_was_edited_is_named_by_its_entry(state: Path, field: str) -> None:
     tamper(state, edited(field, 4, hashed=False))
@@ -103,7 +94,7 @@ def test_a_field_that_was_edited_is_named_by_its_entry(state: Path, field: str) 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_that_was_edited_and_hashed_again_is_located(state: Path, field: str) -> None:
     tamper(state, edited(field, 4, hashed=True))
-    names(run(state, "receipts", "verify"), 3, 5)  # whoever links two entries cannot tell which of them was changed
+    names(run(state, "receipts", "verify"), 3, 5)  # the link does not tell which of the two was changed
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -113,7 +104,7 @@ def test_a_column_that_says_otherwise_is_named_by_its_entry(state: Path, column:
 
 
 @pytest.mark.parametrize("words", [["receipts", "list"], ["receipts", "show", "ID"], ["explain", "ID"]], ids=" ".join)
-def test_an_entry_that_was_changed_is_not_shown_as_if_nothing_were(state: Path, words: list[str]) -> None:
+def test_a_changed_entry_is_not_shown(state: Path, words: list[str]) -> None:
     receipt = receipts(state)[1]["id"]
     tamper(state, edited("verdict", 4, hashed=False))
     result = run(state, *(receipt if word == "ID" else word for word in words))
@@ -123,14 +114,13 @@ def test_an_entry_that_was_changed_is_not_shown_as_if_nothing_were(state: Path, 
 
 
 WORDS = [["list"], ["show", "ID"], ["export", "ID"]]
+PLACES = ["entries SET body", "entries SET hash", "checkpoints SET body", "checkpoints SET signature"]
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 @pytest.mark.parametrize("held", ["1 << 62", "1.5", "'text'"])
-@pytest.mark.parametrize("place", ["entries SET body", "entries SET hash", "heads SET body", "heads SET signature"])
-def test_what_is_no_bytes_is_refused_and_not_stumbled_over(
-    state: Path, place: str, held: str, words: list[str]
-) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_values_that_are_no_bytes_are_reported(state: Path, place: str, held: str, words: list[str]) -> None:
     receipt = receipts(state)[1]["id"]
     tamper(state, sql(f"UPDATE {place} = {held}"))
     names(run(state, "receipts", "verify"), 1, 12)
@@ -150,7 +140,7 @@ BACK = "UPDATE entries SET number = number - 101 WHERE number > 100"
     ("attack", "first", "last", "how"),
     [
         (sql("DELETE FROM entries WHERE number = 4"), 4, 4, "after entry 3 comes entry 5"),
-        (sql("DELETE FROM entries WHERE number = 4", AWAY, BACK), 4, 4, "it was written as entry 5"),
+        (sql("DELETE FROM entries WHERE number = 4", AWAY, BACK), 4, 4, "is number 5 of its session, after number 3"),
         (sql("DELETE FROM entries WHERE number = 1"), 1, 1, "after entry 0 comes entry 2"),
         (
             sql(
@@ -160,7 +150,7 @@ BACK = "UPDATE entries SET number = number - 101 WHERE number > 100"
             ),
             11,
             11,
-            "it was written as entry 4",
+            "is number 4 of its session, after number 8",
         ),
         (
             sql(
@@ -168,11 +158,11 @@ BACK = "UPDATE entries SET number = number - 101 WHERE number > 100"
             ),
             4,
             4,
-            "it was written as entry 5",
+            "is number 5 of its session, after number 3",
         ),
         (sql("DELETE FROM entries WHERE number > 8"), 9, 10, "has signed 10 entries, and there are 8"),
         (sql("DELETE FROM entries"), 1, 10, "has signed 1 entries, and there are 0"),
-        (sql("DELETE FROM heads"), 1, 10, "no head speaks for any entry"),
+        (sql("DELETE FROM checkpoints"), 1, 10, "no checkpoint covers any entry"),
     ],
     ids=["drop", "drop and close the gap", "drop the first", "duplicate", "reorder", "truncate", "empty", "unsign"],
 )
@@ -198,17 +188,17 @@ def test_entries_of_another_ledger_are_named(state: Path, other: Path, numbers: 
     names(run(state, "receipts", "verify"), first, first, "it was written to the ledger ")
 
 
-# Keys and heads ------------------------------------------------------------------------------------------------------
+# Keys and checkpoints --------------------------------------------------------------------------------------------
 
 
 def sign_again(db: sqlite3.Connection) -> None:
-    """Sign every head with another key, as one who has not the right one."""
+    """Sign every checkpoint with another key."""
     key = generated_key()
-    for size, body in db.execute("SELECT size, body FROM heads").fetchall():
+    for size, body in db.execute("SELECT size, body FROM checkpoints").fetchall():
         said = json.loads(body)
         root = bytes.fromhex(said["root"].removeprefix("sha256:"))
-        body = head_body(said["ledger"], size, root, said["time"], key.public)
-        db.execute("UPDATE heads SET body = ?, signature = ? WHERE size = ?", (body, key.sign(body), size))
+        body = checkpoint_body(said["ledger"], size, root, said["time"], key.public)
+        db.execute("UPDATE checkpoints SET body = ?, signature = ? WHERE size = ?", (body, key.sign(body), size))
     db.execute("UPDATE ledger SET key = ?", (key.public,))
 
 
@@ -216,14 +206,14 @@ def sign_again(db: sqlite3.Connection) -> None:
     ("attack", "how"),
     [
         (sign_again, "is signed with ed25519:"),
-        (sql("UPDATE heads SET signature = zeroblob(64)"), "bears no signature of ed25519:"),
-        (sql("UPDATE heads SET body = CAST(replace(body, '2', '3') AS BLOB)"), "the head after it "),
-        (sql("UPDATE heads SET body = x'7b7d'"), "the head after it cannot be read"),
-        (sql("UPDATE heads SET size = size + 1"), "is searched for by size "),
+        (sql("UPDATE checkpoints SET signature = zeroblob(64)"), "has no valid signature of ed25519:"),
+        (sql("UPDATE checkpoints SET body = CAST(replace(body, '2', '3') AS BLOB)"), "the checkpoint after it "),
+        (sql("UPDATE checkpoints SET body = x'7b7d'"), "the checkpoint after it cannot be read"),
+        (sql("UPDATE checkpoints SET size = size + 1"), "the index of the checkpoint after it says size "),
     ],
     ids=["signed again", "signature", "edited", "no head", "size"],
 )
-def test_a_head_that_was_changed_is_found(state: Path, attack: Attack, how: str) -> None:
+def test_a_changed_checkpoint_is_reported(state: Path, attack: Attack, how: str) -> None:
     tamper(state, attack)
     names(run(state, "receipts", "verify"), 1, 11, how)
 
@@ -233,7 +223,7 @@ def test_the_key_of_another_ledger_is_found(state: Path, other: Path) -> None:
     names(run(state, "receipts", "verify"), 1, 10, "is signed with ed25519:")
 
 
-def test_a_ledger_that_was_exchanged_whole_is_told_by_a_key_from_elsewhere(made: Path, other: Path) -> None:
+def test_a_replaced_ledger_is_revealed_by_a_key_from_elsewhere(made: Path, other: Path) -> None:
     assert run(other, "receipts", "verify").exit_code == 0
     key = (made / "ledger.pub").read_text().strip()
     names(run(other, "receipts", "verify", "--key", key), 1, 10, f"not with {key}")
@@ -242,7 +232,7 @@ def test_a_ledger_that_was_exchanged_whole_is_told_by_a_key_from_elsewhere(made:
 def set_back(db: sqlite3.Connection) -> None:
     """Leave the first entry alone, and everything as it was then."""
     db.execute("DELETE FROM entries WHERE number > 1")
-    db.execute("DELETE FROM heads WHERE size > 1")
+    db.execute("DELETE FROM checkpoints WHERE size > 1")
     db.execute("DELETE FROM chains")
     db.execute("INSERT INTO chains SELECT agent, session, sequence, hash, number FROM entries")
     hashed, body = db.execute("SELECT hash, body FROM entries").fetchone()
@@ -250,25 +240,25 @@ def set_back(db: sqlite3.Connection) -> None:
     db.execute("UPDATE ledger SET size = 1, frontier = ?, recorded = ?, signed = 1", state)
 
 
-def test_a_ledger_that_was_set_back_is_told_by_a_head_from_elsewhere(state: Path, tmp_path: Path) -> None:
+def test_a_ledger_that_was_set_back_is_revealed_by_a_stored_checkpoint(state: Path, tmp_path: Path) -> None:
     kept = tmp_path / "heads.txt"
     kept.write_text(run(state, "receipts", "head").stdout)
     tamper(state, set_back)
-    names(run(state, "receipts", "verify"), 2, 10)  # the head beside the key tells
+    names(run(state, "receipts", "verify"), 2, 10)  # the checkpoint next to the key reveals it
     (state / "ledger.head").unlink()
-    names(run(state, "receipts", "verify"), 1, 1, "nobody who has the key has left the ledger so")  # the key tells
+    names(run(state, "receipts", "verify"), 1, 1, "the MAC over the end of the ledger is wrong")  # the key reveals it
     (state / "ledger.key").unlink()
-    assert run(state, "receipts", "verify").exit_code == 0  # nothing that is there tells
+    assert run(state, "receipts", "verify").exit_code == 0  # nothing there reveals it
     names(run(state, "receipts", "verify", "--head", str(kept)), 2, 10, "has signed 10 entries, and there are 1")
 
 
-def test_a_head_of_another_ledger_does_not_fit(made: Path, other: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_ledger_does_not_match(made: Path, other: Path, tmp_path: Path) -> None:
     kept = tmp_path / "heads.txt"
     kept.write_text(run(other, "receipts", "head").stdout)
     names(run(made, "receipts", "verify", "--head", str(kept)), 1, 10)
 
 
-def test_a_clock_that_was_set_back_is_told_with_its_entry(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_is_reported_with_its_entry(tmp_path: Path) -> None:
     start = datetime(2026, 3, 1, 12, tzinfo=UTC)
     moments = [start, start + timedelta(hours=1), start - timedelta(hours=1), start + timedelta(hours=2)]
     (tmp_path / "desk.yaml").write_text(MANIFEST.replace("RECORD", "digests"))
@@ -285,7 +275,7 @@ def test_a_clock_that_was_set_back_is_told_with_its_entry(tmp_path: Path) -> Non
     ledger.close()
     result = run(tmp_path / "state", "receipts", "verify")
     names(result, 3, 3, "the time went back from 2026-03-01T13:00:00.000000Z to 2026-03-01T11:00:00.000000Z")
-    assert "everything else is whole" in result.stdout
+    assert "everything else is right" in result.stdout
 
 
 # The file around the entries -----------------------------------------------------------------------------------------
@@ -317,12 +307,12 @@ def test_an_entry_that_a_search_would_pass_over_is_named(state: Path) -> None:
         "ALTER TABLE entries ADD COLUMN more TEXT",
     ],
 )
-def test_a_file_that_licet_did_not_make_is_told(state: Path, statement: str) -> None:
+def test_tables_that_licet_did_not_make_are_reported(state: Path, statement: str) -> None:
     tamper(state, sql(statement))
     names(run(state, "receipts", "verify"), 1, 10, "its tables are not those that licet makes")
 
 
-def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
+def test_a_truncated_file_is_reported(state: Path) -> None:
     file = state / "ledger.sqlite"
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
@@ -342,21 +332,24 @@ def test_a_file_that_was_cut_off_is_told(state: Path) -> None:
         ("INSERT INTO chains VALUES ('desk', CAST(x'ff' AS TEXT), 7, x'0011', 3)", "the entries have none"),
         ("UPDATE ledger SET id = 'zz'", "the table `ledger` says id 'zz', "),
         ("UPDATE ledger SET key = 'zz'", "the table `ledger` says key 'zz', "),
-        ("UPDATE ledger SET size = 2", "the table `ledger` says size 2, the entries and heads say 10"),
+        ("UPDATE ledger SET size = 2", "the table `ledger` says size 2, the entries and checkpoints say 10"),
         ("UPDATE ledger SET frontier = x'00'", "the table `ledger` says frontier 00, "),
         ("UPDATE ledger SET recorded = '2099-01-01T00:00:00.000000Z'", "the table `ledger` says recorded '2099-"),
-        ("UPDATE ledger SET signed = 1000000", "the table `ledger` says signed 1000000, the entries and heads say 10"),
-        ("UPDATE ledger SET signed_at = 'x'", "the table `ledger` says signed_at 'x', which it cannot be"),
-        ("UPDATE ledger SET signed_at = 9e999", "the table `ledger` says signed_at inf, which it cannot be"),
-        ("UPDATE ledger SET tag = 'x'", "the table `ledger` says tag 'x', which it cannot be"),
-        ("UPDATE ledger SET tag = CAST(x'ff' AS TEXT)", "which it cannot be"),
-        ("UPDATE ledger SET tag = x''", "the tag of its end, which the ledger had from its beginning, was taken out"),
-        ("UPDATE ledger SET tag = zeroblob(32)", "nobody who has the key has left the ledger so"),
-        ("UPDATE ledger SET signed_at = signed_at + 1", "nobody who has the key has left the ledger so"),
+        (
+            "UPDATE ledger SET signed = 1000000",
+            "says signed 1000000, the entries and checkpoints say 10",
+        ),
+        ("UPDATE ledger SET signed_ms = 'x'", "the table `ledger` says signed_ms 'x', which has a wrong type"),
+        ("UPDATE ledger SET signed_ms = 9e999", "the table `ledger` says signed_ms inf, which has a wrong type"),
+        ("UPDATE ledger SET tag = 'x'", "the table `ledger` says tag 'x', which has a wrong type"),
+        ("UPDATE ledger SET tag = CAST(x'ff' AS TEXT)", "which has a wrong type"),
+        ("UPDATE ledger SET tag = x''", "the MAC over the end of the ledger was removed"),
+        ("UPDATE ledger SET tag = zeroblob(32)", "the MAC over the end of the ledger is wrong"),
+        ("UPDATE ledger SET signed_ms = signed_ms + 1", "the MAC over the end of the ledger is wrong"),
         ("DELETE FROM ledger", "the table `ledger` is empty, and there are entries"),
     ],
 )
-def test_what_the_next_entry_would_follow_is_held_to_the_entries(state: Path, statement: str, how: str) -> None:
+def test_the_tables_that_a_writer_continues_from_are_checked(state: Path, statement: str, how: str) -> None:
     tamper(state, sql(statement))
     names(run(state, "receipts", "verify"), 1, 10, how)
 
@@ -383,16 +376,16 @@ def swapped(text: str) -> str:
 @pytest.mark.parametrize(
     ("attack", "how"),
     [
-        (lambda text: forged(text, lambda statement: None), "it bears no signature of ed25519:"),
-        (swapped, "it bears no signature of ed25519:"),
-        (lambda text: text[:-40], "it is no canonical JSON"),
-        (lambda text: text.replace(":", ": ", 1), "it is no canonical JSON object"),
+        (lambda text: forged(text, lambda statement: None), "it has no valid signature of ed25519:"),
+        (swapped, "it has no valid signature of ed25519:"),
+        (lambda text: text[:-40], "it is not canonical JSON"),
+        (lambda text: text.replace(":", ": ", 1), "it is not a canonical JSON object"),
         (lambda text: "{}", "it is no DSSE envelope"),
-        (lambda text: "", "it is no canonical JSON"),
+        (lambda text: "", "it is not canonical JSON"),
     ],
     ids=["forged", "swapped", "cut", "spelled otherwise", "nothing", "empty"],
 )
-def test_a_pack_that_was_changed_is_told(made: Path, tmp_path: Path, attack: Callable[[str], str], how: str) -> None:
+def test_a_changed_pack_is_reported(made: Path, tmp_path: Path, attack: Callable[[str], str], how: str) -> None:
     text = run(made, "receipts", "export", "--session", "main").stdout
     (tmp_path / "pack.json").write_text(attack(text))
     result = run(made, "receipts", "verify", str(tmp_path / "pack.json"))
@@ -403,7 +396,7 @@ def test_a_pack_that_was_changed_is_told(made: Path, tmp_path: Path, attack: Cal
     assert json.loads(told)["ok"] is False
 
 
-def test_a_pack_of_another_ledger_is_told(made: Path, other: Path, tmp_path: Path) -> None:
+def test_a_pack_of_another_ledger_is_refused(made: Path, other: Path, tmp_path: Path) -> None:
     (tmp_path / "pack.json").write_text(run(other, "receipts", "export", "--session", "main").stdout)
     key = (made / "ledger.pub").read_text().strip()
     words = ["receipts", "verify", str(tmp_path / "pack.json"), "--key", key]
@@ -411,8 +404,8 @@ def test_a_pack_of_another_ledger_is_told(made: Path, other: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("attack", [edited("reason", 4, hashed=True), sql("DELETE FROM entries WHERE number = 10")])
-def test_what_does_not_fit_is_never_exported(state: Path, attack: Attack) -> None:
+def test_a_changed_ledger_is_not_exported(state: Path, attack: Attack) -> None:
     tamper(state, attack)
     result = run(state, "receipts", "export", "--session", "main")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"does not fit its heads: run `licet receipts verify {state}/ledger.sqlite`" in result.stderr
+    assert f"does not match its checkpoints: run `licet receipts verify {state}/ledger.sqlite`" in result.stderr

@@ -1,6 +1,6 @@
-"""Calls that wait until their entry is in the ledger: what they wait for, until when, and how they are told.
+"""The calls that wait until their entry is on the disk, with their deadlines and their event loops.
 
-The thread that writes serves calls of several event loops. How entries are written is in `ledger_sqlite`.
+One thread writes for the calls of several event loops; `writer` has that thread.
 """
 
 import asyncio
@@ -8,16 +8,17 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
-from licet.core.ledger.entry import Stem
+from msgspec import Struct
+
+from licet.core.ledger.entry import Entry
 from licet.guard.ports import LedgerUnavailable
 
 
-class Waiting(NamedTuple):
+class Waiting(Struct, frozen=True, eq=False):
     """An entry that a call waits for."""
 
-    stem: Stem
+    entry: Entry
     future: "asyncio.Future[None]"
     loop: asyncio.AbstractEventLoop
     since: float
@@ -25,7 +26,7 @@ class Waiting(NamedTuple):
 
 
 def give_up(pending: deque[Waiting]) -> list[Waiting]:
-    """Take out those whose deadline has come."""
+    """Remove and return those whose deadline has passed."""
     now = time.monotonic()
     late = [one for one in pending if one.until <= now]
     if late:
@@ -36,20 +37,20 @@ def give_up(pending: deque[Waiting]) -> list[Waiting]:
 
 
 def answer(batch: Sequence[Waiting], failure: LedgerUnavailable | None) -> None:
-    """Tell everybody who waits, in one step for each event loop."""
+    """Wake up every waiting call, in one step for each event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for one in batch:
         loops.setdefault(one.loop, []).append(one.future)
     for loop, futures in loops.items():
-        with suppress(RuntimeError):  # a loop that is closed: nobody waits any more
-            loop.call_soon_threadsafe(_tell, futures, failure)
+        with suppress(RuntimeError):  # the loop is closed, so no call waits in it
+            loop.call_soon_threadsafe(_wake, futures, failure)
 
 
-def _tell(futures: list["asyncio.Future[None]"], failure: LedgerUnavailable | None) -> None:
+def _wake(futures: list["asyncio.Future[None]"], failure: LedgerUnavailable | None) -> None:
     for future in futures:
         if future.done():  # its call was cancelled meanwhile
             continue
         if failure is None:
             future.set_result(None)
         else:
-            future.set_exception(LedgerUnavailable(*failure.args))  # its own: each is raised, and keeps a traceback
+            future.set_exception(LedgerUnavailable(*failure.args))  # one each: a raised exception keeps a traceback

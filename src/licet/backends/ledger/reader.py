@@ -1,24 +1,22 @@
-"""Reading a ledger file without changing it: what happened, newest first or from the beginning, and the signed heads.
+"""Reads a ledger file without changing it: entries, newest first or from the beginning, and the signed checkpoints.
 
-A reader sees the ledger as it was when it was opened, also while others write: entries and heads fit together.
-Nothing is decided about the truth of what is read; that is `core.verify`.
+A reader sees the ledger as it was when it was opened, also while others write, so entries and checkpoints match. It
+does not verify what it reads; `verify` does.
 """
 
 import json
 import os
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import chain, starmap
 from typing import Any
 from urllib.parse import quote
 
 from licet.backends.ledger.state import FORMAT, foreign_tables
-from licet.core.ledger.entry import Head, Row, time_text
-from licet.core.ledger.linked import Columns
+from licet.core.ledger.entry import Checkpoint, Row, time_text
 from licet.guard.ports import LedgerUnavailable
 from licet.regular_files import open_regular
 
@@ -26,33 +24,32 @@ _COLUMNS = ", ".join(Row._fields)
 _ALONE = "NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.number != entries.number)"
 _MOST_LOOKED_AT = 100_000  # entries: some tenths of a second
 _MEANWHILE = 1_000  # entries
-_AT_ONCE = 100  # rows: few enough that they are still near when they are hashed
+_AT_ONCE = 100  # rows
 _LONGEST = 256 << 20  # bytes of one value: no entry is longer
 _LARGEST = (1 << 63) - 1  # that SQLite knows
-_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # `Row._make`, which takes three times as long
 
 
 class ForeignTables(LedgerUnavailable):
-    """A ledger with tables, triggers or views that licet does not make: none of its rows is read."""
+    """A ledger with tables, triggers or views that licet does not make; no row of it is read."""
 
 
 class LedgerReader:
-    """A ledger file as it is now; close it when you are done, or use it in a `with`."""
+    """A ledger file as it is now; close it, or use it in a `with`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
         self._db = self._open()
         try:
-            self._db.execute("BEGIN")  # what is read from here on fits together
-            self.version = self._check()  # of its format: an older one is read as it is
+            self._db.execute("BEGIN")  # everything is read from one snapshot
+            self._check()
             found = self.tables("SELECT id, key FROM ledger LIMIT 1")
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may repeat what is no text
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # an error of SQLite may repeat bytes that are no text
             self._db.close()
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
         except BaseException:
             self._db.close()
             raise
-        # Its name, and the public key that it was made with; what is no text there is told by `verify`.
+        # Its id and its public key; `verify` reports values that are no text.
         self.ledger, self.key = (value if isinstance(value, str) else "" for value in (found[0] if found else ("", "")))
 
     def __enter__(self) -> "LedgerReader":
@@ -62,7 +59,7 @@ class LedgerReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def list(
@@ -78,7 +75,7 @@ class LedgerReader:
         before: int | None = None,
         kind: str | None = "receipt",
     ) -> Sequence[Row]:
-        """Entries, the newest first: those that fit everything that is given, and stand before a number.
+        """Entries that match all given filters, the newest first, optionally only those before a number.
 
         The time is that of the call: from `since` on, and before `until`.
         """
@@ -118,7 +115,7 @@ class LedgerReader:
         since: datetime | str | None = None,
         until: datetime | str | None = None,
     ) -> Iterator[tuple[str, str, str, int]]:
-        """How many receipts there are per day, agent and verdict, the newest day first; by what is searched by."""
+        """The number of receipts per day, agent and verdict, the newest day first; counted by the index columns."""
         where, values = _conditions("receipt", agent, session, tool, None, since, until)
         query = f"SELECT substr(time, 1, 10), agent, verdict, count(*) FROM entries WHERE {where}"  # noqa: S608
         return chain.from_iterable(self._fetched(f"{query} GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3", values))
@@ -133,9 +130,9 @@ class LedgerReader:
         until: datetime | str | None = None,
         limit: int = 50,
     ) -> tuple[Sequence[Row], int]:
-        """Decisions of calls that have left no receipt, the newest first; and how many entries were not looked at.
+        """Decisions of calls without a receipt, the newest first; and how many entries were not searched.
 
-        No index has them: of the entries from the time that is asked for, the last hundred thousand are looked at.
+        No index has them. Of the entries in the wanted time, the last hundred thousand are searched.
         """
         start = 1 if since is None else self._first_since(_moment(since))
         # What was decided before `until` may have been recorded a little later.
@@ -156,33 +153,30 @@ class LedgerReader:
         try:
             found = self._db.execute("SELECT body FROM entries WHERE number = ?", (number,)).fetchone()
             return str(json.loads(found[0])["recorded"])
-        except (TypeError, ValueError, KeyError, RecursionError, sqlite3.Error):  # changed, or gone: `verify` tells
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            RecursionError,
+            sqlite3.Error,
+        ):  # changed or missing: `verify` reports it
             return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
-        """What is kept about one call: its decision, then its receipt. Nothing if the id is not known."""
+        """The entries of one call: its decision, then its receipt; none if the id is not known."""
         return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
 
-    def entries(self, after: int = 0) -> Iterator[Row]:
-        """Every entry in order, a few at a time, from behind a number on."""
-        return self._rows(f"SELECT {_COLUMNS} FROM entries WHERE number > ? ORDER BY number", after)  # noqa: S608
+    def entries(self) -> Iterator[Row]:
+        """Every entry in order, a few at a time."""
+        return self._rows(f"SELECT {_COLUMNS} FROM entries ORDER BY number")  # noqa: S608
 
-    def columns(self, first: int | None = None, last: int | None = None) -> Iterator[Columns]:
-        """Every entry in order as a plain tuple, for whoever looks at all of them; from one number, or to another."""
-        bounds = {"number >= ?": first, "number <= ?": last}
-        wanted = {text: number for text, number in bounds.items() if number is not None}
-        where = " AND ".join(wanted) or "1"
-        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY number"  # noqa: S608
-        return chain.from_iterable(self._fetched(query, tuple(wanted.values())))
-
-    def heads(self) -> Iterator[Head]:
-        """Every signed head, the oldest first."""
-        return starmap(
-            Head, chain.from_iterable(self._fetched("SELECT size, body, signature FROM heads ORDER BY size", ()))
-        )
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Every signed checkpoint, the oldest first."""
+        query = "SELECT size, body, signature FROM checkpoints ORDER BY size"
+        return starmap(Checkpoint, chain.from_iterable(self._fetched(query, ())))
 
     def hashes(self) -> Iterator[bytes]:
-        """The leaves of the tree, in order: for proofs that an entry is in it."""
+        """The leaves of the tree, in order, for inclusion proofs."""
         return (row[0] for row in chain.from_iterable(self._fetched("SELECT hash FROM entries ORDER BY number", ())))
 
     @property
@@ -192,7 +186,7 @@ class LedgerReader:
         return number
 
     def tables(self, query: str) -> Sequence[tuple[object, ...]]:
-        """What SQLite says of the file itself, and small tables; what is no text is shown as it is."""
+        """The rows of a query about the file itself or a small table; bytes that are no text become lone surrogates."""
         self._db.text_factory = _text
         try:
             return self._db.execute(query).fetchall()
@@ -200,20 +194,20 @@ class LedgerReader:
             self._db.text_factory = str
 
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
-        return map(_row, chain.from_iterable(self._fetched(query, values)))
+        return starmap(Row, chain.from_iterable(self._fetched(query, values)))
 
     def _fetched(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
-        told = 0
+        fetched = 0
         try:
             for some in self._some(query, values):
                 yield some
-                told += len(some)
+                fetched += len(some)
         except sqlite3.OperationalError as error:
             if not str(error).startswith("Could not decode"):
                 raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
-            self._db.text_factory = _text  # somebody has written what is no text: slower, and to be seen as it is
+            self._db.text_factory = _text  # a column holds bytes that are no text
             rest = f"SELECT * FROM ({query}) LIMIT -1 OFFSET ?"  # noqa: S608
-            yield from self._some(rest, (*values, told))
+            yield from self._some(rest, (*values, fetched))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
 
@@ -233,7 +227,7 @@ class LedgerReader:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error.strerror}") from None
         address = f"file:{quote(self.path)}?mode=ro"
         with suppress(OSError):
-            # What nobody writes to and nobody may write to, such as a copy on a disk that is only read.
+            # A copy on a read-only disk, for example: there is no log, and none can be made.
             log = self.path + "-wal"
             if not (os.path.exists(log) and os.path.getsize(log)) and not os.access(os.path.dirname(log), os.W_OK):
                 address += "&immutable=1"
@@ -244,7 +238,7 @@ class LedgerReader:
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         return db
 
-    def _check(self) -> int:
+    def _check(self) -> None:
         db = self._db
         db.execute("PRAGMA trusted_schema = OFF")
         application: int = db.execute("PRAGMA application_id").fetchone()[0]
@@ -253,23 +247,22 @@ class LedgerReader:
             raise LedgerUnavailable(f"{self.path} is no ledger")
         if version > FORMAT.version:
             raise LedgerUnavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
-        if version != FORMAT.version and version not in FORMAT.steps:
-            raise LedgerUnavailable(f"{self.path} has format {version}, which this licet no longer reads")
+        if version < FORMAT.version:
+            raise LedgerUnavailable(f"{self.path} {FORMAT.outdated}")
         # Before any row is read: a view in place of a table may never end.
-        if wrong := foreign_tables(db, version):
+        if wrong := foreign_tables(db):
             raise ForeignTables(f"{self.path} cannot be read: its tables are not those that licet makes: {wrong}")
-        return version
 
 
 def no_ledger(path: str) -> LedgerUnavailable:
-    """That there is no ledger; where its key is still there, that there was one, for the two are made together."""
+    """The error for a missing ledger; if its key is there, the ledger was removed, since the two are made together."""
     key = os.path.splitext(path)[0] + ".key"
-    gone = f", and its key {key} is there: the ledger was taken away" if os.path.lexists(key) else ""
+    gone = f", and its key {key} is there: the ledger was removed" if os.path.lexists(key) else ""
     return LedgerUnavailable(f"there is no ledger at {path}{gone}")
 
 
 def _text(data: bytes) -> str:
-    """Text as it should be, and what is none in a way that no entry is written in."""
+    """Decode text; bytes that are no text become lone surrogates, which no entry has."""
     return data.decode(errors="surrogateescape")
 
 
@@ -282,7 +275,7 @@ def _conditions(
     since: datetime | str | None,
     until: datetime | str | None,
 ) -> tuple[str, tuple[str, ...]]:
-    """The condition of a query, and the values in it."""
+    """The condition of a query, and its values."""
     exact = {"agent": agent, "session": session, "tool": tool, "verdict": verdict}
     wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None]
     if kind is not None and kind != "receipt":

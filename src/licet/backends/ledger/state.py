@@ -1,21 +1,15 @@
-"""How a ledger file is laid out: its tables in this format and in earlier ones, and the step from each to the next.
+"""The tables of a ledger file, the row that says how the ledger ends, and the last checkpoint next to the key.
 
-No step changes the body of an entry, its hash or a head: what was hashed and signed stays as it was written.
-
-What a ledger says of its own end, and the tag that only the holder of its key can make.
-
-A head is signed now and then. What was written since is spoken for by this tag, which every transaction makes anew:
-without it, whoever can write the file and has no key could append entries, and the next head would be signed over them.
-Nobody can check it without the private key.
-
-The last signed head of a ledger, kept beside its key as `….head`: what the file must go on from.
-
-Whoever changes the database, takes the newest heads out of it and hashes everything anew is found out by this one, and
-nothing is signed on top. It never says more than the database holds: it is replaced after each signed head was kept.
+- `SCHEMA` is the layout of the file. There is one format; files of other formats are refused.
+- `State` is the one row of the table `ledger`: what the next entry links to. Every transaction writes it with a MAC
+  that only the holder of the private key can make (`Tagging`). Without it, somebody who can write the file could
+  append entries after the last checkpoint, and the next checkpoint would sign them.
+- `LastCheckpoint` is the file `….head`: the newest checkpoint, stored next to the key. A database that was changed and
+  hashed anew does not match it, and nothing is signed on top. It is replaced after each checkpoint was committed, so it
+  never covers more than the database holds.
 """
 
 import hmac
-import math
 import os
 import secrets
 import shlex
@@ -24,19 +18,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from licet.backends.keys import SigningKey, check_signature
 from licet.backends.sqlite.file import Format
 from licet.backends.sqlite.schema import foreign_part
 from licet.core.canonical import canonical_json
-from licet.core.ledger.entry import Head, HeadFacts, Unsound, read_head
-from licet.core.ledger.evidence import head_line, kept_heads
+from licet.core.ledger.entry import Checkpoint, CheckpointFacts, Unsound, read_checkpoint
+from licet.core.ledger.evidence import checkpoint_line, read_checkpoint_lines
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import LedgerUnavailable
 from licet.regular_files import read_regular
 
-# The body of an entry is what counts. Everything beside it is for searching, or saves the writer looking things up:
-# `chains` has the end of each session, `ledger` what the next entry follows.
-_KEPT = """
+# The body of an entry counts. The other columns are for searching, or save the writer a search: `chains` has the end of
+# each session, `ledger` what the next entry links to. People search receipts by one column and the time.
+SCHEMA = """
 CREATE TABLE entries (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
     sequence INTEGER NOT NULL, tool TEXT NOT NULL, verdict TEXT NOT NULL, time TEXT NOT NULL, hash BLOB NOT NULL,
@@ -44,47 +40,38 @@ CREATE TABLE entries (
 );
 CREATE INDEX by_id ON entries (id);
 CREATE INDEX by_time ON entries (time) WHERE kind = 'receipt';
+CREATE INDEX by_agent ON entries (agent, time) WHERE kind = 'receipt';
+CREATE INDEX by_tool ON entries (tool, time) WHERE kind = 'receipt';
+CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt';
 CREATE TABLE chains (
     agent TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL, hash BLOB NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (agent, session)
 ) WITHOUT ROWID;
-CREATE TABLE heads (size INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL);
+CREATE TABLE checkpoints (size INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL);
 CREATE TABLE ledger (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
-    frontier BLOB NOT NULL, recorded TEXT NOT NULL, signed INTEGER NOT NULL, signed_at REAL NOT NULL
+    frontier BLOB NOT NULL, recorded TEXT NOT NULL, signed INTEGER NOT NULL, signed_ms INTEGER NOT NULL,
+    tag BLOB NOT NULL
 )"""
-# Who has the key tags what it leaves (`ledger_tail`). A table that was made without has nothing there.
-_TAGGED = """;
-ALTER TABLE ledger ADD COLUMN tag BLOB NOT NULL DEFAULT x''"""
-# People look for receipts, by one thing and the time: only those are in an index.
-_SEARCHED = """;
-CREATE INDEX by_agent ON entries (agent, time) WHERE kind = 'receipt';
-CREATE INDEX by_tool ON entries (tool, time) WHERE kind = 'receipt';
-CREATE INDEX by_verdict ON entries (verdict, time) WHERE kind = 'receipt'"""
-_SEARCHED_FIRST = _SEARCHED.replace(", time)", ")")
-_SINCE_1 = "DROP INDEX by_agent; DROP INDEX by_tool; DROP INDEX by_verdict" + _SEARCHED + _TAGGED
-
-FORMAT = Format(0x6C69636C, 2, _KEPT + _SEARCHED + _TAGGED, {1: _SINCE_1}, exact=True)  # `licl`: licet's ledgers
-# Format 1 had the indexes of format 2 before it was called so.
-_SCHEMAS = {1: (_KEPT + _SEARCHED_FIRST, _KEPT + _SEARCHED), FORMAT.version: (FORMAT.schema,)}
+OUTDATED = (
+    "was written by an older licet: it holds entries of format 1, and this version reads format 2; read it with the "
+    "version that wrote it, or move it away with its key to begin another ledger"
+)
+FORMAT = Format(0x6C69636C, 3, SCHEMA, exact=True, outdated=OUTDATED)  # `licl`: licet's ledgers
 
 
-def foreign_tables(db: sqlite3.Connection, version: int) -> str:
-    """What of a file in some format licet does not make; nothing if all of it is ours."""
-    wrong = [foreign_part(db, schema, exact=True) for schema in _SCHEMAS.get(version, ())]
-    return "" if "" in wrong else (wrong or [f"its format {version} is not known"])[0]
+def foreign_tables(db: sqlite3.Connection) -> str:
+    """Which table, index, trigger or view of a file licet did not make; empty if there is none."""
+    return foreign_part(db, SCHEMA, exact=True)
 
 
-STATE = "SELECT id, key, size, frontier, recorded, signed, signed_at, tag, one FROM ledger LIMIT 2"
-KEEP = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?, signed = ?, signed_at = ?, tag = ?"
+STATE = "SELECT id, key, size, frontier, recorded, signed, signed_ms, tag, one FROM ledger LIMIT 2"
+KEEP = "UPDATE ledger SET size = ?, frontier = ?, recorded = ?, signed = ?, signed_ms = ?, tag = ?"
 BEGIN = "INSERT INTO ledger VALUES (1, ?, ?, 0, x'', '', 0, 0, x'')"
-# A ledger that began with tags is called so. Its name is in every entry and every signed head: nobody can make it look
-# like one from before there were tags, which is taken without one.
-_TAG_PREFIX = "2-"
 
 
 class State(NamedTuple):
-    """What the next entry follows, as the file says it."""
+    """The row of the table `ledger`: what the next entry links to."""
 
     ledger: str
     key: str
@@ -92,52 +79,44 @@ class State(NamedTuple):
     frontier: bytes = b""
     recorded: str = ""
     signed: int = 0
-    signed_at: float = 0.0
+    signed_ms: int = 0  # when, in milliseconds of the epoch
     tag: bytes = b""
 
 
 OTHER_ROWS = "the table `ledger` has other rows than the one that licet writes"
 COLUMNS = ("id", *State._fields[1:])
-_KINDS = (str, str, int, bytes, str, int, float, bytes)
+_KINDS = (str, str, int, bytes, str, int, int, bytes)
 
 
 class Tagging:
-    """Makes and checks the tags of one ledger."""
+    """Makes and checks the MAC over the end of one ledger."""
 
     def __init__(self, key: SigningKey) -> None:
         self._secret = key.derived(b"licet ledger tail")
 
     def tagged(self, state: State) -> State:
-        """A state with its tag."""
+        """A state with its MAC."""
         return state._replace(tag=self._tag(state))
 
     def wrong(self, state: State) -> bool:
-        """Whether nobody who has the key left a ledger so."""
-        if not state.tag and may_lack_tag(state.ledger):
-            return False
+        """Whether the MAC of a state is missing or wrong."""
         try:
             return not hmac.compare_digest(state.tag, self._tag(state))
         except ValueError:  # a text with lone surrogates, or a number that licet never writes
             return True
 
     def _tag(self, state: State) -> bytes:
-        ledger, key, size, frontier, recorded, signed, signed_at, _ = state
-        said = canonical_json([ledger, key, recorded, size, signed, repr(signed_at)])
-        return hmac.digest(self._secret, said + frontier, "sha256")
+        said = canonical_json([state.ledger, state.key, state.size, state.recorded, state.signed, state.signed_ms])
+        return hmac.digest(self._secret, said + state.frontier, "sha256")
 
 
-def new_name() -> str:
-    """A name for a ledger that begins now."""
-    return _TAG_PREFIX + secrets.token_hex(16)
-
-
-def may_lack_tag(ledger: str) -> bool:
-    """Whether a ledger of this name may be from before there were tags."""
-    return not ledger.startswith(_TAG_PREFIX)
+def new_ledger_id() -> str:
+    """A random id for a new ledger."""
+    return secrets.token_hex(16)
 
 
 def read_state(db: sqlite3.Connection) -> State | None:
-    """What the file says; `ValueError` if a column holds what it cannot."""
+    """Read the state of a ledger; None if it has not begun, `ValueError` if a column holds a wrong type."""
     found = db.execute(STATE).fetchall()
     if not found:
         return None
@@ -149,31 +128,31 @@ def read_state(db: sqlite3.Connection) -> State | None:
 
 
 def misshapen(row: Sequence[object]) -> str | None:
-    """Which column of the table `ledger` holds what it cannot: SQLite takes anything anywhere."""
+    """Which column of the table `ledger` has a wrong type: SQLite takes any type in any column."""
     for name, value, kind in zip(COLUMNS, row, _KINDS, strict=True):
-        if type(value) is not kind or (type(value) is float and not math.isfinite(value)):
-            return f"the table `ledger` says {name} {ascii(value)[:40]}, which it cannot be"
+        if type(value) is not kind:
+            return f"the table `ledger` says {name} {ascii(value)[:40]}, which has a wrong type"
     return None
 
 
 _MOST = 65_536  # bytes
 
 
-class Mark(NamedTuple):
-    """A head, and the tree that it signed, so that it can be seen whether a longer one goes on from it."""
+class LastCheckpoint(Struct, frozen=True):
+    """The newest checkpoint, and the right edge of the tree that it signed: a longer tree can be computed from it."""
 
-    head: Head
-    facts: HeadFacts
+    checkpoint: Checkpoint
+    facts: CheckpointFacts
     frontier: Frontier
 
 
 def head_beside(path: str | os.PathLike[str]) -> str:
-    """Where the last head of a ledger is kept."""
+    """The file that has the last checkpoint of a ledger."""
     return os.path.splitext(path)[0] + ".head"
 
 
-def read_mark(path: str) -> Mark | None:
-    """The last head that was kept; None if there never was one."""
+def read_last(path: str) -> LastCheckpoint | None:
+    """Read the last checkpoint; None if there is no file."""
     try:
         data = read_regular(path, _MOST, links=False)
     except FileNotFoundError:
@@ -182,32 +161,34 @@ def read_mark(path: str) -> Mark | None:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
     try:
         line, peaks = data.decode().splitlines()
-        (head,) = kept_heads(line)
-        facts = read_head(head.body)
+        (checkpoint,) = read_checkpoint_lines(line)
+        facts = read_checkpoint(checkpoint.body)
         frontier = Frontier.of_bytes(facts.size, bytes.fromhex(peaks))
         if facts.root != f"sha256:{frontier.root.hex()}":
-            raise Unsound("its tree is another")
+            raise Unsound("its root is not that of its tree")
     except ValueError:
-        raise LedgerUnavailable(f"{path} holds no head of a ledger: {_not_compared(path)}") from None
-    return Mark(head, facts, frontier)
+        raise LedgerUnavailable(f"{path} holds no checkpoint of a ledger: {_aside(path)}") from None
+    return LastCheckpoint(checkpoint, facts, frontier)
 
 
-def trusted_mark(path: str, key: str) -> Mark | None:
-    """As `read_mark`, and signed with this key."""
-    mark = read_mark(path)
-    if mark is not None and not (mark.facts.key == key and check_signature(key, mark.head.body, mark.head.signature)):
-        raise LedgerUnavailable(f"{path} is not signed with {key}: {_not_compared(path)}")
-    return mark
+def trusted_last(path: str, key: str) -> LastCheckpoint | None:
+    """As `read_last`, and check that it is signed with this key."""
+    last = read_last(path)
+    if last is not None and not (
+        last.facts.key == key and check_signature(key, last.checkpoint.body, last.checkpoint.signature)
+    ):
+        raise LedgerUnavailable(f"{path} is not signed with {key}: {_aside(path)}")
+    return last
 
 
-def write_mark(path: str, head: Head, frontier: Frontier) -> None:
-    """Replace the last head, whole or not at all."""
+def write_last(path: str, checkpoint: Checkpoint, frontier: Frontier) -> None:
+    """Replace the last checkpoint atomically."""
     spare = f"{path}.{secrets.token_hex(8)}"
     try:
         number = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(number, "w", encoding="utf-8") as file:
-                file.write(f"{head_line(head)}\n{bytes(frontier).hex()}\n")
+                file.write(f"{checkpoint_line(checkpoint)}\n{bytes(frontier).hex()}\n")
                 file.flush()
                 os.fsync(number)
             os.replace(spare, path)
@@ -219,51 +200,55 @@ def write_mark(path: str, head: Head, frontier: Frontier) -> None:
         raise LedgerUnavailable(f"{path} cannot be written: {error.strerror}") from None
 
 
-def not_from(path: str, mark: Mark | None) -> LedgerUnavailable:
-    """Why a ledger is not gone on with."""
-    if mark is None:
-        text = f"{path} is not there, which has the last signed head of the ledger: put it back"
-        return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_not_compared(path)}")
-    size = f"{mark.facts.size} {'entry' if mark.facts.size == 1 else 'entries'} at {mark.facts.time}"
-    text = f"the ledger was rolled back or changed since its last signed head ({size}, {path})"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
+def not_from(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
+    """The error for a ledger that does not continue from its last checkpoint."""
+    if last is None:
+        text = f"{path} is missing, which has the last checkpoint of the ledger: put it back"
+        return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
+    size = f"{last.facts.size} {'entry' if last.facts.size == 1 else 'entries'} at {last.facts.time}"
+    text = f"the ledger was rolled back or changed since its last checkpoint ({size}, {path})"
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def taken_away(path: str) -> LedgerUnavailable:
-    """Why no ledger is begun with a key that has had one."""
+    """The error for a key whose ledger is missing."""
     base = os.path.splitext(path)[0]
-    text = f"{base}.key has signed a ledger, and neither {base}.sqlite nor {path} is there: put them back from a backup"
+    text = f"{base}.key has signed a ledger, and both {base}.sqlite and {path} are missing: put them back from a backup"
     return LedgerUnavailable(f"{text}, or move {base}.* away, the key too, to begin another ledger")
 
 
 def astray(path: str, number: object) -> LedgerUnavailable:
-    """Why nothing is linked to what is said to be the last entry of a session."""
+    """The error for a table `chains` that does not match the entries."""
     text = f"the table `chains` says that a session ends with entry {ascii(number)[:40]}, which the entries do not say"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def set_back(path: str, size: int) -> LedgerUnavailable:
-    """Why whoever has a ledger open does not go on with it."""
-    text = f"the ledger was set back or changed while it was in use: it no longer goes on from the {size} entries that"
-    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_not_compared(path)}")
+    """The error for a ledger that was replaced by an older or a changed one while it was open."""
+    text = (
+        f"the ledger was set back or changed while it was in use: it no longer continues from the {size} entries that"
+    )
+    return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} tells more; {_aside(path)}")
 
 
 def untagged(path: str, signed: int, size: int) -> LedgerUnavailable:
-    """Why nothing is linked to entries behind the last head, and nothing signed over them."""
-    what = f"it says {size} entries, {size - signed} of them behind its last head, and bears no right tag for that"
-    text = f"the ledger was changed by somebody who has not its key: {what}"
-    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_not_compared(path)}")
+    """The error for a ledger whose MAC is missing or wrong."""
+    what = (
+        f"it claims {size} entries, but the MAC over the {size - signed} after the last checkpoint is missing or wrong"
+    )
+    text = f"the ledger was changed without its key: {what}"
+    return LedgerUnavailable(f"{text}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def unreadable(path: str, why: str) -> LedgerUnavailable:
-    """Why a ledger with a table that no licet has written is not gone on with."""
-    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_not_compared(path)}")
+    """The error for a table with values that licet never writes."""
+    return LedgerUnavailable(f"{why}: {_verify(path)} tells more; {_aside(path)}")
 
 
 def _verify(path: str) -> str:
-    # With its file: without one, the ledger of the directory where it is typed would be verified, and found to be fine.
+    # With the file: without it, the ledger of the current directory would be verified.
     return f"`licet receipts verify {shlex.quote(os.path.splitext(path)[0] + '.sqlite')}`"
 
 
-def _not_compared(path: str) -> str:
+def _aside(path: str) -> str:
     return f"keep what is there, and move {os.path.splitext(path)[0]}.* away to begin another ledger"

@@ -1,9 +1,9 @@
-"""A ledger in one SQLite file: what was acknowledged survives `kill -9` and power loss; many processes may write.
+"""The ledger in one SQLite file: an acknowledged entry survives `kill -9` and power loss, and many processes may write.
 
-One thread writes for the whole process. Whatever has come while it wrote is one transaction the next time, so the
-price of a write to the disk is shared. Heads are signed now and then, never for each entry. The last one is also kept
-beside the key: what does not go on from it is neither written to nor signed. Nor is what was written behind it by
-somebody who has not the key (`ledger_tail`).
+One thread writes for the whole process. All entries that arrive during a transaction are written together in the next
+one, so they share the cost of one fsync. A checkpoint is signed now and then, not for each entry. The last checkpoint
+is also stored next to the key. A file that does not continue from it is neither written nor signed, and neither is a
+file whose MAC is wrong (`state`).
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from licet.backends.keys import SigningKey, generated_key, key_beside, load_code
 from licet.backends.ledger.queue import Waiting, answer, give_up
@@ -31,61 +31,51 @@ from licet.backends.ledger.state import (
     Tagging,
     astray,
     head_beside,
-    new_name,
+    new_ledger_id,
     not_from,
-    read_mark,
+    read_last,
     read_state,
     set_back,
     taken_away,
-    trusted_mark,
+    trusted_last,
     unreadable,
     untagged,
-    write_mark,
+    write_last,
 )
 from licet.backends.memory import SystemClock
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
-from licet.core.ledger.entry import START, Head, Row, Stem, Tail, head_body, kept_at, time_text
+from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, kept_at, link, time_text
 from licet.core.ledger.merkle import Frontier
 from licet.guard.deadline import STORE_SECONDS, store_deadline
-from licet.guard.ports import Entry, LedgerUnavailable, Unavailable
-from licet.guard.receipt import Stems
+from licet.guard.ports import LedgerUnavailable, Unavailable
 
-HEAD_SECONDS, HEAD_ENTRIES = 0.2, 4096  # a head is signed when this much has passed since the last
-HEADS_APART = 64  # entries: of heads that are closer, only the newest is kept
+CHECKPOINT_SECONDS, CHECKPOINT_ENTRIES = 0.2, 4096  # a checkpoint is signed after this much time, or so many entries
+CHECKPOINTS_APART = 64  # entries: of checkpoints that are closer, only the newest is kept
 _AT_ONCE = 2048  # entries in one transaction
 _IDLE_SECONDS = 5.0
 _WAIT = 0.05  # seconds for which one attempt waits for other threads of this process
-_MOST_TAILS = 10_000
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
 
-_ROWS = 32  # in one statement: SQLite has one step to make for all of them, and Python one lock to give and take
-_ROW = f"({', '.join('?' * len(Row._fields))})"
-_INSERT = f"INSERT INTO entries ({', '.join(Row._fields)}) VALUES {_ROW}"  # noqa: S608
-_INSERT_ROWS = _INSERT + f", {_ROW}" * (_ROWS - 1)
+_INSERT = f"INSERT INTO entries ({', '.join(Row._fields)}) VALUES ({', '.join('?' * len(Row._fields))})"  # noqa: S608
 _TAIL = """
 SELECT chains.sequence, chains.hash, chains.number, entries.agent, entries.session, entries.sequence, entries.hash
 FROM chains LEFT JOIN entries USING (number) WHERE chains.agent = ? AND chains.session = ?
 """
 _CHAIN = "INSERT OR REPLACE INTO chains (agent, session, sequence, hash, number) VALUES (?, ?, ?, ?, ?)"
-_HEAD = "INSERT OR REPLACE INTO heads (size, body, signature) VALUES (?, ?, ?)"
+_CHECKPOINT = "INSERT OR REPLACE INTO checkpoints (size, body, signature) VALUES (?, ?, ?)"
+
+_BUSY = LedgerUnavailable("the ledger is busy")  # compared by identity: the writing thread tries again
 
 
-_BUSY = LedgerUnavailable("the ledger is busy")  # as an answer to the thread that writes: try again
-
-
-class _Done(NamedTuple):
-    """What a transaction left, to be remembered once it is kept."""
+class _Done(Struct, frozen=True):
+    """The result of a transaction, to be used once it is committed."""
 
     state: State
-    ends: dict[tuple[str, str], Tail]  # of the sessions that its entries belong to
     frontier: Frontier
-    head: Head | None  # over everything, if one was signed
+    checkpoint: Checkpoint | None  # over all entries, if one was signed
 
 
 class SqliteLedger:
-    """What happened, in a file that only its owner can read; the key that signs it is beside it, as `….key`."""
-
-    keeps_facts = True
+    """A ledger file that only its owner can read; the key that signs it is next to it, as `….key`."""
 
     def __init__(self, path: str | os.PathLike[str], now: Callable[[], datetime] = SystemClock.now) -> None:
         self.path = os.path.abspath(path)
@@ -93,82 +83,78 @@ class SqliteLedger:
         self.head_path = head_beside(self.path)
         self._file = SqliteFile(self.path, FORMAT, "FULL", notices_removal=True)
         self._now = now
-        self._stems = Stems()
         self._key: SigningKey | None = None
         self._tagging: Tagging | None = None
-        self._left: State | None = None  # how this process has last left the ledger, since it was opened
-        self._tails: dict[tuple[str, str], Tail] = {}  # ends of chains, true as long as nobody else writes
-        self._alone()
+        self._left: State | None = None  # the state that this process wrote last, since it opened the file
+        self._reset()
         _LEDGERS.add(self)
 
     def load_code(self) -> None:
-        """Import what signs entries."""
+        """Import the code that signs, before a tool could put another module on the import path."""
         load_code()
 
-    def _alone(self) -> None:
-        """Begin with nothing to do and nobody to do it: when it is made, and in a child that was forked."""
-        self._lock = threading.Lock()
-        self._ready = threading.Condition(self._lock)
+    def _reset(self) -> None:
+        """Start without a thread and without waiting calls, in a new object and in a forked child."""
+        self._ready = threading.Condition()
         self._pending: deque[Waiting] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._unsigned = False  # whether this process has written what no head speaks for
+        self._unsigned = False  # whether this process has written entries that no checkpoint covers yet
         self._process = os.getpid()
 
     async def record(self, entry: Entry) -> None:
         """Keep an entry; when this returns it is on the disk."""
-        loop, call = asyncio.get_running_loop(), entry.call
-        # What a call leaves behind can be long: to write it down takes a while, and others have their turn meanwhile.
-        long = call is not None and call.is_long
-        stem = await asyncio.to_thread(self._stems.of, entry) if long else self._stems.of(entry)
+        loop = asyncio.get_running_loop()
         future = loop.create_future()
         if self._process != os.getpid():
-            self._alone()
-        with self._lock:  # that of `_ready`, without the two calls that it costs there
-            self._pending.append(_new(Waiting, (stem, future, loop, time.monotonic(), store_deadline())))
+            self._reset()
+        with self._ready:
+            self._pending.append(Waiting(entry, future, loop, time.monotonic(), store_deadline()))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="licet ledger", daemon=True)
                 self._thread.start()
-            elif len(self._pending) == 1:  # whoever came before has told the thread already
+            else:
                 self._ready.notify()
         await future
 
     def close(self) -> None:
-        """Keep what is waiting, sign a head, and let go of the file; the next entry opens it again."""
+        """Write what is waiting, sign a checkpoint, and close the file; the next entry opens it again."""
         thread = self._thread if self._process == os.getpid() else None
         if thread is not None:
             with self._ready:
                 self._closing = True
                 self._ready.notify()
-            thread.join(STORE_SECONDS)  # what hangs is left to its daemon thread
+            thread.join(STORE_SECONDS)  # a thread that hangs is a daemon
             self._closing = False
-        self._left = None  # whatever happens to it until it is opened again
+        self._left = None  # the file may be moved or replaced until it is opened again
         self._file.close()
 
     def __repr__(self) -> str:
         return f"SqliteLedger({self.path!r})"
 
-    # In the thread that writes --------------------------------------------------------------------------------------
+    # In the writing thread ------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Keep whatever has come since the last time, until nothing comes any more."""
+        """Write everything that has arrived since the last transaction, until nothing arrives any more."""
         pauses, since = Patience(self.path, math.inf), time.monotonic()
         while True:
             with self._ready:
                 if not self._pending and not self._closing:
-                    self._ready.wait(HEAD_SECONDS if self._unsigned else _IDLE_SECONDS)
+                    self._ready.wait(CHECKPOINT_SECONDS if self._unsigned else _IDLE_SECONDS)
                 batch = [self._pending.popleft() for _ in range(min(len(self._pending), _AT_ONCE))]
                 if not batch and not self._unsigned:
                     self._thread = None
                     return
-            failure = self._kept([one.stem for one in batch])
+            failure = self._kept([one.entry for one in batch])
             if failure is not _BUSY:
                 answer(batch, failure)
                 pauses, since = Patience(self.path, math.inf), time.monotonic()
-                if failure is not None and not batch:  # no head could be signed: whoever opens the ledger next does it
+                if (
+                    failure is not None and not batch
+                ):  # no checkpoint could be signed: the next process that writes does it
                     self._unsigned = False
                 continue
-            with self._ready:  # they try again, with those who have come meanwhile
+            with self._ready:  # try again, together with the entries that have arrived since
                 self._pending.extendleft(reversed(batch))
                 late = give_up(self._pending)
             for one in late:
@@ -177,26 +163,25 @@ class SqliteLedger:
                 self._unsigned = False  # as above
             time.sleep(pauses.next_pause())
 
-    def _kept(self, stems: list[Stem]) -> LedgerUnavailable | None:
-        """Append entries as one step, and sign a head if it is time; why that could not be done, or None."""
+    def _kept(self, entries: list[Entry]) -> LedgerUnavailable | None:
+        """Append entries in one transaction, and sign a checkpoint if it is due; why that failed, or None."""
         try:
             key = self._signer()
-            done = self._file.try_write(lambda db: self._append(db, key, stems), _WAIT) if key is not None else None
+            done = self._file.try_write(lambda db: self._append(db, key, entries), _WAIT) if key is not None else None
             if key is None or done is None:
                 return _BUSY
             kept = done[0]
             self._left = kept.state
-            self._tails |= kept.ends
-            if kept.head is not None:
-                self._mark(key, kept.head, kept.frontier)
+            if kept.checkpoint is not None:
+                self._store_last(key, kept.checkpoint, kept.frontier)
         except (Unavailable, LedgerUnavailable) as wrong:
             return LedgerUnavailable(str(wrong))
-        except Exception as wrong:  # whatever it is, nobody may wait for ever
+        except Exception as wrong:  # any other error must wake up the waiting calls too
             return LedgerUnavailable(f"{self.path} cannot be written: {type(wrong).__name__}: {wrong}")
         return None
 
     def _signer(self) -> SigningKey | None:
-        """The key of this ledger: made with it, and never a second time. None if the file is busy."""
+        """The key of this ledger, made once together with it; None if the file is busy."""
         if self._key is None:
             found = self._file.try_write(self._find_key, _WAIT)
             self._key = None if found is None else found[0]
@@ -207,19 +192,19 @@ class SqliteLedger:
         begun = self._state(db) is not None
         if os.path.lexists(self.key_path):
             key = key_beside(self.key_path)
-            if not begun and read_mark(self.head_path) is None:  # a key is never made without a head
+            if not begun and read_last(self.head_path) is None:  # a key is never made without a checkpoint
                 raise taken_away(self.head_path)
             return key
         if begun:
             raise LedgerUnavailable(
-                f"the key {self.key_path} that signs the ledger is gone: put its backup there, or move "
+                f"the key {self.key_path} that signs the ledger is missing: put its backup there, or move "
                 f"{os.path.splitext(self.path)[0]}.* away to begin another ledger"
             )
-        if (mark := read_mark(self.head_path)) is not None and mark.facts.size:
-            raise not_from(self.head_path, mark)  # there was a ledger here, and its key went with it
-        key, nothing = generated_key(), Frontier()
-        # The head first: a process that is killed in between leaves one that speaks for nothing, and is replaced.
-        write_mark(self.head_path, self._head(new_name(), nothing, key), nothing)
+        if (last := read_last(self.head_path)) is not None and last.facts.size:
+            raise not_from(self.head_path, last)  # there was a ledger here, and it was removed with its key
+        key, empty = generated_key(), Frontier()
+        # The checkpoint first: a process that is killed in between leaves an empty one, which is replaced.
+        write_last(self.head_path, self._checkpoint(new_ledger_id(), empty, key), empty)
         return key_beside(self.key_path, key)
 
     def _state(self, db: sqlite3.Connection) -> State | None:
@@ -231,21 +216,21 @@ class SqliteLedger:
     def _begin(self, db: sqlite3.Connection, key: SigningKey) -> State:
         if self._left is not None:
             raise set_back(self.head_path, self._left.size)
-        mark = trusted_mark(self.head_path, key.public)
-        if mark is not None and mark.facts.size:
-            raise not_from(self.head_path, mark)  # there was a ledger here, and it was taken away
-        name, nothing = new_name(), Frontier()
-        db.execute(BEGIN, (name, key.public))
-        # Before anything is kept: from here on there is always a head to go on from.
-        write_mark(self.head_path, self._head(name, nothing, key), nothing)
-        return State(name, key.public)
+        last = trusted_last(self.head_path, key.public)
+        if last is not None and last.facts.size:
+            raise not_from(self.head_path, last)  # there was a ledger here, and it was removed
+        ledger, empty = new_ledger_id(), Frontier()
+        db.execute(BEGIN, (ledger, key.public))
+        # Before any entry is written: from here on there is always a checkpoint to continue from.
+        write_last(self.head_path, self._checkpoint(ledger, empty, key), empty)
+        return State(ledger, key.public)
 
-    def _head(self, ledger: str, frontier: Frontier, key: SigningKey) -> Head:
-        body = head_body(ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
-        return Head(frontier.size, body, key.sign(body))
+    def _checkpoint(self, ledger: str, frontier: Frontier, key: SigningKey) -> Checkpoint:
+        body = checkpoint_body(ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
+        return Checkpoint(frontier.size, body, key.sign(body))
 
     def _trusted(self, db: sqlite3.Connection, key: SigningKey, tagging: Tagging) -> State:
-        """What the next entry follows: as this process has left it, or as somebody with the key went on from there."""
+        """The state that the next entry links to: as this process left it, or as a holder of the key continued it."""
         state = self._state(db)
         if state is None:
             return self._begin(db, key)
@@ -256,127 +241,106 @@ class SqliteLedger:
             )
         if state == self._left:
             return state
-        self._tails.clear()  # somebody else has written
         if self._left is None:
-            self._hold(db, key, state)
+            self._check_continues(db, key, state)
         elif not _goes_on(db, self._left, state):
             raise set_back(self.head_path, self._left.size)
         if tagging.wrong(state):
             raise untagged(self.head_path, state.signed, state.size)
         return state
 
-    def _hold(self, db: sqlite3.Connection, key: SigningKey, state: State) -> None:
-        """Refuse a file that does not go on from the last head that was signed."""
-        mark = trusted_mark(self.head_path, key.public)
-        if mark is None or mark.facts.ledger != state.ledger or not mark.facts.size <= state.size >= state.signed:
-            raise not_from(self.head_path, mark)
-        if not _grown_to(db, mark.frontier.copy(), state):
-            raise not_from(self.head_path, mark)
+    def _check_continues(self, db: sqlite3.Connection, key: SigningKey, state: State) -> None:
+        """Refuse a file that does not continue from the last checkpoint."""
+        last = trusted_last(self.head_path, key.public)
+        if last is None or last.facts.ledger != state.ledger or not last.facts.size <= state.size >= state.signed:
+            raise not_from(self.head_path, last)
+        if not _grown_to(db, last.frontier.copy(), state):
+            raise not_from(self.head_path, last)
 
-    def _mark(self, key: SigningKey, head: Head, frontier: Frontier) -> None:
-        """Keep a head beside the key, unless another process has kept a newer one."""
-        with suppress(LedgerUnavailable):  # what is there is older, and as true; the next head replaces it
-            mark = trusted_mark(self.head_path, key.public)
-            if mark is not None and mark.facts.size < head.size:
-                write_mark(self.head_path, head, frontier)
+    def _store_last(self, key: SigningKey, checkpoint: Checkpoint, frontier: Frontier) -> None:
+        """Store a checkpoint next to the key, unless another process has stored a newer one."""
+        with suppress(LedgerUnavailable):  # the stored one is older and still true; the next checkpoint replaces it
+            last = trusted_last(self.head_path, key.public)
+            if last is not None and last.facts.size < checkpoint.size:
+                write_last(self.head_path, checkpoint, frontier)
 
-    def _append(self, db: sqlite3.Connection, key: SigningKey, stems: Iterable[Stem]) -> _Done:
-        """Append entries, and sign a head if it is time; it changes nothing but the file."""
+    def _append(self, db: sqlite3.Connection, key: SigningKey, entries: Iterable[Entry]) -> _Done:
+        """Append entries, and sign a checkpoint if it is due; changes nothing but the file."""
         tagging = self._tagging = self._tagging or Tagging(key)
         state = self._trusted(db, key, tagging)
-        if len(self._tails) > _MOST_TAILS:
-            self._tails.clear()
         frontier = Frontier.of_bytes(state.size, state.frontier)
         recorded = kept_at(self._now(), state.recorded)
         rows: list[Row] = []
-        leaves: list[bytes] = []
         ends: dict[tuple[str, str], Tail] = {}
-        session, sequence, before, number, ledger = None, 0, b"", state.size, state.ledger
-        for stem in stems:
-            within = stem[0]
-            if within.chain != session:  # most follow one of the same session
-                if session is not None:
-                    ends[session] = Tail(sequence, before, number)
-                session = within.chain
-                sequence, before, _ = ends.get(session) or self._tail(db, session)
-            sequence, number, link = sequence + 1, number + 1, within.link
-            row = link(stem, ledger, number, sequence, before, recorded)
-            before = row.hash
+        for number, entry in enumerate(entries, state.size + 1):
+            session = entry.agent, entry.session
+            tail = ends.get(session) or self._tail(db, session)
+            row = link(entry, state.ledger, number, tail, recorded)
+            ends[session] = Tail(row.sequence, row.hash, number)
             rows.append(row)
-            leaves.append(before)
-        if session is not None:
-            ends[session] = Tail(sequence, before, number)
-        frontier.extend(leaves)
+        frontier.extend(row.hash for row in rows)
         left = state
         if rows:
-            _insert(db, rows)
+            db.executemany(_INSERT, rows)
             db.executemany(_CHAIN, [(*session, *end) for session, end in ends.items()])
             left = state._replace(size=frontier.size, frontier=bytes(frontier), recorded=recorded)
-        now = time.time()
-        head = self._sign(db, key, left, frontier, now, not state.size or not rows)
-        if head is not None:
-            left = left._replace(signed=head.size, signed_at=now)
+        now = time.time_ns() // 1_000_000
+        checkpoint = self._sign(db, key, left, frontier, now, not state.size or not rows)
+        if checkpoint is not None:
+            left = left._replace(signed=checkpoint.size, signed_ms=now)
         if left is not state:
             left = tagging.tagged(left)
             db.execute(KEEP, left[2:])
-        return _Done(left, ends, frontier, head)
+        return _Done(left, frontier, checkpoint)
 
     def _tail(self, db: sqlite3.Connection, session: tuple[str, str]) -> Tail:
-        tail = self._tails.get(session)
-        if tail is None:
-            found = db.execute(_TAIL, session).fetchone()
-            if found is None:
-                return START
-            tail, last = Tail(*found[:3]), found[3:]
-            if last != (*session, tail.sequence, tail.hash):  # it names another entry, or none
-                raise astray(self.head_path, tail.number)
+        found = db.execute(_TAIL, session).fetchone()
+        if found is None:
+            return START
+        tail, last = Tail(*found[:3]), found[3:]
+        if last != (*session, tail.sequence, tail.hash):  # `chains` names another entry, or none
+            raise astray(self.head_path, tail.number)
         return tail
 
     def _sign(
-        self, db: sqlite3.Connection, key: SigningKey, state: State, frontier: Frontier, now: float, due: bool
-    ) -> Head | None:
-        """Sign a head over everything, if it is time, or if another process has left entries without one."""
+        self, db: sqlite3.Connection, key: SigningKey, state: State, frontier: Frontier, now: int, due: bool
+    ) -> Checkpoint | None:
+        """Sign a checkpoint over all entries, if it is due, or if another process has left entries without one."""
         size = state.size
-        due = due or size - state.signed >= HEAD_ENTRIES or not 0 <= now - state.signed_at < HEAD_SECONDS
+        due = due or size - state.signed >= CHECKPOINT_ENTRIES
+        due = due or not 0 <= now - state.signed_ms < CHECKPOINT_SECONDS * 1000
         self._unsigned = size > state.signed
         if not (due and self._unsigned):
             return None
-        self._hold(db, key, state)
-        head = self._head(state.ledger, frontier, key)
-        near = [row[0] for row in db.execute("SELECT size FROM heads ORDER BY size DESC LIMIT 2")]
-        if len(near) == 2 and near[0] - near[1] < HEADS_APART:  # the new one speaks for its entries too
-            db.execute("DELETE FROM heads WHERE size = ?", (near[0],))
-        db.execute(_HEAD, head)
+        self._check_continues(db, key, state)
+        checkpoint = self._checkpoint(state.ledger, frontier, key)
+        near = [row[0] for row in db.execute("SELECT size FROM checkpoints ORDER BY size DESC LIMIT 2")]
+        if len(near) == 2 and near[0] - near[1] < CHECKPOINTS_APART:  # the new one covers its entries too
+            db.execute("DELETE FROM checkpoints WHERE size = ?", (near[0],))
+        db.execute(_CHECKPOINT, checkpoint)
         self._unsigned = False
-        return head
+        return checkpoint
 
 
 def _goes_on(db: sqlite3.Connection, left: State, state: State) -> bool:
-    """Whether a ledger still has everything that it had, and no head less."""
+    """Whether a ledger still has every entry that it had, and no fewer of them signed."""
     if state.ledger != left.ledger or state.signed < left.signed:
         return False
     return _grown_to(db, Frontier.of_bytes(left.size, left.frontier), state)
 
 
 def _grown_to(db: sqlite3.Connection, frontier: Frontier, state: State) -> bool:
-    """Whether a tree becomes that of a state by the entries that follow."""
+    """Whether a tree grows to that of a state with the entries after it."""
     found = db.execute("SELECT hash FROM entries WHERE number > ? ORDER BY number", (frontier.size,))
     try:
         while leaves := found.fetchmany(_AT_ONCE):
             frontier.extend(leaf for (leaf,) in leaves)
         return (frontier.size, bytes(frontier)) == (state.size, state.frontier)
-    except TypeError:  # somebody has written what is no hash
+    except TypeError:  # a value that is no hash
         return False
 
 
-def _insert(db: sqlite3.Connection, rows: list[Row]) -> None:
-    rest = len(rows) - len(rows) % _ROWS
-    for start in range(0, rest, _ROWS):
-        db.execute(_INSERT_ROWS, tuple(chain.from_iterable(rows[start : start + _ROWS])))
-    db.executemany(_INSERT, rows[rest:])
-
-
-# A process that ends signs what it has written; one that is killed leaves that to the next.
+# A process that ends signs what it has written; after one that is killed, the next process does.
 _LEDGERS: "weakref.WeakSet[SqliteLedger]" = weakref.WeakSet()
 
 
@@ -387,8 +351,8 @@ def _close_all() -> None:
 
 
 def _in_child() -> None:
-    for ledger in list(_LEDGERS):  # the thread stayed with the parent, and so did those who wait
-        ledger._alone()
+    for ledger in list(_LEDGERS):  # the thread and the waiting calls stayed in the parent
+        ledger._reset()
 
 
 atexit.register(_close_all)

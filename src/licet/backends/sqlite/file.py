@@ -45,6 +45,7 @@ class Format(Struct, frozen=True):
     schema: str
     steps: Mapping[int, str] = {}
     exact: bool = False
+    outdated: str = ""  # the message about a file of an older version that no step brings up
 
 
 class Patience:
@@ -271,7 +272,8 @@ class SqliteFile:
             if version > self._kind.version:
                 raise Unavailable(f"{self.path} was written by a newer licet (format {version}): use that one")
             if any(step not in self._kind.steps for step in range(version, self._kind.version)):
-                raise Unavailable(f"{self.path} has format {version}, which this licet no longer reads")
+                known = f"has format {version}, which this licet no longer reads"
+                raise Unavailable(f"{self.path} {self._kind.outdated or known}")
             return version
         if version or application or db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise Unavailable(f"{self.path} is a database of another program: choose another path")

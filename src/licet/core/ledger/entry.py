@@ -1,175 +1,205 @@
-"""What a ledger keeps of a call: one entry as canonical JSON, hashed, linked to the one before it in its session.
+"""The schema of a ledger: what an entry and a checkpoint hold, and how both are read and written.
 
-An entry is written in two steps. Its stem holds what the call knows; number, previous hash and time of keeping come
-from the ledger at the moment when the entry is kept. Numbers that may be fractions (money, durations) are text, so
-that RFC 8785 and a plain JSON writer with sorted keys agree on every byte.
+An `Entry` holds the facts of one call: its decision before it runs, or its receipt after it. `guard/receipt.py` decides
+which facts those are; a new fact is one line there and one line here. The ledger adds its id, the place in the session
+and the hash of the session's previous entry, which makes a `LinkedEntry`. That is written as canonical JSON and hashed.
 
-Signed heads of a ledger: what is signed of it now and then, and what such a statement says.
+The place in the whole ledger is not in an entry. The tree proves it (`merkle`), and a checkpoint signs the root of the
+tree. There are no floats: money and durations are text.
 """
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from json import encoder
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from licet.core.canonical import canonical_json
 from licet.core.ledger.merkle import leaf_hash
 
-FORMAT = 1
-quoted: Callable[[str], str] = encoder.encode_basestring
-SMOOTHED = timedelta(minutes=1)  # how far a clock may go back and be taken for one that was only set right
+FORMAT: Final = 2
+SMOOTHED = timedelta(minutes=1)  # a clock may go back this far without a finding: it was probably corrected
+MOST_PURPOSE = 500  # characters
 KINDS = ("decision", "receipt")
 VERDICTS = ("allow", "ask", "deny")
-_TEXT, _MAYBE, _LIST, _NUMBER = (str,), (str, type(None)), (list,), (int,)
 
-# Every key of an entry with the types it may have; `bodies` is there with `record: full` alone.
-KEYS: dict[str, tuple[type, ...]] = {
-    "agent": _TEXT,
-    "approvals": _LIST,
-    "arguments": _MAYBE,
-    "bodies": (dict,),
-    "budget": (dict, type(None)),
-    "code": _MAYBE,
-    "cost_usd": _TEXT,
-    "duration_ms": _MAYBE,
-    "error": _MAYBE,
-    "events": _LIST,
-    "format": _NUMBER,
-    "id": _TEXT,
-    "kind": _TEXT,
-    "ledger": _TEXT,
-    "manifest": _TEXT,
-    "number": _NUMBER,
-    "parent": (dict, type(None)),
-    "previous": _MAYBE,
-    "reason": _TEXT,
-    "recorded": _TEXT,
-    "result": _MAYBE,
-    "rules": _LIST,
-    "sandbox": (dict,),
-    "sequence": _NUMBER,
-    "session": _TEXT,
-    "time": _TEXT,
-    "tool": _TEXT,
-    "tool_digest": _MAYBE,
-    "truncated": (bool,),
-    "verdict": _TEXT,
-}
-
-
-_new = tuple.__new__  # for what is a named tuple: making it so costs a third of calling its class
+_LARGEST = 2**53 - 1  # that canonical JSON writes
+Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
+Code = Annotated[int, Meta(ge=-_LARGEST, le=_LARGEST)]
+Texts = tuple[str, ...]
 
 
 class Unsound(ValueError):
-    """Bytes that are no entry and no head of a ledger: why."""
+    """Bytes that are no entry, no checkpoint or no evidence pack: why."""
 
 
-class Frame:
-    """What many entries have in common: who called what, and how it came out."""
-
-    __slots__ = ("chain", "link")
-
-    def __init__(self, agent: str, session: str, link: "Callable[[Stem, str, int, int, bytes, str], Row]") -> None:
-        self.chain = agent, session  # that its entries are part of
-        self.link = link  # to one entry: with the name of the ledger, number, sequence, hash before it and time
+# What an entry holds ------------------------------------------------------------------------------------------------
 
 
-# An entry but for what only the ledger knows: its frame, id and time, and then what is JSON already, which is arguments
-# up to budget, result, and how long it took. It is a bare tuple: one with names takes much longer to be taken apart.
-Stem = tuple[Frame, str, str, str, str, str]
+class Fact(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of an entry: fields of text, whole numbers, truth values, or further facts."""
 
 
-def frame(
-    kind: str,
-    agent: str,
-    session: str,
-    tool: str,
-    *,
-    manifest: str,
-    tool_digest: str | None,
-    parent: tuple[str, str] | None = None,
-    verdict: str = "allow",
-    reason: str = "ALLOWED",
-    code: str | None = None,
-    cost_usd: str = "0",
-    error: str | None = None,
-    truncated: bool = False,
-    approvals: str = "[]",
-    events: str = "[]",
-    rules: str = "[]",
-    sandbox: str = "{}",
-) -> Frame:
-    """Write down everything but what differs from call to call; the last four are JSON already.
+class Caller(Fact, frozen=True, kw_only=True):
+    """Who made a call, if a gateway knows it: the person, the client, and the chain of actors, first to last."""
 
-    The parent is the agent and the session that has delegated.
-    """
-    above = f'{{"agent":{quoted(parent[0])},"session":{quoted(parent[1])}}}' if parent else "null"
-    cut = "true" if truncated else "false"
-    # JSON between what differs; a function has it at hand, where a tuple would be taken apart for every entry.
-    opening = f'{{"agent":{quoted(agent)},"approvals":{approvals},"arguments":'
-    outcome = f',"code":{maybe(code)},"cost_usd":"{cost_usd}","duration_ms":'
-    happened = f',"error":{maybe(error)},"events":{events},"format":{FORMAT},"id":'
-    kept = f',"kind":"{kind}","ledger":"'
-    under = f'","manifest":{quoted(manifest)},"number":'
-    above = f',"parent":{above},"previous":'
-    why = f',"reason":"{reason}","recorded":"'
-    around = f',"rules":{rules},"sandbox":{sandbox},"sequence":'
-    place = f',"session":{quoted(session)},"time":"'
-    end = f'","tool":{quoted(tool)},"tool_digest":{maybe(tool_digest)},"truncated":{cut},"verdict":"{verdict}"}}'
-
-    def linked(one: Stem, ledger: str, number: int, sequence: int, before: bytes, recorded: str) -> Row:
-        _, name, time, said, result, duration = one
-        previous = f'"sha256:{before.hex()}"' if before else "null"
-        text = (
-            f"{opening}{said}{outcome}{duration}{happened}{quoted(name)}{kept}{ledger}{under}{number}{above}{previous}"
-            f'{why}{recorded}","result":{result}{around}{sequence}{place}{time}{end}'
-        )
-        try:
-            body = text.encode()
-        except UnicodeEncodeError:  # half a character, from the name of a file or of a tool that nobody knows
-            body, whose = text.encode(errors="replace"), map(_encodable, (name, kind, agent, session))
-            rest = _encodable(tool), verdict, time, leaf_hash(body), body
-            return Row._make((number, *whose, sequence, *rest))
-        row = number, name, kind, agent, session, sequence, tool, verdict, time, leaf_hash(body), body
-        made: Row = _new(Row, row)
-        return made
-
-    return Frame(agent, session, linked)
+    person: str | None = None
+    client: str | None = None
+    actors: Texts = ()
 
 
-def stem(
-    within: Frame,
-    id: str,  # noqa: A002
-    time: str,
-    arguments: str = "null",
-    result: str = "null",
-    duration_ms: str = "null",
-    budget: str = "null",
-    bodies: str = "",
-) -> Stem:
-    """What differs, beside its frame."""
-    return within, id, time, given(arguments, bodies, budget), result, duration_ms
+class ParentFact(Fact, frozen=True, kw_only=True):
+    """The session that delegated to this one."""
+
+    agent: str
+    session: str
 
 
-def given(arguments: str, bodies: str, budget: str) -> str:
-    """What a call was given: its arguments, and what was set aside for it."""
-    return f'{arguments},{bodies}"budget":{budget}'
+class ApprovalFact(Fact, frozen=True, kw_only=True):
+    """What was approved, and by whom."""
+
+    by: Texts
+    arguments: str | None  # their digest, if the approval is for exactly these
+    request: str | None
+    use: str | None
 
 
-class Tail(NamedTuple):
-    """The end of one session's chain."""
+class EventFact(Fact, frozen=True, kw_only=True):
+    """One thing that happened in a call. Checks have all fields; other events leave out what they do not need."""
 
-    sequence: int = 0
-    hash: bytes = b""
-    number: int = 0
+    kind: str
+    capability: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
 
 
-START = Tail()
+class AccessCounts(Fact, frozen=True, kw_only=True):
+    """How long the four lists of an `AccessFact` are when they are complete."""
+
+    granted: Count
+    closed: Count
+    rules: Count
+    runtime: Count
+
+
+class AccessFact(Fact, frozen=True, kw_only=True):
+    """The rules that the kernel enforced on one process; long lists are cut."""
+
+    granted: Texts
+    closed: Texts
+    rules: Texts
+    runtime: Texts
+    counts: AccessCounts
+    digest: str  # of the complete lists
+    direct: bool
+
+
+class ProgramAccessFact(Fact, frozen=True, kw_only=True):
+    """The rules around the programs of a call, each different set once."""
+
+    sets: tuple[AccessFact, ...]
+    more: Count
+    digest: str | None
+
+
+class ProgramsFact(Fact, frozen=True, kw_only=True):
+    """What was around the programs that a call started, and how they ended."""
+
+    access: ProgramAccessFact | None
+    ended: tuple[Code, ...]
+    layers: Texts
+    missing: Texts
+
+
+class SandboxFact(Fact, frozen=True, kw_only=True):
+    """The level of a tool, the layers in force around it, and the rules of the kernel."""
+
+    level: str | None = None
+    layers: Texts = ()
+    access: AccessFact | None = None
+    programs: ProgramsFact | None = None
+
+
+class SpentFact(Fact, frozen=True, kw_only=True):
+    """What an account has spent. Without costs there is no money in it; a bundle's has nothing about one tool."""
+
+    calls: Count
+    calls_today: Count
+    calls_of_tool: Count | UnsetType = UNSET
+    cost_usd: str | UnsetType = UNSET
+    cost_usd_today: str | UnsetType = UNSET
+    cost_usd_of_tool: str | UnsetType = UNSET
+
+
+class BundleBudgetFact(Fact, frozen=True, kw_only=True):
+    """A bundle's budget before and after a call."""
+
+    before: SpentFact
+    after: SpentFact
+
+
+class BudgetFact(Fact, frozen=True, kw_only=True):
+    """The budget of a session before and after a call, and those of the bundles of its tool."""
+
+    before: SpentFact
+    after: SpentFact
+    bundles: dict[str, BundleBudgetFact] | UnsetType = UNSET
+
+
+class BodiesFact(Fact, frozen=True, kw_only=True):
+    """Redacted arguments and result as JSON text; an entry has them with `record: full` alone."""
+
+    arguments: str | None
+    result: str | None
+
+
+class Entry(Fact, frozen=True, kw_only=True):
+    """The facts of one call that a ledger keeps: a decision before the call runs, or a receipt after it."""
+
+    kind: Literal["decision", "receipt"]
+    id: str
+    agent: str
+    session: str
+    tool: str
+    time: str  # of the call
+    manifest: str  # digest
+    tool_digest: str | None = None
+    parent: ParentFact | None = None
+    caller: Caller | None = None
+    purpose: Annotated[str, Meta(max_length=MOST_PURPOSE)] | None = None  # why the caller made this call
+    arguments: str | None = None  # digest
+    bodies: BodiesFact | UnsetType = UNSET
+    verdict: Literal["allow", "ask", "deny"] = "allow"
+    reason: str = "ALLOWED"
+    rules: Texts = ()
+    approvals: tuple[ApprovalFact, ...] = ()
+    budget: BudgetFact | None = None
+    sandbox: SandboxFact = SandboxFact()
+    events: tuple[EventFact, ...] = ()
+    code: str | None = None
+    error: str | None = None
+    result: str | None = None  # digest
+    truncated: bool = False
+    cost_usd: str = "0"
+    duration_ms: str | None = None
+
+
+class LinkedEntry(Entry, frozen=True, kw_only=True):
+    """An entry as it is hashed: with its ledger, its place in the session, and the session's previous hash."""
+
+    ledger: str
+    sequence: Count  # in its session, from 1
+    previous: str | None
+    recorded: str  # when the ledger kept it
+    format: Literal[2] = FORMAT
+
+
+# Entries in a ledger -----------------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
-    """One entry as a ledger keeps it: the body is what counts, all else is for searching and held to it."""
+    """One row of the table of entries. The body counts; the index columns are checked against it."""
 
     number: int  # in the ledger, from 1
     id: str
@@ -184,55 +214,73 @@ class Row(NamedTuple):
     body: bytes
 
 
-def link(one: Stem, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
-    """The entry that a stem becomes behind the tail of its session."""
-    return one[0].link(one, ledger, number, tail.sequence + 1, tail.hash, recorded)
+COLUMNS = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")  # that repeat what the body says
 
 
-def _encodable(text: str) -> str:
-    return text.encode(errors="replace").decode()
+class Tail(NamedTuple):
+    """The end of one session's chain, as a row of the table of chains."""
+
+    sequence: int = 0
+    hash: bytes = b""
+    number: int = 0
 
 
-def maybe(text: str | None) -> str:
-    """A text or null, as JSON."""
-    return "null" if text is None else quoted(text)
+START = Tail()
 
 
-def listed(texts: tuple[str, ...] | list[str]) -> str:
-    """A list of texts, as JSON."""
-    return "[" + ",".join(map(quoted, texts)) + "]"
+def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
+    """The row for an entry after the tail of its session."""
+    linked = LinkedEntry(
+        **{name: getattr(entry, name) for name in Entry.__struct_fields__},
+        ledger=ledger,
+        sequence=tail.sequence + 1,
+        previous=hash_text(tail.hash) if tail.hash else None,
+        recorded=recorded,
+    )
+    body = canonical_json(linked)
+    index = (getattr(linked, name) for name in COLUMNS)
+    return Row._make((number, *index, leaf_hash(body), body))
+
+
+def hash_text(digest: bytes) -> str:
+    """A hash as entries and checkpoints write it."""
+    return f"sha256:{digest.hex()}"
+
+
+def read_entry(body: bytes) -> LinkedEntry:
+    """Read an entry strictly: canonical JSON that fits the schema of this format; `Unsound` otherwise."""
+    return _read(body, _ENTRY)
+
+
+def entry_fields(body: bytes) -> dict[str, Any]:
+    """The fields of an entry as plain data, for showing; read as strictly as by `read_entry`."""
+    read_entry(body)
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    return fields
+
+
+def check_row(row: Row) -> dict[str, Any]:
+    """The number and the fields of an entry, if its hash and its index columns are right; `Unsound` otherwise."""
+    if type(row.body) is not bytes or leaf_hash(row.body) != row.hash:  # SQLite takes any type in any column
+        raise Unsound("its bytes are not those that were hashed")
+    fields = entry_fields(row.body)
+    for name in COLUMNS:
+        if getattr(row, name) != fields[name]:
+            raise Unsound(f"its index says {name} `{getattr(row, name)}`, and the entry says `{fields[name]}`")
+    return {"number": row.number, **fields}
 
 
 def time_text(moment: datetime) -> str:
-    """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`."""
-    if moment.tzinfo is UTC:
-        first, last, text = _second
-        if not first <= moment <= last:
-            first, last, text = _new_second(moment)
-        thousands, rest = divmod(moment.microsecond, 1000)
-        return f"{text}{_DIGITS[thousands]}{_DIGITS[rest]}Z"
-    offset = moment.utcoffset()  # without one it is UTC already
-    bare = moment.replace(tzinfo=None)
+    """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`; without a time zone it is UTC already."""
+    offset, bare = moment.utcoffset(), moment.replace(tzinfo=None)
     return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
 
 
-# The second that was last asked for, and how every moment in it begins: calls come many to one. Threads that look at it
-# see one second or another, never half of each.
-_second = (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), "")
-_DIGITS = [f"{number:03}" for number in range(1000)]  # to look up is half of what it costs to format
-
-
-def _new_second(moment: datetime) -> tuple[datetime, datetime, str]:
-    global _second
-    first, last = moment.replace(microsecond=0), moment.replace(microsecond=999_999)
-    made = _second = first, last, first.replace(tzinfo=None).isoformat("T", "seconds") + "."
-    return made
-
-
 def kept_at(now: datetime, last: str) -> str:
-    """The time at which an entry is kept, after one that was kept at `last`.
+    """The time at which an entry is recorded, after one that was recorded at `last`.
 
-    A clock that is set right goes back a little, and that is smoothed; one that goes back further is told as it is.
+    A clock that goes back a little was corrected, and the last time is used again. A clock that goes back further is
+    recorded as it is.
     """
     text = time_text(now)
     if text >= last or time_text(now + SMOOTHED) < last:
@@ -240,89 +288,94 @@ def kept_at(now: datetime, last: str) -> str:
     return last
 
 
-def check_entry(body: bytes) -> dict[str, Any]:
-    """What an entry says, read strictly: one spelling, known keys, right types; `Unsound` if it is not so."""
-    entry = canonical_object(body)
-    if type(entry.get("format")) is int and entry["format"] > FORMAT:
-        raise Unsound(f"it has format {entry['format']}, which a newer licet has written: use that one")
-    for key, kinds in KEYS.items():
-        if key not in entry and key != "bodies":
-            raise Unsound(f"`{key}` is missing")
-        if key in entry and type(entry[key]) not in kinds:
-            raise Unsound(f"`{key}` is {json.dumps(entry[key])[:40]}, which it cannot be")
-    if unknown := entry.keys() - KEYS.keys():
-        raise Unsound(f"`{min(unknown)}` is not known")
-    for key, values in (("format", (FORMAT,)), ("kind", KINDS), ("verdict", VERDICTS)):
-        if entry[key] not in values:
-            raise Unsound(f"`{key}` is {json.dumps(entry[key])[:40]}, which it cannot be")
-    return entry
-
-
-def canonical_object(data: bytes) -> dict[str, Any]:
-    """The object that canonical JSON without fractions says; any other spelling of it is `Unsound`."""
-    if type(data) is not bytes:  # whoever can write a file can put a number or a text in their place
-        raise Unsound("it is no bytes")
-    try:
-        found = json.loads(data, object_pairs_hook=_pairs, parse_float=_fraction, parse_constant=_fraction)
-        again = canonical_text(found)
-    except (ValueError, RecursionError) as wrong:
-        raise Unsound(f"it is no canonical JSON: {wrong}") from None
-    if again != data or not isinstance(found, dict):
-        raise Unsound("it is no canonical JSON object")
-    return found
-
-
-def canonical_text(value: Any) -> bytes:
-    """Data without fractions and with plain keys, as RFC 8785 writes it."""
-    return canonical_json(value)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):  # a lenient reader would show one value, and a strict one the other
-        raise Unsound("a key is there twice")
-    return found
-
-
-def _fraction(text: str) -> Any:
-    raise Unsound(f"`{text}` is no whole number")
-
+# Checkpoints -----------------------------------------------------------------------------------------------
 
 CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
 
 
-class Head(NamedTuple):
-    """A signed statement that a ledger had a size and a root."""
+class Checkpoint(NamedTuple):
+    """One row of the table of checkpoints: a signed statement that a ledger had a size and a root."""
 
-    size: int  # as it is searched for; the body counts
+    size: int  # an index column; the body counts
     body: bytes
     signature: bytes
 
 
-class HeadFacts(NamedTuple):
-    """What a head says."""
+class CheckpointFacts(Fact, frozen=True, kw_only=True):
+    """What a checkpoint says."""
 
     ledger: str
-    size: int
+    size: Count
     root: str
     time: str
     key: str
+    kind: Literal["checkpoint"] = "checkpoint"
+    format: Literal[2] = FORMAT
 
 
-def head_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
-    """The bytes that are signed."""
-    facts = {"key": key, "ledger": ledger, "root": f"sha256:{root.hex()}", "size": size, "time": time}
-    return canonical_json({"format": FORMAT, "kind": "head", **facts})
+def checkpoint_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
+    """The bytes of a checkpoint that are signed."""
+    return canonical_json(CheckpointFacts(ledger=ledger, size=size, root=hash_text(root), time=time, key=key))
 
 
-def read_head(body: bytes) -> HeadFacts:
-    """What a head says, read strictly; `Unsound` if it is none."""
-    found = canonical_object(body)
-    if type(found.get("format")) is int and found["format"] > FORMAT:
-        raise Unsound(f"it has format {found['format']}, which a newer licet has written: use that one")
-    texts = ("key", "kind", "ledger", "root", "time")
-    if found.keys() != {"format", "size", *texts} or found["format"] != FORMAT or found["kind"] != "head":
-        raise Unsound("it is no head of a ledger")
-    if any(type(found[name]) is not str for name in texts) or type(found["size"]) is not int or found["size"] < 0:
-        raise Unsound("it is no head of a ledger")
-    return HeadFacts(*(found[name] for name in HeadFacts._fields))
+def read_checkpoint(body: bytes) -> CheckpointFacts:
+    """Read a checkpoint as strictly as an entry; `Unsound` if it is none."""
+    return _read(body, _CHECKPOINT)
+
+
+# Reading -----------------------------------------------------------------------------------------------
+
+_ENTRY = msgspec.json.Decoder(LinkedEntry)
+_CHECKPOINT = msgspec.json.Decoder(CheckpointFacts)
+
+
+_T = TypeVar("_T")
+
+
+class _Format(Struct):
+    format: int = 0
+
+
+def _no_float(text: str) -> NoReturn:
+    raise ValueError(f"`{text}` is a float, and nothing that is signed holds floats")
+
+
+_ANY = msgspec.json.Decoder(float_hook=_no_float)
+
+
+def _read(body: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
+    if type(body) is not bytes:  # SQLite takes any type in any column
+        raise Unsound("it is not a blob of bytes")
+    try:
+        found = decoder.decode(body)
+        encoded = canonical_json(found)
+    except (ValueError, RecursionError) as wrong:
+        raise Unsound(_other_format(body) or f"it does not fit the schema of format {FORMAT}: {wrong}") from None
+    if encoded != body:
+        raise Unsound("it is not canonical JSON, or fields are missing")
+    return found
+
+
+def _other_format(body: bytes) -> str:
+    """Why something of another format is not read; nothing if it is of this format, or of none."""
+    try:
+        found = msgspec.json.decode(body, type=_Format).format
+    except (ValueError, RecursionError):
+        return ""
+    if found > FORMAT:
+        return f"it has format {found}, written by a newer licet: use that version"
+    if 0 < found < FORMAT:
+        return f"it has format {found}, written by an older licet: this version reads format {FORMAT} alone"
+    return ""
+
+
+def canonical_object(data: bytes) -> dict[str, Any]:
+    """Read a canonical JSON object without floats; any other encoding of it is `Unsound`."""
+    try:
+        found = _ANY.decode(data)
+        encoded = canonical_json(found)
+    except (ValueError, RecursionError) as wrong:
+        raise Unsound(f"it is not canonical JSON: {wrong}") from None
+    if encoded != data or not isinstance(found, dict):
+        raise Unsound("it is not a canonical JSON object")
+    return found

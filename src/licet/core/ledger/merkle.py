@@ -9,14 +9,11 @@ from hashlib import sha256
 
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()
-_LEAF = sha256(b"\x00")  # to go on from a copy of it is quicker than to begin anew, and copies no data
 
 
 def leaf_hash(data: bytes) -> bytes:
     """The hash of one entry (RFC 6962, 2.1)."""
-    leaf = _LEAF.copy()
-    leaf.update(data)
-    return leaf.digest()
+    return sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -45,17 +42,14 @@ class Frontier:
     def __bytes__(self) -> bytes:
         return b"".join(self.peaks)
 
-    def add(self, root: bytes, leaves: int = 1) -> None:
-        """Take one more leaf, or a complete subtree of so many: each that is complete by it joins its neighbour."""
-        peaks = self.peaks
-        size, apart = divmod(self.size, leaves)
-        if apart:
-            raise ValueError(f"a subtree of {leaves} leaves cannot stand behind {self.size}")
+    def add(self, leaf: bytes) -> None:
+        """Append a leaf: each subtree that it completes is joined with its left neighbour."""
+        root, size = leaf, self.size
         while size & 1:
-            root = node_hash(peaks.pop(), root)
+            root = node_hash(self.peaks.pop(), root)
             size >>= 1
-        peaks.append(root)
-        self.size += leaves
+        self.peaks.append(root)
+        self.size += 1
 
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Take many leaves, one level of the tree after the other: the same as `add` for each, in half the time."""
@@ -83,20 +77,6 @@ class Frontier:
         for peak in reversed(left):
             root = node_hash(peak, root)
         return root
-
-
-def subtrees(start: int, leaves: Iterable[bytes]) -> list[tuple[int, bytes]]:
-    """The complete subtrees, as large as can be, of leaves behind so many others: how many leaves, and the root."""
-    nodes, left, right, many = list(leaves), list[tuple[int, bytes]](), list[tuple[int, bytes]](), 1
-    while nodes:
-        if start & 1:  # what it belongs with comes before
-            left.append((many, nodes.pop(0)))
-            start += 1
-        if len(nodes) & 1:
-            right.append((many, nodes.pop()))
-        nodes = _paired(nodes)
-        start, many = start >> 1, many << 1
-    return [*left, *reversed(right)]
 
 
 def _paired(nodes: list[bytes]) -> list[bytes]:

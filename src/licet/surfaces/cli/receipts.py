@@ -1,4 +1,4 @@
-"""`licet receipts`: what happened, and whether the record of it is still what was written."""
+"""`licet receipts`: list, show, verify and export what calls left in the ledger."""
 
 import os
 import sys
@@ -11,11 +11,11 @@ import click
 
 from licet.assemble.ledger import (
     NoKey,
+    checkpoints_in,
     evidence_pack,
     is_ledger,
     is_pack,
-    kept_in,
-    last_head,
+    last_checkpoint,
     ledger_in,
     public_key,
     run_verify,
@@ -23,8 +23,8 @@ from licet.assemble.ledger import (
 )
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.verify import verify_ledger
-from licet.core.ledger.entry import VERDICTS, Row, Unsound
-from licet.core.ledger.evidence import head_line, sound_entry
+from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
+from licet.core.ledger.evidence import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
 from licet.surfaces.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.surfaces.cli.output import fail, is_output, show, show_json, write_file
@@ -62,8 +62,8 @@ def key_option(command: Command) -> Command:
 def command() -> None:
     """List, show, verify and export what happened: every call leaves a receipt.
 
-    Receipts are in a ledger, one for each directory of state. Each entry is linked to the one before it, and the whole
-    is signed now and then, so whoever changes a record afterwards is found out.
+    Receipts are in a ledger, one for each directory of state. Each entry is linked to the previous one of its session,
+    and checkpoints sign all of them now and then, so a later change is detected.
 
     \b
       licet receipts list
@@ -185,7 +185,9 @@ def show_command(receipt: str, state: Path | None, as_json: bool) -> None:
 @command.command(name="verify")
 @click.argument("file", metavar="[LEDGER|PACK]", type=FILE, required=False)
 @key_option
-@click.option("--head", "kept", metavar="FILE", type=FILE, multiple=True, help="Heads that were kept elsewhere.")
+@click.option(
+    "--head", "kept", metavar="FILE", type=FILE, multiple=True, help="Checkpoints that were stored elsewhere."
+)
 @state_option
 @json_option
 @click.pass_context
@@ -197,14 +199,14 @@ def verify_command(
     All that is needed is the file and the public key. Every hash, every chain and every signature is computed anew.
 
     \b
-    What the key and the head tell:
-      --key   the record was not written by somebody else: keep `ledger.pub` elsewhere
-      --head  it was not set back as a whole to an older copy: keep what
-              `licet receipts head` prints elsewhere, now and then
+    What the two options prove:
+      --key   the ledger was not replaced by another: store `ledger.pub` elsewhere
+      --head  the ledger was not set back to an older copy: now and then, store
+              what `licet receipts head` prints elsewhere
 
-    Entries after the last signed head are linked but not signed yet, and not proven; how many there are is said. A
-    process that writes signs again within a second, and at its end. Where the private key lies beside the ledger and
-    can be read, it tells whether its holder wrote them.
+    Entries after the last checkpoint are linked but not signed yet, so they are not proven; their number is printed. A
+    process that writes signs within a second, and at its end. If the private key is next to the ledger and can be
+    read, it proves that its holder wrote them.
     """
     ledger = ledger_in(state)
     if file is not None:
@@ -214,13 +216,13 @@ def verify_command(
         # What should be a ledger and is no database was overwritten; it is no pack.
         database = is_ledger(path) or file is None or path.suffix == ".sqlite"
         held_to = public_key(key, path if database else ledger)
-        heads = [head for one in kept for head in kept_in(one)]
+        checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
         if not database:
-            if heads:
+            if checkpoints:
                 raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
             tell_pack(path, verify_pack(path, held_to), held_to, as_json)
         with _progress(path, as_json) as progress:
-            outcome = verify_ledger(path, held_to, heads, progress)
+            outcome = verify_ledger(path, held_to, checkpoints, progress)
     except NoKey as wrong:
         if key is None:  # nobody has named a wrong one
             raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
@@ -229,7 +231,7 @@ def verify_command(
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
         fail(f"{wrong}{_elsewhere(path, state or file)}", as_json)
-    tell_ledger(path, outcome, held_to, key, bool(heads), as_json)
+    tell_ledger(path, outcome, held_to, key, bool(checkpoints), as_json)
 
 
 @command.command(name="head")
@@ -237,20 +239,20 @@ def verify_command(
 @state_option
 @json_option
 def head_command(key: str | None, state: Path | None, as_json: bool) -> None:
-    """Print the last signed head, one line to keep elsewhere.
+    """Print the last signed checkpoint (tree head), one line to store elsewhere.
 
-    Who has it can tell later that nothing before it was changed or taken away, whatever happened to the ledger:
-    `licet receipts verify --head FILE`. A file may hold many, one to a line.
+    With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
+    hold many, one per line.
     """
     with _reading(state, as_json) as reader:
         try:
             held_to = public_key(key, Path(reader.path))
         except NoKey as wrong:
             raise click.BadParameter(str(wrong), param_hint="--key") from None
-        head, size = last_head(reader, held_to), reader.size
-    click.echo(head_line(head))
-    if size > head.size:
-        show(f"not signed yet: {entries(size - head.size)} after it", err=True)
+        checkpoint, size = last_checkpoint(reader, held_to), reader.size
+    click.echo(checkpoint_line(checkpoint))
+    if size > checkpoint.size:
+        show(f"not signed yet: {entries(size - checkpoint.size)} after it", err=True)
 
 
 @command.command(name="export")
@@ -277,8 +279,8 @@ def export_command(
     """Write an evidence pack: receipts that can be checked without the ledger.
 
     It is an in-toto Statement in a DSSE envelope, signed with the key of the ledger. It holds the entries byte for
-    byte, a signed head, and for each entry the proof that it is in the tree of that head. The same receipts give the
-    same bytes. `licet receipts verify PACK --key ed25519:…` checks it anywhere.
+    byte, a signed checkpoint, and for each entry the proof that it is in the tree of that checkpoint. The same
+    receipts give the same bytes. `licet receipts verify PACK --key ed25519:…` checks it anywhere.
 
     A pack shows that its entries are in the ledger, not that there are no others; of a whole session the links show
     that nothing between its entries was left out.
@@ -346,7 +348,7 @@ def call_of(receipt: str, state: Path | None, as_json: bool) -> tuple[Entry | No
 def _entry(row: Row, reader: LedgerReader, as_json: bool) -> Entry:
     """What an entry says; one that is not what was written is not shown as if it were."""
     try:
-        return sound_entry(row)
+        return check_row(row)
     except Unsound as wrong:
         name = row.id if isinstance(row.id, str) else ascii(row.id)[:_MOST_OF_A_NAME]
         fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}", as_json)

@@ -1,7 +1,4 @@
-"""Receipts as text and as plain data: a line in a list, everything about one call, and why it ended as it did.
-
-What came of a verification, as text and as plain data: what is wrong, and how far the answer goes.
-"""
+"""Receipts and the results of verification, as text and as JSON data."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +9,7 @@ import click
 from licet.core.algebra.scope import visible
 from licet.core.decision.obstacles import ran_until
 from licet.core.ledger.evidence import Pack
-from licet.core.ledger.linked import Finding, Outcome
+from licet.core.ledger.verify import Finding, Outcome
 from licet.core.origin import CHECK_AND_RUN
 from licet.surfaces.cli.output import counted, show, show_json
 
@@ -94,6 +91,10 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
         yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
     took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
     yield "time", f"{last['time']}{took}"
+    if caller := last["caller"]:
+        yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
+    if last["purpose"]:
+        yield "purpose", last["purpose"]
     yield "reason", last["reason"]
     if last["error"]:
         yield "said", last["error"]
@@ -127,8 +128,7 @@ def _approval(one: Entry) -> str:
 
 def _spending(budget: Entry) -> str:
     before, after = budget["before"], budget["after"]
-    # Receipts of an earlier licet have no calls of the day, and no money of the tool.
-    told = ((said, name) for name, said in _SPENT.items() if name in before and name in after)
+    told = ((said, name) for name, said in _SPENT.items() if name in before)
     return ", ".join(f"{said} {before[name]} → {after[name]}" for said, name in told)
 
 
@@ -136,13 +136,13 @@ def _walls(sandbox: Entry) -> Iterator[tuple[str, str]]:
     idle = "none but those around its programs" if sandbox["programs"] else "none, it did not run"
     layers = ", ".join(sandbox["layers"]) or idle
     yield "layers", f"{sandbox['level'] or 'no level'}: {layers}"
-    yield from _access("access", sandbox.get("access"))  # entries of an older licet have none, here and below
+    yield from _access("access", sandbox["access"])
     if programs := sandbox["programs"]:
         missing = f"; missing: {', '.join(programs['missing'])}" if programs["missing"] else ""
-        codes = ", ".join(map(str, programs.get("ended", ())))
+        codes = ", ".join(map(str, programs["ended"]))
         ended = f"; ended with {codes}" if codes else ""
         yield "programs", f"{', '.join(programs['layers'])}{missing}{ended}"
-        around = programs.get("access") or {"sets": [], "more": 0}
+        around = programs["access"] or {"sets": [], "more": 0}
         for one in around["sets"]:
             yield from _access("their access", one)
         if around["more"]:
@@ -163,7 +163,6 @@ def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
 
 
 def _event(event: Entry) -> str:
-    # What is no check leaves out what it has nothing to say about, and a kind of a newer licet goes by its name.
     word, about = _HAPPENED.get(event["kind"], event["kind"]), event.get("capability")
     why = ": ".join(part for part in (event.get("reason"), event.get("rule")) if part)
     return f"{word}{f' {about}' if about else ''}{f'  {why}' if why else ''}"
@@ -231,7 +230,7 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
 
 def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool, as_json: bool) -> NoReturn:
     """Say what came of the verification of a ledger, and end the command."""
-    finding = outcome.finding
+    finding, signed_by = outcome.finding, counted(outcome.checkpoints, "checkpoint")
     notes = [*_notes(outcome, given, held), *_cannot_go_on(path, outcome)]
     if as_json:
         show_json(
@@ -240,7 +239,7 @@ def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held:
                 "file": str(path),
                 "ledger": outcome.ledger,
                 "entries": outcome.entries,
-                "heads": outcome.heads,
+                "heads": outcome.checkpoints,
                 "signed": outcome.signed,
                 "root": outcome.root or None,
                 "key": key,
@@ -256,10 +255,7 @@ def tell_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held:
         for title, text in (
             ("file", str(path)),
             ("ledger", outcome.ledger or "none"),
-            (
-                "size",
-                f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {counted(outcome.heads, 'head')}",
-            ),
+            ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
             ("root", outcome.root or "none"),
             ("key", key),
         ):
@@ -273,25 +269,25 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
     """What a reader must know about how far this goes."""
     if outcome.finding is not None:
         if outcome.finding.kind == "clock":
-            yield "everything else is whole: the clock of that machine was set back, or the entry was dated back"
+            yield "everything else is right: the clock of that machine was set back, or the entry was dated back"
         return
     if late := outcome.entries - outcome.signed:
-        text = f"{entries(late)} after the last signed head: linked, and not signed yet"
+        text = f"{entries(late)} after the last checkpoint: linked, and not signed yet"
         if outcome.tagged:
-            yield f"{text}; the key beside the ledger shows that its holder wrote them"
+            yield f"{text}; the key next to the ledger shows that its holder wrote them"
         else:
-            yield f"{text}, so not proven: whoever can write the file could have written them without the key"
+            yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
     if given is None:
-        yield "the key lay beside the ledger: only `--key` from elsewhere tells a ledger that was exchanged whole"
+        yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:
-        yield "without `--head` from elsewhere an older copy of the whole ledger looks like this too"
+        yield "without `--head` from elsewhere an older copy of the whole ledger looks the same"
 
 
 def _cannot_go_on(path: Path, outcome: Outcome) -> Iterator[str]:
-    """Where a ledger is whole, and calls are refused all the same; a copy without its key is not written to anyway."""
+    """Why calls are refused although the ledger verifies; a copy without its key is not written to anyway."""
     head = path.with_suffix(".head")
     if outcome.ok and outcome.entries and path.with_suffix(".key").exists() and not head.exists():
-        yield f"{head} is not there, which has the last signed head: calls are refused until it is put back"
+        yield f"{head} is missing, which has the last checkpoint: calls are refused until it is put back"
 
 
 def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoReturn:
@@ -305,14 +301,14 @@ def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoRe
         show(f"  {'file':<10}{path}")
         show(f"  {'key':<10}{key}")
     else:
-        head = pack.head
+        checkpoint = pack.checkpoint
         show(f"fine: {entries(len(pack.entries))} as they were written", colour="green")
         for title, text in (
             ("file", str(path)),
             *(("entry", f"{one['number']}: {one['kind']} {one['id']}, {one['verdict']}") for one in pack.entries),
-            ("ledger", head.ledger),
-            ("size", f"{entries(head.size)} when its head was signed, {head.time}"),
-            ("root", head.root),
+            ("ledger", checkpoint.ledger),
+            ("size", f"{entries(checkpoint.size)} when its checkpoint was signed, {checkpoint.time}"),
+            ("root", checkpoint.root),
             ("key", key),
         ):
             show(f"  {title:<10}{text}")
@@ -321,14 +317,18 @@ def tell_pack(path: Path, pack: Pack | Finding, key: str, as_json: bool) -> NoRe
 
 def pack_document(pack: Pack) -> dict[str, Any]:
     """A pack as plain data."""
-    return {"key": pack.key, "head": pack.head._asdict(), "entries": list(pack.entries)}
+    return {
+        "key": pack.key,
+        "head": {name: getattr(pack.checkpoint, name) for name in ("ledger", "size", "root", "time", "key")},
+        "entries": list(pack.entries),
+    }
 
 
 def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
     if finding is None:
         return None
     last = max(finding.number, finding.until)
-    name = finding.id if isinstance(finding.id, str) else ascii(finding.id)[:200]  # a file may hold anything there
+    name = finding.id if isinstance(finding.id, str) else ascii(finding.id)[:200]  # SQLite takes any type in any column
     where = {"entry": finding.number or None, "until": last or None, "receipt": name or None}
     return {"kind": finding.kind, **where, "text": finding.text, "message": str(finding)}
 

@@ -285,13 +285,13 @@ def _target_cards(kind: str, reached: dict[tuple[str, str], Held], links: Links,
     cards = [_target(*place, reached[place]) for place in places]
     if others:
         held = [item for place in others for item in reached[place]]
-        cards.append(more(len(others), 3, kind, f"k-{kind}", _not_compared(kind, held)))
+        cards.append(more(len(others), 3, kind, f"k-{kind}", _aside(kind, held)))
         links.stand_for(cards[-1], [f"{kind}:{target}" for _, target in others])
     return cards
 
 
 def _target(kind: str, target: str, held: Held) -> Card:
-    lines = [Line(target, 18, "target", 12.5, aside=_not_compared(kind, held))]
+    lines = [Line(target, 18, "target", 12.5, aside=_aside(kind, held))]
     for look, note in _notes(held):
         lines.append(Line(note, lines[-1].baseline + 16, look, 11))
     tip = (target, *(f"{who}: {_told(entry)}" for who, entry in held[:MOST_TIPS]))
@@ -305,7 +305,7 @@ def _distinct(held: Held) -> list[Entry]:
     return [*{id(entry): entry for _, entry in held}.values()]
 
 
-def _not_compared(kind: str, held: Held) -> str:
+def _aside(kind: str, held: Held) -> str:
     rules = (piece.rule for entry in _distinct(held) for piece in entry.pieces)
     return _ways(rules) if kind in ("hosts", "paths", "storage") else ""
 
