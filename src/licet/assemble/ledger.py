@@ -53,11 +53,11 @@ def is_ledger(path: Path) -> bool:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
 
 
-def public_key(given: str | None, beside: Path) -> str:
+def public_key(given: str | None, ledger: Path) -> str:
     """The public key that was given as text or as a file; by default the file next to the ledger."""
     if given is not None and _PUBLIC.fullmatch(given):
         return given
-    file = beside.with_suffix(".pub") if given is None else Path(given)
+    file = ledger.with_suffix(".pub") if given is None else Path(given)
     try:
         text = read_regular(file, _MOST_KEY).decode().strip()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Finds checks in receipts: uses that were denied inside a call, by the text of the capability or by a rule.
 
-A tool may catch a refusal and go on, so the verdict of its call does not tell; the events of its receipt do. Whether an
-entry is what was written is for whoever reads it to establish first.
+A tool may catch a refusal and continue, so the verdict of its call does not show it; the events of its receipt do. The
+caller verifies an entry before it is searched here.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """The tree of RFC 6962 over the entries of a ledger: one root for all of them, and short proofs about it.
 
-A leaf and a node are hashed with different first bytes, so that nobody can pass a node off as an entry. Nothing here
+A leaf and a node are hashed with different first bytes, so that a node cannot be passed off as an entry. Nothing here
 keeps the leaves: a frontier grows by one leaf at a time and is never longer than the number of bits of its size.
 """
 
@@ -93,7 +93,7 @@ def inclusion_proofs(leaves: Iterable[bytes], size: int, wanted: Collection[int]
 
 
 def _subtree(leaves: Iterator[bytes], start: int, end: int, inside: list[int], proofs: dict[int, list[bytes]]) -> bytes:
-    """The root over a range; whoever is wanted in one half gets the root of the other."""
+    """The root over a range; a wanted leaf of one half gets the root of the other half as a step of its proof."""
     if not inside or end - start == 1:
         frontier = Frontier()
         for _ in range(end - start):

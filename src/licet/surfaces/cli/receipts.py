@@ -54,7 +54,7 @@ def state_option(command: Command) -> Command:
 
 def key_option(command: Command) -> Command:
     """Add `--key` to a command."""
-    text = "The public key, or a file that holds it.  [default: the `ledger.pub` beside the ledger]"
+    text = "The public key, or a file that holds it.  [default: the `ledger.pub` next to the ledger]"
     return click.option("--key", metavar="ed25519:…|FILE", help=text)(command)
 
 
@@ -224,7 +224,7 @@ def verify_command(
         with _progress(path, as_json) as progress:
             outcome = verify_ledger(path, held_to, checkpoints, progress)
     except NoKey as wrong:
-        if key is None:  # nobody has named a wrong one
+        if key is None:  # the default was missing, so no option is wrong
             raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
         raise click.BadParameter(str(wrong), ctx, param_hint="--key") from None
     except Unsound as wrong:
@@ -325,7 +325,7 @@ def _reading(state: Path | None, as_json: bool) -> Iterator[LedgerReader]:
 
 
 def _elsewhere(path: Path, state: Path | None) -> str:
-    """Where else a ledger may be, if nobody has said where."""
+    """Where else a ledger may be, if no place was named."""
     if state is not None:
         return ""
     try:

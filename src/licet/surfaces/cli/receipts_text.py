@@ -39,7 +39,7 @@ _HAPPENED = {
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
-_UNENDED = "no receipt (yet)"  # nobody can tell these two from the ledger
+_UNENDED = "no receipt (yet)"  # the ledger does not show which of the two
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "verdict", "reason", "id")
 
