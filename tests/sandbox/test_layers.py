@@ -13,7 +13,6 @@ from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
 from licet.core.ledger.entry import SandboxFact
 from licet.guard.execution import Layers
-from licet.guard.result import ResultParts
 from licet.sandbox import probe
 from licet.sandbox.kernel import landlock
 from licet.sandbox.native import InProcess

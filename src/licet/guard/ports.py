@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from msgspec import Struct
 
