@@ -34,7 +34,7 @@ from benchmarks.harness import (
     versus_floor,
     versus_peer,
 )
-from benchmarks.peers import SCOPE_PEERS, seat
+from benchmarks.peers import SCOPE_PEERS, admission
 from benchmarks.worlds import REQUESTS, World, host_world, path_world, urls_for
 from licet import CapabilitySet, Use, use_of_path, use_of_url
 
@@ -104,7 +104,7 @@ def _scopes(kind: Kind, effort: Effort) -> list[Row]:
             Contestant(FLOOR, keyed_floor(sets), list(map(kind.keys_of, world.requests))),
             Contestant(WALKING, kind.walking(sets), world.requests),
         ]
-        peers, absent = seat(SCOPE_PEERS if size <= LARGEST_FOR_PEERS else {}, world)
+        peers, absent = admission(SCOPE_PEERS if size <= LARGEST_FOR_PEERS else {}, world)
         times = race([*contestants, *peers], world.expected, effort)
         ratios[size] = times["licet"].best / times[FLOOR].best
         rows += [versus_floor(what, floor, times["licet"], times[floor], FLOOR_TARGET) for floor in (FLOOR, WALKING)]
@@ -171,7 +171,7 @@ def _whole_calls(effort: Effort) -> list[Row]:
     asked, expected = calls.requests()
     licet = calls.licet_calls(asked)
     floor = calls.floor_calls(asked)
-    peers, absent = seat(calls.CALL_PEERS, asked)
+    peers, absent = admission(calls.CALL_PEERS, asked)
     times = race([licet, floor, *peers], expected, effort)
     what = f"a whole call, {calls.SIZE}"
     rows = [versus_floor(what, FLOOR, times["licet"], times[FLOOR], FLOOR_TARGET)]

@@ -81,7 +81,7 @@ def _fetch() -> tuple[Any, Any]:
     from licet.backends.http import HttpClient
     from licet.core.decision.decision import Request
     from licet.core.decision.reach import Reach, reach_of
-    from licet.guard.grant import Holding
+    from licet.guard.grant import Grant
     from licet.guard.handles.fetch import ScopedFetch
 
     with TemporaryDirectory() as place:
@@ -98,7 +98,7 @@ def _fetch() -> tuple[Any, Any]:
     digest, network = manifest.digest, HttpClient()
 
     def fetch(url: str, reach: Reach = reach) -> Any:
-        return ScopedFetch(Holding(Request("look"), reach, digest, (), nobody), network)(url)  # one per call
+        return ScopedFetch(Grant(Request("look"), reach, digest, (), nobody), network)(url)  # one per call
 
     return fetch, network
 

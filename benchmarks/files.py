@@ -17,7 +17,7 @@ from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval, Request
 from licet.core.decision.reach import reach_of
 from licet.core.policy.tool import ToolSpec
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 
 __all__ = ["measure"]
@@ -112,4 +112,4 @@ def _scoped(place: Path, openat2: bool) -> ScopedFiles:
     reach = reach_of(manifest, "t")
     if reach is None:
         raise AssertionError("the manifest admits its tool")
-    return ScopedFiles(Holding(Request("t"), reach, manifest.digest, (), _nobody), LocalFiles(openat2), str(place))
+    return ScopedFiles(Grant(Request("t"), reach, manifest.digest, (), _nobody), LocalFiles(openat2), str(place))

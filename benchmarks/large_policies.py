@@ -81,10 +81,10 @@ def different_tools_and_denied_hosts() -> Files:
 def tools_of_the_audit() -> Files:
     """215 KB: 2,000 different tools, 4,000 denies."""
     tools = "".join(f"  t{n}: {_FLAT}'fs:read:/d{n}']}}\n" for n in range(2000))
-    seats = "".join(f"  - t{n}\n" for n in range(2000))
+    admissions = "".join(f"  - t{n}\n" for n in range(2000))
     denies = "".join(f"  - fs:read:/x/{n}\n" for n in range(4000))
     return _one_line(
-        f"{_HEAD}tools:\n{tools}capabilities:\n  fs_reach: {{read: [/]}}\n  tools:\n{seats}  deny:\n{denies}"
+        f"{_HEAD}tools:\n{tools}capabilities:\n  fs_reach: {{read: [/]}}\n  tools:\n{admissions}  deny:\n{denies}"
     )
 
 

@@ -15,7 +15,7 @@ from benchmarks.floors import host_keys, path_keys
 from benchmarks.harness import Contestant
 from benchmarks.worlds import World
 
-__all__ = ["SCOPE_PEERS", "AbsentPeerError", "seat"]
+__all__ = ["SCOPE_PEERS", "AbsentPeerError", "admission"]
 
 
 class AbsentPeerError(Exception):
@@ -30,7 +30,7 @@ def load(name: str) -> Any:
         raise AbsentPeerError(f"{name} cannot be imported: {wrong}") from wrong
 
 
-def seat(peers: dict[str, Callable[[Any], Contestant]], world: Any) -> tuple[list[Contestant], dict[str, str]]:
+def admission(peers: dict[str, Callable[[Any], Contestant]], world: Any) -> tuple[list[Contestant], dict[str, str]]:
     """The peers that can take part in a world, and for the others why not."""
     seated, absent = [], {}
     for name, build in peers.items():

@@ -175,7 +175,7 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
     from licet.backends.http import HttpClient
     from licet.core.decision.decision import Request
     from licet.core.decision.reach import reach_of
-    from licet.guard.grant import Holding
+    from licet.guard.grant import Grant
     from licet.guard.handles.processes import ScopedProcesses
     from licet.sandbox.programs.runner import LocalProcesses
     from licet.sandbox.programs.walls import ProgramWalls
@@ -198,7 +198,7 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
     async def nobody(*_: Any) -> None:
         raise AssertionError("nobody is asked here")
 
-    holding = Holding(Request("go"), reach, manifest.digest, (), nobody)
+    grant = Grant(Request("go"), reach, manifest.digest, (), nobody)
     walls = ProgramWalls(HttpClient())
 
     class Sandbox:
@@ -206,4 +206,4 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
             return walls.walls(held) if kind == "walled" else _Open()
 
     local = LocalProcesses("/usr/bin:/bin")
-    return ScopedProcesses(holding, local, Sandbox(), binaries={}, seconds=120.0).spawn  # type: ignore[arg-type]
+    return ScopedProcesses(grant, local, Sandbox(), binaries={}, seconds=120.0).spawn  # type: ignore[arg-type]

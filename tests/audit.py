@@ -153,14 +153,14 @@ def _install(log: str) -> None:
 
 def _watch(write: Any) -> None:
     """Note what grants may write, when the first gate is built, and when the first tool has run."""
-    from licet.guard.gate import Gate
+    from licet.guard.gate import BareGate
     from licet.guard.handles.files import held_paths
     from licet.guard.import_path import ways
     from licet.guard.session import Session
 
-    reload, call = Gate.reload, Session.call
+    reload, call = BareGate.reload, Session.call
 
-    def reloaded(self: Gate, manifest: Any) -> None:
+    def reloaded(self: BareGate, manifest: Any) -> None:
         reload(self, manifest)
         for one in self._policy.tools.values():
             for root in held_paths(one.reach.grant).allowed("write") if one.reach is not None else ():
@@ -173,7 +173,7 @@ def _watch(write: Any) -> None:
         write("host", "ran", "", "", "")
         return result
 
-    Gate.reload = reloaded  # type: ignore[method-assign]
+    BareGate.reload = reloaded  # type: ignore[method-assign]
     Session.call = called  # type: ignore[method-assign]
 
 

@@ -14,7 +14,7 @@ from licet.core.decision.decide import decide
 from licet.core.decision.decision import Approval, Ask, Deny, Ground, Request
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin, Problem
-from licet.core.policy.manifest import Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.policy.manifest import Admission, Budget, Layer, Manifest, MaxEffect, Rule
 from licet.core.policy.tool import ToolSpec, storage_scope_id
 from licet.errors import LicetError, ManifestError, Refused, RegistrationRefused
 
@@ -30,7 +30,7 @@ def denied(use: Use | None, tool: str = "fetch", allows: tuple[str, ...] = (), *
         agent="agent-of-the-operator",
         origin=HERE,
         layers=(Layer("manifest", "the manifest", HERE, rules),),
-        seats={"fetch": (Seat(HERE),)},
+        admissions={"fetch": (Admission(HERE),)},
         tools={"fetch": declared},
         max_effects=(MaxEffect("full", HERE, stated=True),),
         budget=Budget(max_calls_per_session=9),

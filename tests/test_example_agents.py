@@ -50,7 +50,7 @@ def test_its_files_are_sound_and_its_tools_fit(agent: str) -> None:
     assert policy.problems == ()  # warnings included
     manifest = policy.manifest
     assert manifest is not None
-    assert manifest.seats.keys() == manifest.tools.keys()
+    assert manifest.admissions.keys() == manifest.tools.keys()
     assert validate_tools(list(manifest.tools.values()), manifest) == ()
     assert {example.matches for example in manifest.examples} == {True, False}
     for example in manifest.examples:

@@ -31,8 +31,8 @@ def reviewed(name: str) -> Manifest:
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_an_example_is_sound_and_its_tools_fit(name: str) -> None:
     manifest = reviewed(name)
-    assert manifest.seats.keys() <= manifest.tools.keys()
-    assert validate_tools([manifest.tools[tool] for tool in manifest.seats], manifest) == ()
+    assert manifest.admissions.keys() <= manifest.tools.keys()
+    assert validate_tools([manifest.tools[tool] for tool in manifest.admissions], manifest) == ()
 
 
 @pytest.mark.parametrize("name", MANIFESTS)

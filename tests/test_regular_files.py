@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.regular_files import NotRegular, TooLarge, open_regular, read_most, read_regular, size_text
+from licet.regular_files import FileTooLarge, NotRegular, open_regular, read_most, read_regular, size_text
 
 
 def make(kind: str, tmp_path: Path) -> Path:
@@ -59,7 +59,7 @@ def test_a_file_is_read_up_to_a_limit(tmp_path: Path, size: int, fits: bool) -> 
     if fits:
         assert read_regular(path, 10) == b"x" * size
         return
-    with pytest.raises(TooLarge) as refusal:
+    with pytest.raises(FileTooLarge) as refusal:
         read_regular(path, 10)
     assert (refusal.value.errno, refusal.value.strerror) == (errno.EFBIG, "larger than 10 bytes")
 
@@ -83,7 +83,7 @@ def test_a_sparse_file_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooLarge):
+    with pytest.raises(FileTooLarge):
         read_regular(path, 1 << 20)
 
 

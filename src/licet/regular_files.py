@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["NotRegular", "TooLarge", "open_regular", "read_most", "read_regular", "size_text"]
+__all__ = ["FileTooLarge", "NotRegular", "open_regular", "read_most", "read_regular", "size_text"]
 
 _CHUNK = 1 << 20
 _FLAGS = (
@@ -33,20 +33,20 @@ class NotRegular(OSError):
     """A name that leads to something other than a regular file."""
 
 
-class TooLarge(OSError):
+class FileTooLarge(OSError):
     """A file with more bytes than its reader accepts."""
 
 
 def read_regular(path: str | os.PathLike[str], most: int, *, links: bool = True) -> bytes:
     """Return the bytes of a regular file.
 
-    Raises `NotRegular`, `TooLarge` or another `OSError`; `strerror` says what is wrong in words for a person. With
+    Raises `NotRegular`, `FileTooLarge` or another `OSError`; `strerror` says what is wrong in words for a person. With
     `links=False` a symbolic link in the last place is refused.
     """
     with open_regular(path, links=links) as fd:
         data = read_most(fd, most + 1)
     if len(data) > most:
-        raise TooLarge(errno.EFBIG, f"larger than {size_text(most)}", os.fspath(path))
+        raise FileTooLarge(errno.EFBIG, f"larger than {size_text(most)}", os.fspath(path))
     return data
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval
@@ -33,7 +33,7 @@ def granted(place: Path) -> Path:
 
 def scoped(root: Path | str, openat2: bool, deny: Iterable[str] = (), workdir: Path | None = None) -> ScopedFiles:
     """The files of a call that holds everything below a root, with some paths denied."""
-    holds = holding([f"fs:*:{root}"], deny=[f"fs:*:{path}" for path in deny], effect="full", ask=agree)
+    holds = grant([f"fs:*:{root}"], deny=[f"fs:*:{path}" for path in deny], effect="full", ask=agree)
     return ScopedFiles(holds, LocalFiles(openat2=openat2), str(workdir or root))
 
 

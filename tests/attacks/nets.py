@@ -7,7 +7,7 @@ from typing import Any
 import httpcore2
 import httpx2
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
@@ -69,7 +69,7 @@ def reached(url: str, names: Names | None = None, method: str = "GET", **given: 
 
 def fetching(names: Names | None, *rules: str, private: Iterable[str] = (), **given: Any) -> ScopedFetch:
     """The handle of a call that holds some rules, which the manifest writes too."""
-    return ScopedFetch(holding(rules, private=private, **given), NamedClient(names or Names({})))
+    return ScopedFetch(grant(rules, private=private, **given), NamedClient(names or Names({})))
 
 
 def answer(act: Awaitable[Response]) -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.guard.execution import Command, Layers
 from licet.guard.handles.processes import ScopedProcesses
 from licet.sandbox.programs.runner import LocalProcesses
@@ -43,7 +43,7 @@ def programs(*rules: str, path: str = "/usr/bin:/bin", environ: Mapping[str, str
     local = LocalProcesses(path)
     names = [rule.removeprefix("process:exec:") for rule in rules if rule.startswith("process:exec:")]
     pinned = {name: found for name in names if (found := local.find(name))}
-    return ScopedProcesses(holding(rules), local, Open(), binaries=pinned, environ=environ, **given)
+    return ScopedProcesses(grant(rules), local, Open(), binaries=pinned, environ=environ, **given)
 
 
 def alive(process: int) -> bool:

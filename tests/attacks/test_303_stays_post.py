@@ -42,5 +42,5 @@ def test_the_get_that_follows_is_asked_about_as_a_get() -> None:
         fetch = fetching(None, "network:http:post@127.0.0.1")
         with pytest.raises(Refused, match="HOST_NOT_ALLOWED"):
             answer(fetch(url, "POST", body=b"pay 5"))
-        assert fetch._holding.events[-1].capability == f"network:http:get@127.0.0.1:{server.port}"
+        assert fetch._grant.events[-1].capability == f"network:http:get@127.0.0.1:{server.port}"
         assert len(server.seen) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, answer, fetching, inner, reached
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
@@ -62,7 +62,7 @@ def test_two_parsers_disagree_about_a_backslash() -> None:
     assert urllib.parse.urlsplit("http://evil.test\\@good.test/").hostname == GOOD
     net = MemoryHttp(lambda _: Answer())
     assert (
-        refused(ScopedFetch(holding([f"network:*:{GOOD}"]), net)("http://evil.test\\@good.test/")) == "HOST_NOT_ALLOWED"
+        refused(ScopedFetch(grant([f"network:*:{GOOD}"]), net)("http://evil.test\\@good.test/")) == "HOST_NOT_ALLOWED"
     )
 
 
@@ -73,7 +73,7 @@ FINE = {"http://good.test\\@evil.test/": "http://good.test/@evil.test/"}
 @pytest.mark.parametrize("url", URLS)
 def test_whatever_is_written_only_the_good_host_is_reached(url: str) -> None:
     net = MemoryHttp(lambda _: Answer(), {GOOD: ["93.184.215.14"], EVIL: ["93.184.215.15"]})
-    fetch = ScopedFetch(holding([f"network:*:{GOOD}"]), net)
+    fetch = ScopedFetch(grant([f"network:*:{GOOD}"]), net)
     if url in FINE:
         assert answer(fetch(url)).url == FINE[url]
         assert [(sent.host, sent.address, sent.url) for sent in net.sent] == [(GOOD, "93.184.215.14", FINE[url])]

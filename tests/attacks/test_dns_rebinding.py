@@ -8,7 +8,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import SECRET, NamedClient, Names, answer, fetching, inner, unguarded
-from guard.holdings import holding
+from guard.grants import grant
 from licet import Refused
 from licet.backends.http_memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
@@ -66,7 +66,7 @@ def test_a_kept_connection_does_not_outlive_the_answer_it_was_made_for(tmp_path:
         url = f"https://rebind.test:{good.port}/"
         names = Names({"rebind.test": [[GOOD]]})
         client = NamedClient(names, ca_file=authority_file(tmp_path))
-        wide = holding(["network:*:rebind.test"], private=[f"{GOOD}/32"])
-        narrow = holding(["network:*:rebind.test"])
+        wide = grant(["network:*:rebind.test"], private=[f"{GOOD}/32"])
+        narrow = grant(["network:*:rebind.test"])
         asyncio.run(work())
         assert (good.connections, len(good.seen)) == (1, 2)

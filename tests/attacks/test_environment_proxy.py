@@ -7,7 +7,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import answer, fetching, inner
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
 from licet.guard.handles.fetch import ScopedFetch
@@ -51,7 +51,7 @@ def test_an_authority_from_the_environment_is_not_trusted(monkeypatch: pytest.Mo
         url = f"https://127.0.0.1:{server.port}/"
         assert httpx2.get(url).status_code == 200
 
-        fetch = ScopedFetch(holding(["network:*:127.0.0.1"]), HttpClient())
+        fetch = ScopedFetch(grant(["network:*:127.0.0.1"]), HttpClient())
         assert refused(fetch(url)) == "CONNECT_FAILED"
-        assert "its certificate is not trusted" in fetch._holding.events[-1].rule
+        assert "its certificate is not trusted" in fetch._grant.events[-1].rule
         assert len(server.seen) == 1

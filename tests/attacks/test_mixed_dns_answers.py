@@ -6,7 +6,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, fetching, inner, unguarded
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
@@ -36,5 +36,5 @@ def test_an_address_behind_those_that_are_tried_counts_too(place: int) -> None:
     addresses = [f"93.184.215.{number}" for number in range(5)]
     addresses.insert(place, "10.0.0.1")
     net = MemoryHttp(lambda _: Answer(), {"mixed.test": addresses})
-    assert refused(ScopedFetch(holding(["network:*:mixed.test"]), net)("http://mixed.test/")) == "ADDRESS_NOT_ALLOWED"
+    assert refused(ScopedFetch(grant(["network:*:mixed.test"]), net)("http://mixed.test/")) == "ADDRESS_NOT_ALLOWED"
     assert net.sent == []

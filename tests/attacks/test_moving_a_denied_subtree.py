@@ -32,7 +32,7 @@ def test_the_parent_of_what_is_denied_stays_where_it_is(tmp_path: Path, openat2:
 @both_ways
 def test_what_is_not_readable_is_not_moved_to_where_it_is(tmp_path: Path, openat2: bool) -> None:
     from attacks.granted import agree
-    from guard.holdings import holding
+    from guard.grants import grant
     from licet.backends.files.local import LocalFiles
     from licet.guard.handles.files import ScopedFiles
 
@@ -41,7 +41,7 @@ def test_what_is_not_readable_is_not_moved_to_where_it_is(tmp_path: Path, openat
     (root / "inbox" / "sealed").write_text(CANARY)
     (root / "desk").mkdir()
     rules = [f"fs:write:{root}", f"fs:delete:{root}", f"fs:read:{root}/desk"]
-    fs = ScopedFiles(holding(rules, effect="full", ask=agree), LocalFiles(openat2=openat2), str(root))
+    fs = ScopedFiles(grant(rules, effect="full", ask=agree), LocalFiles(openat2=openat2), str(root))
 
     (root / "inbox" / "sealed").rename(root / "desk" / "open")
     assert asyncio.run(fs.read("desk/open")) == CANARY

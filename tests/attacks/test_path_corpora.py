@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from attacks.granted import CANARY, both_ways
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.scope import Malformed
 from licet.errors import Refused
@@ -54,7 +54,7 @@ def outcome(case: dict[str, Any], place: Path, files: LocalFiles) -> str:
     try:
         rules = [f"fs:{act}:{placed(path)}" for act in ("read", "write") for path in policy.get(act, ())]
         deny = [f"fs:*:{placed(path)}" for path in policy.get("deny", ())]
-        fs = ScopedFiles(holding(rules, deny=deny), files, placed(case.get("cwd", "$T")))
+        fs = ScopedFiles(grant(rules, deny=deny), files, placed(case.get("cwd", "$T")))
     except Malformed:
         return "Refused"  # a policy that cannot be read allows nothing
     path = placed(case["path"])

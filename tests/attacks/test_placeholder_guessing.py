@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from attacks.programs import programs
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.backends.secrets import MemorySecrets
 from licet.guard.handles.fetch import ScopedFetch
@@ -18,7 +18,7 @@ RULES = ("secret:read:STRIPE_KEY", "network:*:api.test", "process:exec:cat", "pr
 
 
 def secrets(held: Any = None) -> ScopedSecrets:
-    return ScopedSecrets(held or holding(RULES), MemorySecrets({"STRIPE_KEY": VALUE}), Redactor())
+    return ScopedSecrets(held or grant(RULES), MemorySecrets({"STRIPE_KEY": VALUE}), Redactor())
 
 
 def test_a_placeholder_that_can_be_worked_out_gives_the_secret_away() -> None:
@@ -45,7 +45,7 @@ def test_no_two_calls_have_the_same_and_none_knows_another_s() -> None:
 
 
 def test_a_placeholder_in_a_url_is_sent_as_it_is() -> None:
-    held = holding(RULES)
+    held = grant(RULES)
     handle = secrets(held)
     place = handle.ref("STRIPE_KEY")
     network = MemoryHttp(lambda exchange: Answer(200, (), exchange.url.encode()), {"api.test": ["93.184.216.34"]})
@@ -67,7 +67,7 @@ def test_a_placeholder_in_a_result_stays_one() -> None:
 
 
 def test_a_placeholder_in_arguments_or_input_of_a_program_stays_one() -> None:
-    held = holding(RULES)
+    held = grant(RULES)
     handle = secrets(held)
     place = handle.ref("STRIPE_KEY")
     process = programs(*RULES, placeholders=handle)

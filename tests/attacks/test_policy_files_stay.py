@@ -10,7 +10,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import Request
 from licet.core.decision.reach import reach_of
 from licet.core.policy.tool import ToolSpec
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 
 MANIFEST = """\
@@ -37,7 +37,7 @@ def test_the_manifest_is_read_and_never_changed(tmp_path: Path, openat2: bool) -
     manifest = load_manifest(policy).declare([spec]).expand(str(root), "/home/nobody")
     reach = reach_of(manifest, "t")
     assert reach is not None
-    fs = ScopedFiles(Holding(Request("t"), reach, manifest.digest, (), agree), LocalFiles(openat2=openat2), str(root))
+    fs = ScopedFiles(Grant(Request("t"), reach, manifest.digest, (), agree), LocalFiles(openat2=openat2), str(root))
 
     assert asyncio.run(fs.read("conf/clerk.yaml")) == MANIFEST
     (root / "link").symlink_to("conf")

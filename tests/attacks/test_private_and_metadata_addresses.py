@@ -4,7 +4,7 @@ import pytest
 
 from attacks.granted import refused
 from attacks.nets import SECRET, Names, answer, fetching, inner, reached
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.guard.handles.fetch import ScopedFetch
 from loopback import serving
@@ -59,7 +59,7 @@ def test_an_address_that_the_manifest_writes_is_meant() -> None:
 @pytest.mark.parametrize("spelling", [*LOOPBACK, *PRIVATE, *METADATA, *MAPPED])
 def test_no_notation_gets_past_a_star(spelling: str) -> None:
     net = MemoryHttp(lambda _: Answer(200, (), SECRET))
-    code = refused(ScopedFetch(holding(["network:*:*"]), net)(f"http://{spelling}/"))
+    code = refused(ScopedFetch(grant(["network:*:*"]), net)(f"http://{spelling}/"))
     # An IPv4-mapped address is no host at all; the others are hosts whose address is refused.
     assert code == ("HOST_NOT_ALLOWED" if spelling in MAPPED else "ADDRESS_NOT_ALLOWED")
     assert net.sent == []
@@ -68,7 +68,7 @@ def test_no_notation_gets_past_a_star(spelling: str) -> None:
 @pytest.mark.parametrize("spelling", METADATA)
 def test_metadata_is_refused_even_where_the_manifest_writes_it(spelling: str) -> None:
     net = MemoryHttp(lambda _: Answer(200, (), SECRET))
-    held = holding([f"network:*:*@{spelling}", "network:*:*"], private=["0.0.0.0/0", "::/0"])
+    held = grant([f"network:*:*@{spelling}", "network:*:*"], private=["0.0.0.0/0", "::/0"])
     fetch = ScopedFetch(held, net)
     assert refused(fetch(f"http://{spelling}/latest/meta-data/")) == "ADDRESS_NOT_ALLOWED"
     assert net.sent == []
@@ -84,5 +84,5 @@ def test_no_name_leads_there_either(spelling: str) -> None:
     except InvalidUse:
         address = spelling.strip("[]")  # a resolver may well answer with a mapped address
     net = MemoryHttp(lambda _: Answer(200, (), SECRET), {"inner.test": [address]})
-    assert refused(ScopedFetch(holding(["network:*:inner.test"]), net)("http://inner.test/")) == "ADDRESS_NOT_ALLOWED"
+    assert refused(ScopedFetch(grant(["network:*:inner.test"]), net)("http://inner.test/")) == "ADDRESS_NOT_ALLOWED"
     assert net.sent == []

@@ -7,9 +7,9 @@ from typing import Any
 from guard.gates import call, gate
 from licet import Context, Refused, tool
 from licet.core.decision.reach import Reach
-from licet.core.policy.manifest import Layer, Manifest, Seat
+from licet.core.policy.manifest import Admission, Layer, Manifest
 
-_POLICY = (Manifest, Reach, Seat, Layer)
+_POLICY = (Manifest, Reach, Admission, Layer)
 _DEEPEST = 6
 
 

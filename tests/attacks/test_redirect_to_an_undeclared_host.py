@@ -19,7 +19,7 @@ def test_a_redirect_does_not_lead_out_of_the_grant(status: int) -> None:
 
         fetch = fetching(names, "network:*:good.test", private=["127.0.0.1/32"])
         assert refused(fetch(here)) == "HOST_NOT_ALLOWED"
-        assert str(fetch._holding.events[-1].capability) == f"network:http:get@evil.test:{evil.port}"
+        assert str(fetch._grant.events[-1].capability) == f"network:http:get@evil.test:{evil.port}"
         assert (len(good.seen), len(evil.seen)) == (2, 1)
 
         both = fetching(names, "network:*:good.test", "network:*:evil.test", private=["127.0.0.1/32"])

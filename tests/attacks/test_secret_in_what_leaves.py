@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.secrets import MemorySecrets
 from licet.core.algebra.use import use_of_path
 from licet.errors import Refused
@@ -58,7 +58,7 @@ def read(decode: Callable[[str], str], text: str) -> str:
 def call(act: Callable[[str], Any], seen: list[Any] | None = None) -> tuple[Any, str, Redactor]:
     """A tool that gets the secret and does something with it: its result, its error, and the call's redactor."""
     redactor = Redactor()
-    held = holding(TOOLS_RULES, seen=seen)
+    held = grant(TOOLS_RULES, seen=seen)
     secrets = ScopedSecrets(held, MemorySecrets({"STRIPE_KEY": SECRET}), redactor)
 
     async def tool() -> Any:
@@ -120,7 +120,7 @@ def test_a_backend_that_fails_with_the_value_in_its_error_does_not_carry_it_out(
     with pytest.raises(RuntimeError, match="sk_live"):
         asyncio.run(backend("STRIPE_KEY"))
 
-    handle = ScopedSecrets(holding(TOOLS_RULES), backend, Redactor())
+    handle = ScopedSecrets(grant(TOOLS_RULES), backend, Redactor())
     with pytest.raises(Refused) as caught:
         asyncio.run(handle.get("STRIPE_KEY"))
     assert "sk_live" not in f"{caught.value} {caught.value.explain()}"

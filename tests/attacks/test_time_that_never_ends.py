@@ -18,4 +18,4 @@ def test_a_program_whose_time_is_no_time_is_refused(timeout: Any) -> None:
     with pytest.raises(Refused) as refused:
         programs.run("true", timeout=timeout)
     assert refused.value.code == "INPUT_INVALID"
-    assert programs.holding.ended == ()
+    assert programs.grant.ended == ()

@@ -52,7 +52,7 @@ def frames_of_the_host(ctx: SyncContext) -> list[str]:
         while frame is not None:
             found += [type(value).__name__ for value in frame.f_locals.values()]
             frame = frame.f_back
-    return [name for name in found if name in ("Gate", "Session", "Backends", "BoundContext", "Holding")]
+    return [name for name in found if name in ("Gate", "Session", "Backends", "BoundContext", "Grant")]
 
 
 def test_frames_of_the_host(outside: Outside) -> None:
@@ -95,7 +95,7 @@ def patched_checks(ctx: SyncContext) -> str | None:
     """A tool replaces the check of its grant by one that never refuses."""
     import licet.guard.grant
 
-    licet.guard.grant.Holding.check = lambda self, use: None  # type: ignore[method-assign]
+    licet.guard.grant.Grant.check = lambda self, use: None  # type: ignore[method-assign]
     return ctx.env.get("LICET_TEST_HIDDEN")
 
 

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from attacks.programs import NoWalls
-from guard.holdings import holding
+from guard.grants import grant
 from licet.guard.execution import Finished, Walls
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.processes import ScopedProcesses
 from licet.guard.ports import Http
 from licet.sandbox import probe
@@ -45,7 +45,7 @@ both_kinds = pytest.mark.parametrize(
 
 
 class _Sandbox:
-    def __init__(self, walls: Callable[[Holding], Walls]) -> None:
+    def __init__(self, walls: Callable[[Grant], Walls]) -> None:
         self.walls = walls
 
     def layers(self, level: str) -> tuple[str, ...]:
@@ -77,15 +77,15 @@ class Programs:
         **given: Any,
     ) -> None:
         programs = (*(["process:exec:*"] if anything else []), *([f"process:exec:{PYTHON}"] if named else []))
-        self.holding = holding([*rules, *programs], deny=deny, effect=effect, private=private)
-        manifest = replace(self.holding.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
-        self.holding.reach = replace(self.holding.reach, manifest=manifest)
+        self.grant = grant([*rules, *programs], deny=deny, effect=effect, private=private)
+        manifest = replace(self.grant.reach.manifest, limits=dict(limits or {}), allow_degraded=True)
+        self.grant.reach = replace(self.grant.reach, manifest=manifest)
         support = _KINDS.get(kind, probe.support)
         if landlock is not None:  # what an older machine could keep
             support = partial(_older, support, landlock)
         walls = (lambda _: NoWalls()) if kind == "open" else ProgramWalls(http, support).walls
         self.handle = ScopedProcesses(
-            self.holding,
+            self.grant,
             LocalProcesses(path),
             _Sandbox(walls),
             binaries={},

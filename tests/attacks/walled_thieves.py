@@ -144,7 +144,7 @@ def tamper() -> str:
     import licet.guard.gate
     import licet.sandbox.bridge.client
 
-    licet.guard.gate.Gate.session = None  # type: ignore[method-assign,assignment]
+    licet.guard.gate.BareGate.session = None  # type: ignore[method-assign,assignment]
     licet.sandbox.bridge.client._refused = lambda head: ValueError("not refused at all")  # type: ignore[assignment,return-value]
     return "changed"
 

@@ -16,6 +16,7 @@ from licet.core.policy.manifest import (
     ALL_BUT_NETWORK,
     EVERY_DOMAIN,
     WRITE_APPROVALS,
+    Admission,
     Approvals,
     Budget,
     Layer,
@@ -23,7 +24,6 @@ from licet.core.policy.manifest import (
     MaxEffect,
     Natives,
     Rule,
-    Seat,
 )
 from licet.core.policy.tool import ToolSpec
 
@@ -50,28 +50,28 @@ def tool(name: str, *needs: str, effect: Any = "read_only", sandbox: Any = "rest
     return ToolSpec(name, CapabilitySet(needs), effect, sandbox, origin=Origin("licet.yaml", 7, 3), **given)
 
 
-def seat(**given: Any) -> Seat:
+def admission(**given: Any) -> Admission:
     """A place in the list of tools."""
-    return Seat(Origin("agent.yaml", 5, 5), **given)
+    return Admission(Origin("agent.yaml", 5, 5), **given)
 
 
 def manifest(
     *tools: ToolSpec,
     allows: Iterable[str] = (),
     denies: Iterable[str] = (),
-    seats: Mapping[str, tuple[Seat, ...]] | None = None,
+    admissions: Mapping[str, tuple[Admission, ...]] | None = None,
     **given: Any,
 ) -> Manifest:
-    """A manifest of one layer that admits its tools by name, unless `seats` says otherwise."""
+    """A manifest of one layer that admits its tools by name, unless `admissions` says otherwise."""
     asked = given.get("approvals", Approvals()).write
-    admitted = {spec.name: (seat(approval=asked),) for spec in tools} if seats is None else seats
+    admitted = {spec.name: (admission(approval=asked),) for spec in tools} if admissions is None else admissions
     given.setdefault("layers", (layer(allows, denies),))
     given.setdefault("pinned", "licet.lock")
     strongest = given.pop("max_effect", "read_only")
     return Manifest(
         agent=given.pop("agent", "clerk"),
         origin=HERE,
-        seats=admitted,
+        admissions=admitted,
         tools={spec.name: spec for spec in tools},
         max_effects=(MaxEffect(strongest, Origin("agent.yaml", 4, 3), stated=True),),
         **given,
@@ -125,7 +125,7 @@ _layers = st.one_of(
 _stated_classes = st.lists(st.tuples(st.sampled_from(CLASSES), st.just(HERE)), max_size=1).map(tuple)
 _stated_levels = st.lists(st.tuples(st.sampled_from(LEVELS), st.just(HERE)), max_size=1).map(tuple)
 _seats = st.builds(
-    Seat,
+    Admission,
     st.just(HERE),
     st.sampled_from(("", "", "desk", "lab")),
     _stated_classes,
@@ -165,7 +165,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "app": st.just(""),
     "personality": _often_none(st.just("kind")),
     "layers": _layers,
-    "seats": _admitted,
+    "admissions": _admitted,
     "tools": _declared.map(_named),
     "max_effects": st.sampled_from((*CLASSES, "full")).map(lambda effect: (MaxEffect(effect, HERE, stated=True),)),
     "private": st.lists(_ranges, max_size=2).map(tuple),

@@ -10,7 +10,7 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.policy.connector import ConnectorRef
-from licet.core.policy.manifest import Layer, Manifest, Seat
+from licet.core.policy.manifest import Admission, Layer, Manifest
 from licet.core.policy.tool import ToolSpec
 
 from .naive import EFFECT_OF, universe
@@ -68,7 +68,7 @@ def layer_denies(layer: Layer, use: Use) -> bool:
 
 def layers_of(manifest: Manifest, name: str) -> tuple[Layer, ...]:
     """Every list of rules that a use of a tool must pass."""
-    return (*manifest.layers, *(seat.layer for seat in manifest.seats[name] if seat.layer))
+    return (*manifest.layers, *(admission.layer for admission in manifest.admissions[name] if admission.layer))
 
 
 def names_tcp(manifest: Manifest, use: Use) -> bool:
@@ -90,15 +90,15 @@ def connector_admitted(manifest: Manifest, ref: ConnectorRef) -> bool:
     return listed and all(line.name != ref.name for line in lists.app_deny)
 
 
-def stated_class(spec: ToolSpec, seats: tuple[Seat, ...]) -> str | None:
-    """The class of a tool: its own, or the tightest that its seats state."""
-    stated: list[str] = [effect for seat in seats for effect, _ in seat.effects]
+def stated_class(spec: ToolSpec, admissions: tuple[Admission, ...]) -> str | None:
+    """The class of a tool: its own, or the tightest that its admissions state."""
+    stated: list[str] = [effect for admission in admissions for effect, _ in admission.effects]
     return spec.effect or min(stated, key=CLASSES.index, default=None)
 
 
-def stated_level(spec: ToolSpec, seats: tuple[Seat, ...]) -> str | None:
-    """The level of a tool: its own, or the tightest that its seats state."""
-    stated: list[str] = [level for seat in seats for level, _ in seat.levels]
+def stated_level(spec: ToolSpec, admissions: tuple[Admission, ...]) -> str | None:
+    """The level of a tool: its own, or the tightest that its admissions state."""
+    stated: list[str] = [level for admission in admissions for level, _ in admission.levels]
     return spec.sandbox or min(stated, key=LEVELS.index, default=None)
 
 
@@ -110,17 +110,17 @@ def denied(manifest: Manifest, name: str) -> bool:
 
 def callable_at_all(manifest: Manifest, name: str) -> bool:
     """Whether nothing about the tool itself stands in the way of a call."""
-    spec, seats = manifest.tools.get(name), manifest.seats.get(name)
-    if spec is None or seats is None or denied(manifest, name):
+    spec, admissions = manifest.tools.get(name), manifest.admissions.get(name)
+    if spec is None or admissions is None or denied(manifest, name):
         return False
-    effect, level = stated_class(spec, seats), stated_level(spec, seats)
+    effect, level = stated_class(spec, admissions), stated_level(spec, admissions)
     if effect is None or level is None:
         return False
     tops: list[str] = [top.effect for top in manifest.max_effects] or ["read_only"]
-    tops += [stated for seat in seats for stated, _ in seat.effects]
+    tops += [stated for admission in admissions for stated, _ in admission.effects]
     if any(CLASSES.index(effect) > CLASSES.index(top) for top in tops):
         return False
-    if any(LEVELS.index(level) > LEVELS.index(top) for seat in seats for top, _ in seat.levels):
+    if any(LEVELS.index(level) > LEVELS.index(top) for admission in admissions for top, _ in admission.levels):
         return False
     if level == "native" and (name not in manifest.native or effect in ("full", "destructive")):
         return False
@@ -140,14 +140,14 @@ def callable_at_all(manifest: Manifest, name: str) -> bool:
 
 def may_use(manifest: Manifest, name: str, use: Use) -> bool:
     """Whether a callable tool may do something, perhaps after asking."""
-    spec, seats = manifest.tools[name], manifest.seats[name]
+    spec, admissions = manifest.tools[name], manifest.admissions[name]
     if not any(covers(need, use) for need in spec.needs.allow):
         return False
     if use.domain == "connector":
         ref = spec.connector if spec.connector and spec.connector.name == use.target else ConnectorRef(use.target)
         if not connector_admitted(manifest, ref):
             return False
-    effect = stated_class(spec, seats)
+    effect = stated_class(spec, admissions)
     return (
         effect is not None
         and class_permits(effect, use, names_tcp(manifest, use))
@@ -166,20 +166,20 @@ def holds_a_write(manifest: Manifest, name: str) -> bool:
 
 def asks(manifest: Manifest, name: str) -> bool:
     """Whether a call of a callable tool must be agreed to, whatever it uses."""
-    seats = manifest.seats[name]
-    asked = min((seat.approval or manifest.approvals.write for seat in seats), key=APPROVALS.index)
+    admissions = manifest.admissions[name]
+    asked = min((admission.approval or manifest.approvals.write for admission in admissions), key=APPROVALS.index)
     if asked == "manifest" and not manifest.pinned:
         asked = "session"
-    destructive = stated_class(manifest.tools[name], seats) == "destructive"
+    destructive = stated_class(manifest.tools[name], admissions) == "destructive"
     return destructive or (asked != "manifest" and holds_a_write(manifest, name))
 
 
 def within_budget(manifest: Manifest, name: str) -> bool:
     """Whether the first call of a session and day is paid for."""
-    spec, seats, budget = manifest.tools[name], manifest.seats[name], manifest.budget
+    spec, admissions, budget = manifest.tools[name], manifest.admissions[name], manifest.budget
     cost = spec.cost_usd or 0
-    calls = [budget.max_calls_per_session, budget.max_calls_per_day, *(seat.max_calls for seat in seats)]
-    money = [budget.max_cost_usd, budget.max_cost_usd_per_day, *(seat.max_cost_usd for seat in seats)]
+    calls = [budget.max_calls_per_session, budget.max_calls_per_day, *(admission.max_calls for admission in admissions)]
+    money = [budget.max_cost_usd, budget.max_cost_usd_per_day, *(admission.max_cost_usd for admission in admissions)]
     enough = all(limit is None or limit >= 1 for limit in calls)
     return enough and all(limit is None or limit >= cost for limit in money)
 
@@ -188,7 +188,7 @@ def verdicts(manifest: Manifest, name: str, uses: Iterable[Use]) -> dict[Use, st
     """What a fresh session's call comes to, for each of some uses."""
     if not callable_at_all(manifest, name) or not within_budget(manifest, name):
         return dict.fromkeys(uses, "deny")
-    effect = stated_class(manifest.tools[name], manifest.seats[name])
+    effect = stated_class(manifest.tools[name], manifest.admissions[name])
     always = asks(manifest, name)
     found = {}
     for use in uses:

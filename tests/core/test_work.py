@@ -10,14 +10,20 @@ from msgspec.structs import replace
 from counted import work
 from licet.core.decision.validate import validate_tools
 from licet.core.policy.connector import ConnectorRule, Connectors
-from licet.core.policy.manifest import ALL_BUT_NETWORK, Manifest, MaxEffect, Natives, Seat
+from licet.core.policy.manifest import ALL_BUT_NETWORK, Admission, Manifest, MaxEffect, Natives
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 
 from .manifests import HERE, layer, manifest, tool
 
 
-def large(size: int, *needs: str, seat: Seat = Seat(HERE), denies: int | None = None, **given: Any) -> Manifest:  # noqa: B008
+def large(
+    size: int,
+    *needs: str,
+    admission: Admission = Admission(HERE),  # noqa: B008
+    denies: int | None = None,
+    **given: Any,
+) -> Manifest:
     """So many hosts, denies and tools, which need the same but for their number; without needs, none is declared."""
     names = [f"t{number}" for number in range(size)]
     hosts = [f"network:*:h{number}.example.com" for number in range(size)]
@@ -28,7 +34,7 @@ def large(size: int, *needs: str, seat: Seat = Seat(HERE), denies: int | None = 
         *specs,
         allows=allows,
         denies=[f"{host}:22" for host in hosts[:denies]],
-        seats={name: (replace(seat, approval="session"),) for name in names},
+        admissions={name: (replace(admission, approval="session"),) for name in names},
         **given,
     )
 
@@ -36,7 +42,7 @@ def large(size: int, *needs: str, seat: Seat = Seat(HERE), denies: int | None = 
 def in_one_bundle(size: int) -> Manifest:
     hosts = [f"network:*:h{number}.example.com" for number in range(size)]
     shared = layer(hosts, kind="bundle", silent=ALL_BUT_NETWORK)
-    return large(size, "network:*:*", seat=Seat(HERE, "b", layer=shared))
+    return large(size, "network:*:*", admission=Admission(HERE, "b", layer=shared))
 
 
 def with_connectors(size: int) -> Manifest:
@@ -100,22 +106,22 @@ def test_tools_that_run_at_another_class_get_their_own_grant() -> None:
 def test_undeclared_tools_that_are_admitted_differently_get_their_own_answer(differs: str) -> None:
     narrow = layer(["network:*:h0.example.com"], kind="bundle", silent=ALL_BUT_NETWORK)
     other = {
-        "layer": Seat(HERE, layer=narrow),
-        "effects": Seat(HERE, effects=(("read_only", HERE),)),
-        "levels": Seat(HERE, levels=(("restricted", HERE),)),
-        "max_calls": Seat(HERE, max_calls=3),
-        "max_cost_usd": Seat(HERE, max_cost_usd=Decimal(3)),
-        "native": Seat(HERE),
+        "layer": Admission(HERE, layer=narrow),
+        "effects": Admission(HERE, effects=(("read_only", HERE),)),
+        "levels": Admission(HERE, levels=(("restricted", HERE),)),
+        "max_calls": Admission(HERE, max_calls=3),
+        "max_cost_usd": Admission(HERE, max_cost_usd=Decimal(3)),
+        "native": Admission(HERE),
     }[differs]
     found = large(3)
     found = replace(
         found,
-        seats={**found.seats, "t1": (replace(other, approval="session"),)},
+        admissions={**found.admissions, "t1": (replace(other, approval="session"),)},
         max_effects=(MaxEffect("write_limited", HERE, stated=True),),
         natives=(Natives(frozenset({"t1"} if differs == "native" else ()), HERE),),
     )
     shown = surface(found).tools
     assert replace(shown[0], name="") == replace(shown[2], name="")
     assert replace(shown[0], name="") != replace(shown[1], name="")
-    alone = replace(found, seats={"t1": found.seats["t1"]})
+    alone = replace(found, admissions={"t1": found.admissions["t1"]})
     assert surface(alone).tools == (shown[1],)

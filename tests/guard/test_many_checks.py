@@ -4,12 +4,12 @@ from unittest.mock import patch
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, CapabilityDenied, CapabilityGranted, Event
 from licet.core.decision.reach import Reach
 from licet.errors import Refused
-from licet.guard.grant import GRANTED, REFUSED, Holding
+from licet.guard.grant import GRANTED, REFUSED, Grant
 
 MANY = 6000
 CASES = {
@@ -20,7 +20,7 @@ CASES = {
 }
 
 
-def asked(call: Holding, path: str) -> bool:
+def asked(call: Grant, path: str) -> bool:
     try:
         call.check(Use(f"fs:read:{path}"))
     except Refused:
@@ -34,7 +34,7 @@ def more(event: Event) -> int:
 
 @pytest.mark.parametrize(("kind", "path", "many"), CASES.values(), ids=CASES)
 def test_the_first_checks_are_kept_and_the_others_counted(kind: type[Event], path: str, many: int) -> None:
-    call = holding(["fs:read:/data"])
+    call = grant(["fs:read:/data"])
     call.begin()
     granted = [asked(call, path.format(number)) for number in range(many)]
     assert set(granted) == {kind is CapabilityGranted}
@@ -48,7 +48,7 @@ def test_the_first_checks_are_kept_and_the_others_counted(kind: type[Event], pat
 
 
 def test_a_flood_of_one_kind_hides_none_of_the_other() -> None:
-    call = holding(["fs:read:/data"])
+    call = grant(["fs:read:/data"])
     call.begin()
     for number in range(MANY):
         asked(call, f"/data/{number}")
@@ -58,7 +58,7 @@ def test_a_flood_of_one_kind_hides_none_of_the_other() -> None:
 
 
 def test_a_flood_of_checks_does_not_hide_what_people_were_asked() -> None:
-    call = holding(["fs:read:/data"])
+    call = grant(["fs:read:/data"])
     call.begin()
     for number in range(MANY):
         asked(call, f"/data/{number}")
@@ -72,7 +72,7 @@ def test_a_flood_of_checks_does_not_hide_what_people_were_asked() -> None:
 
 def test_questions_without_end_are_counted_too() -> None:
     seen: list[Event] = []
-    call = holding(["fs:read:/data"], seen=seen)
+    call = grant(["fs:read:/data"], seen=seen)
     call.begin()
     for number in range(MANY):
         call.note_of(ApprovalAsked, Use(f"fs:delete:/data/{number}"))
@@ -84,7 +84,7 @@ def test_questions_without_end_are_counted_too() -> None:
 
 def test_checks_that_are_not_kept_are_still_observed() -> None:
     seen: list[Event] = []
-    call = holding(["fs:read:/data"], seen=seen)
+    call = grant(["fs:read:/data"], seen=seen)
     call.begin()
     for number in range(MANY):
         asked(call, f"/data/{number}")
@@ -92,7 +92,7 @@ def test_checks_that_are_not_kept_are_still_observed() -> None:
 
 
 def test_the_rules_of_a_refusal_are_not_looked_up_again_at_the_end() -> None:
-    call = holding(["fs:read:/data"])
+    call = grant(["fs:read:/data"])
     call.begin()
     for number in range(3):
         asked(call, f"/other/{number}")
@@ -102,7 +102,7 @@ def test_the_rules_of_a_refusal_are_not_looked_up_again_at_the_end() -> None:
 
 
 def test_a_refusal_still_tells_what_is_allowed_instead() -> None:
-    call = holding(["fs:read:/data"])
+    call = grant(["fs:read:/data"])
     with pytest.raises(Refused) as refused:
         call.check(Use("fs:read:/other"))
     assert "allowed here" in refused.value.explain()

@@ -12,7 +12,7 @@ from licet import Backends, Context, Gate, Manifest, Refused, run, tool
 from licet.core.origin import Origin, Problem
 from licet.guard.gate import _Delegated
 from licet.guard.people import Answer, Question
-from licet.guard.registration import Policy
+from licet.guard.registration import RegisteredTools
 
 
 @tool(needs=["fs:read:/srv"], effect="read_only", sandbox="native")
@@ -67,7 +67,7 @@ class _Held(Gate):
     began: threading.Event
     go: threading.Event
 
-    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         if manifest is self.waits_for:
             self.began.set()
             assert self.go.wait(30)
@@ -96,7 +96,7 @@ def test_no_thread_finds_the_older_policy_of_a_delegate(monkeypatch: pytest.Monk
     before = child.policy.tools["peek"]
     gate.reload(manifest())
     began, go = threading.Event(), threading.Event()
-    found: list[Policy] = []
+    found: list[RegisteredTools] = []
     narrowed = _Delegated._narrowed
 
     def slow(self: _Delegated) -> Manifest:

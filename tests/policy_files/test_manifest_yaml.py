@@ -109,7 +109,7 @@ def test_a_workspace_of_the_documents_loads_unchanged(text: str, tmp_path: Path)
 def test_the_manifest_of_the_documents_loads_unchanged(tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, licet=BUNDLES + CONNECTORS + DESTINATIONS, manifest=MANIFEST))
     assert (manifest.agent, manifest.version) == ("research-assistant", "1.0")
-    assert sorted(manifest.seats) == ["aggregate", "file_list", "file_read", "file_write", "query_db"]
+    assert sorted(manifest.admissions) == ["aggregate", "file_list", "file_read", "file_write", "query_db"]
     assert manifest.max_effect == "write_limited"
     assert manifest.budget.max_calls_per_session == 100
     assert manifest.budget.max_cost_usd == Decimal(5)
@@ -151,7 +151,7 @@ def test_the_format_is_a_key_of_every_file_and_says_nothing_of_what_kind_it_is(t
     bare = write(tmp_path / "bare", **texts)
     stated = write(tmp_path / "stated", **{name: f"licet: 1\n{text}" for name, text in texts.items()})
     one, two = (load_manifest(path, personality=path.with_name("p.yaml")) for path in (bare, stated))
-    assert "t" in two.seats
+    assert "t" in two.admissions
     assert one.digest == two.digest
     assert read_policy(stated.with_name("licet.yaml")).kind == "workspace"
 
@@ -372,7 +372,7 @@ examples:
     assert (manifest.budget.max_calls_per_session, manifest.budget.max_calls_per_day) == (0, 7)
     assert dict(manifest.limits) == {"memory_mb": 64}
     assert manifest.servers["s"]["command"] == ["x", "y"] or manifest.servers["s"]["command"] == ("x", "y")
-    in_bundle, by_name = manifest.seats["t"]
+    in_bundle, by_name = manifest.admissions["t"]
     assert (in_bundle.bundle, dict(in_bundle.limits)) == ("b", {"wall_seconds": 9})
     assert (by_name.approval, by_name.max_calls, dict(by_name.limits)) == ("call", 3, {"cpu_seconds": 4})
     assert by_name.max_cost_usd == Decimal(10)
@@ -388,7 +388,7 @@ def test_what_is_not_said_is_the_tightest(tmp_path: Path) -> None:
     assert manifest.max_effect == "read_only"
     assert (manifest.approvals.write, manifest.record, manifest.allow_degraded) == ("session", "digests", False)
     assert not manifest.native
-    assert not manifest.seats
+    assert not manifest.admissions
     assert not manifest.budget
     assert all(not ranges for ranges in manifest.private)
     assert {str(rule) for rule in manifest.ceiling.allow if rule.domain != "connector"} == set(ALWAYS)
@@ -397,7 +397,7 @@ def test_what_is_not_said_is_the_tightest(tmp_path: Path) -> None:
 def test_no_is_text_in_a_policy(tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, manifest="agent: no\ncapabilities: {tools: [on, off, y]}\n"))
     assert manifest.agent == "no"
-    assert sorted(manifest.seats) == ["off", "on", "y"]
+    assert sorted(manifest.admissions) == ["off", "on", "y"]
 
 
 def test_a_manifest_does_not_change(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_a_manifest_does_not_change(tmp_path: Path) -> None:
     )
     with pytest.raises((AttributeError, TypeError)):
         manifest.agent = "b"
-    (one,) = manifest.seats["t"]
+    (one,) = manifest.admissions["t"]
     for value in (one, manifest.tools["t"], manifest.layers[0], manifest.origin):
         with pytest.raises((AttributeError, TypeError)):
             value.origin = None
@@ -652,7 +652,7 @@ def test_a_policy_of_one_file_is_its_own_workspace_beside_another_one(tmp_path: 
     assert loaded.files == (str(tmp_path / "v1.yaml"),)
     # A manifest without keys of a workspace still takes those of the file beside it.
     (tmp_path / "b.yaml").write_text("agent: b\ncapabilities: {bundles: [b]}\n")
-    assert list(load_manifest(tmp_path / "b.yaml").seats) == ["t"]
+    assert list(load_manifest(tmp_path / "b.yaml").admissions) == ["t"]
 
 
 def test_what_a_workspace_says_to_every_agent_is_not_left_out_by_an_own_key(tmp_path: Path) -> None:

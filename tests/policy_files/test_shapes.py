@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from licet.core.origin import Problem
 from licet.policy_files.containers import Either, Field, Keyed, Listed, Record, check, json_schema
 from licet.policy_files.nodes import read_nodes
-from licet.policy_files.shapes import Flag, Free, Located, Money, OneOf, Shape, Text, Value, Whole
+from licet.policy_files.shapes import Flag, Free, Located, Money, OneOf, Shape, TextShape, Value, Whole
 
 
 class Misread(ValueError):
@@ -38,9 +38,9 @@ def upper(text: str) -> str:
             return text.upper()
 
 
-NAME = Text(expected="a name", pattern=r"[a-z_\d]{1,8}", examples=("analytics",))
-HOST = Text(expected="a host name", pattern=r"[a-z.*]+")
-PARSED = Text(expected="a letter", parse=upper)
+NAME = TextShape(expected="a name", pattern=r"[a-z_\d]{1,8}", examples=("analytics",))
+HOST = TextShape(expected="a host name", pattern=r"[a-z.*]+")
+PARSED = TextShape(expected="a letter", parse=upper)
 
 
 def checked(shape: Shape, text: str, file: str = "f.yaml") -> tuple[Value | None, list[str]]:

@@ -40,7 +40,7 @@ def landlocked() -> None:
     hardening.no_new_privs()
     everything = landlock.READ | landlock.WRITE | landlock.DELETE
     rules = [("/", landlock.READ | landlock.EXECUTE), (os.environ["TMPDIR"], everything), ("/dev/null", everything)]
-    landlock.restrict(landlock.ruleset([landlock.Rule(path, access) for path, access in rules]))
+    landlock.restrict(landlock.ruleset([landlock.PathRule(path, access) for path, access in rules]))
 
 
 OUTER = {"filter": [no_namespaces], "landlock": [landlocked], "both": [no_namespaces, landlocked], "licet": []}

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from licet.sandbox.causes import Machine, causes
-from licet.sandbox.probe import Finding, Support
+from licet.sandbox.probe import Attempted, Support
 
 KINDS = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 FREE: dict[str, str] = {f"sys/user/max_{kind}_namespaces": "15000" for kind in KINDS} | {
@@ -93,8 +93,8 @@ def test_where_no_setting_explains_it_the_kernel_s_answer_does(tmp_path: Path, o
 
 def test_a_machine_without_namespaces_says_what_was_tried_and_why_it_failed(tmp_path: Path) -> None:
     findings = (
-        Finding("namespaces", "reach the network of the host", "cannot be built: [Errno 1] unshare: not permitted"),
-        Finding("private root", "look at a file", "holds"),
+        Attempted("namespaces", "reach the network of the host", "cannot be built: [Errno 1] unshare: not permitted"),
+        Attempted("private root", "look at a file", "holds"),
     )
     found = Support(7, findings).without_namespaces(machine(tmp_path, {"self/status": "Seccomp:\t2\n"}))
     assert found[0].startswith("namespaces: cannot be built: [Errno 1] unshare: not permitted (tried to reach")
@@ -102,7 +102,7 @@ def test_a_machine_without_namespaces_says_what_was_tried_and_why_it_failed(tmp_
 
 
 def test_a_machine_with_namespaces_has_nothing_to_say() -> None:
-    findings = (Finding("namespaces", "a", "holds"), Finding("private root", "b", "holds"))
+    findings = (Attempted("namespaces", "a", "holds"), Attempted("private root", "b", "holds"))
     assert Support(7, findings).without_namespaces() == ()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attacks.walled_programs import PYTHON, Programs, both_kinds, needs_walls
-from licet.sandbox.probe import Finding, Support
+from licet.sandbox.probe import Attempted, Support
 from sandbox import nested_host
 
 TESTS = str(Path(__file__).parents[1])
@@ -69,8 +69,8 @@ def test_inside_walls_of_licet_tools_run_behind_walls_of_their_own(kind: str, tm
 
 
 def test_a_wall_that_was_never_needed_was_not_seen_to_hold() -> None:
-    held, seen = Finding("landlock", "connect", "holds already"), Finding("landlock", "read", "holds")
-    open_one = Finding("landlock", "write", "does not hold")
+    held, seen = Attempted("landlock", "connect", "holds already"), Attempted("landlock", "read", "holds")
+    open_one = Attempted("landlock", "write", "does not hold")
     assert not Support(7, (held,)).wall_holds("landlock")
     assert Support(7, (held, seen)).wall_holds("landlock")
     assert not Support(7, (held, seen, open_one)).wall_holds("landlock")

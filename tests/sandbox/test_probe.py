@@ -11,7 +11,7 @@ import pytest
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import probe
 from licet.sandbox.kernel import calls
-from licet.sandbox.probe import Finding, Support
+from licet.sandbox.probe import Attempted, Support
 from licet.sandbox.programs import supervisor_client
 from sandbox.walled import needs_landlock, run
 
@@ -192,9 +192,9 @@ def test_a_refusal_says_what_is_missing_and_how_to_get_it() -> None:
     found = Support(
         0,
         (
-            Finding("landlock", "read a file", "cannot be built: no Landlock"),
-            Finding("seccomp", "open a socket", "holds"),
-            Finding("hardening", "open too many files", "holds"),
+            Attempted("landlock", "read a file", "cannot be built: no Landlock"),
+            Attempted("seccomp", "open a socket", "holds"),
+            Attempted("hardening", "open too many files", "holds"),
         ),
     )
     with pytest.raises(SandboxUnavailable) as refused:
@@ -210,7 +210,7 @@ def test_a_wall_that_was_not_tried_does_not_hold() -> None:
 
 
 def test_one_attempt_that_succeeds_is_enough_against_a_wall() -> None:
-    good, bad = Finding("seccomp", "a", "holds"), Finding("seccomp", "b", "does not hold")
+    good, bad = Attempted("seccomp", "a", "holds"), Attempted("seccomp", "b", "does not hold")
     assert Support(7, (good,)).wall_holds("seccomp")
     assert not Support(7, (good, bad)).wall_holds("seccomp")
 

@@ -233,11 +233,11 @@ def _set_each(files: Files, places: str) -> None:
             (held["capabilities"] if file == MANIFEST else held)[key] = word
         else:
             if file == WORKSPACE:
-                seats = [bundle for bundle in files[file]["bundles"].values() if key in bundle]
+                admissions = [bundle for bundle in files[file]["bundles"].values() if key in bundle]
             else:
-                seats = [files[file]["capabilities"]["tools"]["t"]]
-            for seat in seats:
-                seat[key] = word
+                admissions = [files[file]["capabilities"]["tools"]["t"]]
+            for admission in admissions:
+                admission[key] = word
 
 
 def _on_tool(files: Files, key: str, word: str) -> None:

@@ -305,12 +305,12 @@ def test_changing_the_data_afterwards_changes_nothing() -> None:
         "capabilities": {"fs_reach": {"read": paths}, "tools": {"t": {"args": {"n": arguments}}}},
     }
     manifest = Manifest.from_data(data)
-    before = manifest.digest, manifest.ceiling, dict(manifest.seats["t"][0].args["n"])
+    before = manifest.digest, manifest.ceiling, dict(manifest.admissions["t"][0].args["n"])
     paths.append("/")
     arguments["enum"].append(4)
     data["capabilities"]["env"] = ["*"]
     fresh = Manifest.from_data({**data, "capabilities": {**data["capabilities"], "fs_reach": {"read": ["/srv"]}}})
-    assert (manifest.digest, manifest.ceiling, dict(manifest.seats["t"][0].args["n"])) == before
+    assert (manifest.digest, manifest.ceiling, dict(manifest.admissions["t"][0].args["n"])) == before
     assert fresh.digest != manifest.digest
 
 

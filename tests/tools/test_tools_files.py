@@ -11,7 +11,7 @@ from guard.gates import call, gate
 from licet import Backends, Result, Tool, tools
 from licet.tools import edit_file, list_dir, read_file, search_files, write_file
 from licet.tools.files import MOST_ENTRIES, MOST_TEXT
-from licet.tools.globs import Glob, Meter, TooMuch, ignore_rules, is_ignored
+from licet.tools.globs import Glob, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 FILES = (read_file, write_file, edit_file, list_dir, search_files)
 
@@ -362,8 +362,8 @@ MATCHES: list[tuple[str, str, bool]] = [
 ]
 
 
-def plenty() -> Meter:
-    return Meter(10**9, 10**9)
+def plenty() -> StepMeter:
+    return StepMeter(10**9, 10**9)
 
 
 @pytest.mark.parametrize(("pattern", "path", "matches"), MATCHES, ids=[f"{a[:9]} {b[:9]}" for a, b, _ in MATCHES])
@@ -378,18 +378,18 @@ def test_no_glob_takes_long() -> None:
 
 
 def test_the_steps_of_matching_are_counted() -> None:
-    meter = Meter(in_all=100, at_once=60)
+    meter = StepMeter(in_all=100, at_once=60)
     glob = Glob("?*aab")
     assert not glob.matches(["a" * 10], meter)
     assert 10 < meter.now < 60
-    with pytest.raises(TooMuch):
+    with pytest.raises(TooManySteps):
         glob.matches(["a" * 100], meter)
-    meter = Meter(in_all=100, at_once=60)
+    meter = StepMeter(in_all=100, at_once=60)
     meter.take(60)
     meter.rest()
     meter.take(40)
     meter.rest()
-    with pytest.raises(TooMuch):
+    with pytest.raises(TooManySteps):
         meter.take(1)
 
 

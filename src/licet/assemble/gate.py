@@ -28,7 +28,7 @@ from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.guard.execution import Sandbox
-from licet.guard.gate import Gate as BareGate
+from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
 from licet.guard.import_path import WritableImports
 from licet.guard.people import Approver

@@ -45,7 +45,7 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     `ManifestError` for one that declares another thing than its source says: nobody has reviewed that.
     """
     roots = code_roots(manifest)
-    wanted = {name: source for name, source in manifest.sources.items() if name in manifest.seats}
+    wanted = {name: source for name, source in manifest.sources.items() if name in manifest.admissions}
     # All of it is read before any of it runs, and could write source.
     modules = Modules()
     reviewed = {

@@ -88,7 +88,7 @@ def _code(files: Iterable[str]) -> Iterator[ProtectedPath]:
 
 def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
     """The project files that the tools of a manifest load, and where a planted file would be loaded the next time."""
-    references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.seats]
+    references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.admissions]
     if references:  # what follows source is loaded only where there is some
         from licet.assemble.importing import code_roots
         from licet.policy_files.source.project import project_modules

@@ -16,11 +16,21 @@ from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.origin import CHECK_AND_RUN, Origin
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.effects import ELEVATED
-from licet.core.policy.manifest import OWN_STORAGE, POLICY, Approvals, Layer, Manifest, MaxEffect, Natives, Rule, Seat
+from licet.core.policy.manifest import (
+    OWN_STORAGE,
+    POLICY,
+    Admission,
+    Approvals,
+    Layer,
+    Manifest,
+    MaxEffect,
+    Natives,
+    Rule,
+)
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.ports import Ports
-from licet.guard.registration import Policy, Registered
+from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result
 from licet.policy_files.documents import never_written
 from licet.policy_files.policy_paths import policy_paths
@@ -86,7 +96,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
         agent=CHECK_AND_RUN,
         origin=_HERE,
         layers=(ceiling,),
-        seats={spec.name: (Seat(_HERE, approval="manifest"),)},
+        admissions={spec.name: (Admission(_HERE, approval="manifest"),)},
         max_effects=(MaxEffect("write_limited", _HERE, True),),
         private=((),),
         natives=(Natives(frozenset(), _ELSEWHERE),),
@@ -100,7 +110,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
 class _OneToolGate(Gate):
     """A gate whose manifest is a set: it also denies a need of `*` of which the set has nothing, and advises sets."""
 
-    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         policy = super()._register(manifest, refuse=refuse, parent=parent)
         tools = {name: replace(one, misfits=tuple(_grounds(one))) for name, one in policy.tools.items()}
         return replace(policy, tools=tools)

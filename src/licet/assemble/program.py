@@ -52,7 +52,7 @@ def program_gate(
     manifest has no tool of that name.
     """
     http = HttpClient()
-    sandbox, processes = _Here(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
+    sandbox, processes = _RunsHere(ProgramWalls(http, held=held)), _Attached(ended, attached, ready)
     backends = Backends.local(state, http=http, processes=processes, sandbox=sandbox)
     if name is None:
         policy = admit_commands(policy, _NAME)
@@ -111,7 +111,7 @@ class _Attached(LocalProcesses):
         return finished
 
 
-class _Here:
+class _RunsHere:
     """Runs one function of licet itself, which does nothing but start a program; the program is behind walls."""
 
     def __init__(self, programs: ProgramWalls) -> None:

@@ -14,7 +14,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.wide import ceiling_problems
 from licet.policy_files.containers import check
-from licet.policy_files.documents import Policy
+from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import read_policy
 from licet.policy_files.nodes import read_nodes
 from licet.policy_files.policy_paths import policy_root
@@ -52,7 +52,7 @@ def review(
     workspace: str | Path | None = None,
     personality: str | Path | None = None,
     places: Places | None = None,
-) -> Policy:
+) -> PolicyDocument:
     """A policy as a reviewer sees it: declarations read from source, never imported, and directories filled in."""
     policy = read_policy(path, workspace, personality)
     if policy.manifest is None:
@@ -60,7 +60,7 @@ def review(
         wrong = _declared(policy.partial)[1] if policy.partial is not None else []
         if policy.kind == "workspace" and policy.partial is not None:  # of a manifest, its loader has told them
             wrong += (*address_problems(policy.partial), *ceiling_problems(policy.partial))
-        return Policy(policy.kind, None, (*policy.problems, *wrong))
+        return PolicyDocument(policy.kind, None, (*policy.problems, *wrong))
     manifest, problems = _declared(policy.manifest)
     places = places or Places.here()
     if manifest.definitions:  # what reads what is installed is loaded only where a connector is defined
@@ -69,26 +69,26 @@ def review(
         installed = installed_versions(manifest, places.workdir, places.home)
         manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
     if manifest.sources and (crowded := list(pair_problems(manifest))):
-        return Policy(policy.kind, None, (*policy.problems, *problems, *crowded))
+        return PolicyDocument(policy.kind, None, (*policy.problems, *problems, *crowded))
     try:
         expanded = manifest.expand(places.workdir, places.home)
     except Malformed as wrong:
         told = Problem(manifest.origin, f"`{wrong.found}`", wrong.expected, wrong.hint)
-        return Policy(policy.kind, None, (*policy.problems, *problems, told))
-    return Policy(policy.kind, expanded, (*policy.problems, *problems))
+        return PolicyDocument(policy.kind, None, (*policy.problems, *problems, told))
+    return PolicyDocument(policy.kind, expanded, (*policy.problems, *problems))
 
 
-def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> Policy:
+def draft(text: str, file: str, tools: Iterable[ToolSpec]) -> PolicyDocument:
     """A manifest with its workspace keys that is not written yet, as `review` would see it; its tools are given."""
     node, found = read_nodes(text.encode(), file)
     problems = list(found)
     content = check(SHAPES["manifest"], node, problems) if node is not None else None
     if content is None:
-        return Policy("manifest", None, tuple(problems))
+        return PolicyDocument("manifest", None, tuple(problems))
     problems += suffix_problems(content)
     manifest = read_manifest(content, content, problems)
     sound = all(problem.severity == "warning" for problem in problems)
-    return Policy("manifest", manifest.declare(tools) if sound else None, tuple(problems))
+    return PolicyDocument("manifest", manifest.declare(tools) if sound else None, tuple(problems))
 
 
 def _declared(manifest: Manifest) -> tuple[Manifest, list[Problem]]:

@@ -118,7 +118,7 @@ _HTTP_STACK = ("httpcore2", "httpx2", "anyio._backends._asyncio", "anyio.streams
 Key = tuple[str, str, int, str]  # protocol, host, port, address
 
 
-class _Line:
+class _Connection:
     """One connection, for one request at a time: what happens to a call must not break the requests of others.
 
     HTTP/2 could carry several at once, but a request that is cancelled while it is written takes them all with it.
@@ -145,8 +145,8 @@ class _Lines:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.idle: list[tuple[Key, _Line]] = []  # least recently used first
-        self.busy: set[_Line] = set()
+        self.idle: list[tuple[Key, _Connection]] = []  # least recently used first
+        self.busy: set[_Connection] = set()
         self.keeper = self._close_with_loop()
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
@@ -165,14 +165,14 @@ class _Lines:
         for line in lines:
             await line.close()
 
-    def take(self, key: Key, new: Callable[[], _Line]) -> _Line:
+    def take(self, key: Key, new: Callable[[], _Connection]) -> _Connection:
         """An idle connection to the same host at the same address, or a new one."""
         place = next((at for at in reversed(range(len(self.idle))) if self.idle[at][0] == key), None)
         line = new() if place is None else self.idle.pop(place)[1]
         self.busy.add(line)
         return line
 
-    async def release(self, key: Key, line: _Line, *, sound: bool) -> None:
+    async def release(self, key: Key, line: _Connection, *, sound: bool) -> None:
         """Keep a connection for the next request, or close it, and those that are one too many."""
         closing = [] if sound and line in self.busy else [line]
         self.busy.discard(line)
@@ -282,7 +282,7 @@ class HttpClient:
             await anext(lines.keeper)
         return lines
 
-    def _new_line(self, protocol: str, address: str) -> _Line:
+    def _new_line(self, protocol: str, address: str) -> _Connection:
         import httpcore2
 
         streams: list[Any] = []
@@ -317,7 +317,7 @@ class HttpClient:
             http2=True,
             network_backend=Dial(),
         )
-        return _Line(connections, streams)
+        return _Connection(connections, streams)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None and self._ca_file is not None:

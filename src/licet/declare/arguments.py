@@ -14,7 +14,7 @@ from typing import Any
 
 from licet.declare.argument_schema import stand_in, type_hints
 from licet.declare.context import Context
-from licet.declare.plain_json import MOST_UNITS, PLAIN, TooLarge, check_bounded, is_finite, is_heavy, json_core
+from licet.declare.plain_json import MOST_UNITS, PLAIN, DataTooLarge, check_bounded, is_finite, is_heavy, json_core
 from licet.declare.sync_context import SyncContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -53,7 +53,7 @@ class InvalidArguments(ValueError):
     """Arguments that do not fit a tool's type hints: the name of each and what was expected, never its value."""
 
 
-class Given(dict[str, Any]):
+class ValidatedArguments(dict[str, Any]):
     """Converted arguments, with the JSON from which another process can convert them again."""
 
     __slots__ = ("anew", "sent")
@@ -67,7 +67,7 @@ class Given(dict[str, Any]):
 def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
     """A function that checks and converts the arguments of a call, or raises `InvalidArguments`.
 
-    Where hints make more of them than JSON can say, they are `Given`.
+    Where hints make more of them than JSON can say, they are `ValidatedArguments`.
     """
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import PydanticSerializationError
@@ -89,7 +89,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         try:
             plain = given if type(given) is dict else dict(given)
             check_bounded(plain, MOST_ARGUMENTS)
-        except TooLarge:
+        except DataTooLarge:
             raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more") from None
         except ValueError as error:
             raise InvalidArguments(f"expected arguments that JSON can carry, found {error}") from error
@@ -110,7 +110,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
                 raise InvalidArguments(f"found {error.error_count()} values that do not fit") from None
             found = error.errors(include_url=False, include_input=False, include_context=False)
             raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
-        return Given(arguments, text, anew) if rich else arguments
+        return ValidatedArguments(arguments, text, anew) if rich else arguments
 
     return validate
 

@@ -31,7 +31,7 @@ _MOST_QUOTES = 60_000
 _core: Any = None  # once it is loaded
 
 
-class TooLarge(ValueError):
+class DataTooLarge(ValueError):
     """Data whose JSON is longer than it may be."""
 
 
@@ -78,7 +78,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
                 held += 1
                 break
             if left < 0:
-                raise TooLarge(f"more than {most} bytes")
+                raise DataTooLarge(f"more than {most} bytes")
         else:
             levels.pop()
         if held > MOST_HELD:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from licet.declare.argument_schema import stand_in
-from licet.declare.arguments import Given, is_plain, parameters_of
+from licet.declare.arguments import ValidatedArguments, is_plain, parameters_of
 from licet.declare.plain_json import data_again, plain_data, plain_json
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -23,7 +23,7 @@ _NOT_SCHEMAS = ("cls", "config", "default", "metadata", "serialization")
 def exact(arguments: dict[str, Any]) -> dict[str, Any]:
     """The data that stands for arguments where people agree to them and digests name them: it leaves nothing out."""
     shown, sent = arguments, {}
-    if isinstance(arguments, Given) and (arguments.anew or not all(map(is_plain, arguments.values()))):
+    if isinstance(arguments, ValidatedArguments) and (arguments.anew or not all(map(is_plain, arguments.values()))):
         # JSON has of other values what their types let it have: stars for a secret, nothing for an excluded field. What
         # they were made of says it all, and the tool that makes them has a digest of its own. Nobody can agree to a
         # default that is another one each time.

@@ -25,12 +25,12 @@ _SAID: dict[str, tuple[Reason, str]] = {
 async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     """Ask a person, and return what they agree to, the first thing at least; who did stays on the call."""
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
-    answered, holding, asked = Answered("absent"), call.holding, call.clock.monotonic()
-    assert holding is not None  # noqa: S101 - a call is held before anybody is asked about it
+    answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
+    assert grant is not None  # noqa: S101 - a call is held before anybody is asked about it
     also = decision.also if getattr(approver, "shows_acts", False) else ()
-    holding.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
+    grant.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
     for one in also:
-        holding.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
+        grant.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
     if approver is not None and reach is not None:
         question = _question(call, decision, reach, tuple(one.use for one in also))
         if question.signed and not getattr(approver, "verifies", False):
@@ -45,9 +45,9 @@ async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     said = answered.answer if answered.answer in _ANSWERS else "absent"  # whatever else a callback says is no answer
     if answered.first_only:
         also = ()
-    holding.note_of(ApprovalAnswered, decision.use, rule=said)
+    grant.note_of(ApprovalAnswered, decision.use, rule=said)
     for one in also:
-        holding.note_of(ApprovalAnswered, Use(one.use), rule=said)
+        grant.note_of(ApprovalAnswered, Use(one.use), rule=said)
     if answered.answer == "approved":
         agreed = (decision.approval, *also)
         first, *rest = (Agreement(one, answered.by, answered.request) for one in agreed)
@@ -61,7 +61,7 @@ async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     if answered.answer in _SAID:
         reason, text = _SAID[answered.answer]
         stop = Deny(call.request, (Ground(reason, text), *note), decision.use)
-    holding.deny(stop)
+    grant.deny(stop)
 
 
 def told_agreements(call: "Call") -> tuple[Agreement, ...]:

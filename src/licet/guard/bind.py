@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.budget import NOTHING, plus_up, reported, settled_amount
 from licet.core.decision.decision import Deny, Ground
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.kv import ScopedKv
 from licet.guard.handles.processes import ScopedProcesses
@@ -42,7 +42,7 @@ class BoundContext:
     """
 
     __slots__ = (
-        *("_env", "_fetch", "_fs", "_holding", "_kv", "_ports", "_process", "_registered", "_secrets", "_session"),
+        *("_env", "_fetch", "_fs", "_grant", "_kv", "_ports", "_process", "_registered", "_secrets", "_session"),
         *("_total", "charged"),
     )
 
@@ -53,13 +53,13 @@ class BoundContext:
     _env: ScopedEnv | None
     _process: ScopedProcesses | None
 
-    def __init__(self, session: "Session", registered: Registered, ports: Ports, holding: Holding) -> None:
+    def __init__(self, session: "Session", registered: Registered, ports: Ports, grant: Grant) -> None:
         self.charged: Decimal | None = None
         self._total = NOTHING  # what was charged, as it was said: `charged` is rounded up
         self._session = session
         self._registered = registered
         self._ports: Any = ports
-        self._holding = holding
+        self._grant = grant
         self._fetch = self._fs = self._secrets = self._kv = self._env = self._process = None
 
     @property
@@ -83,14 +83,14 @@ class BoundContext:
         if self._fetch is None:
             from licet.guard.handles.fetch import ScopedFetch  # much, of which tools without a network need nothing
 
-            self._fetch = ScopedFetch(self._holding, self._ports.http, self.secrets)
+            self._fetch = ScopedFetch(self._grant, self._ports.http, self.secrets)
         return self._fetch
 
     @property
     def fs(self) -> ScopedFiles:
         """Files below the paths that this call holds."""
         if self._fs is None:
-            self._fs = ScopedFiles(self._holding, self._ports.files, self.workdir)
+            self._fs = ScopedFiles(self._grant, self._ports.files, self.workdir)
         return self._fs
 
     @property
@@ -98,22 +98,22 @@ class BoundContext:
         """Secrets that this call holds, by reference."""
         with _MAKING:  # a tool may have threads: two redactors would each know half of what it has seen
             if self._secrets is None:
-                self._holding.redactor = Redactor()
-                self._secrets = ScopedSecrets(self._holding, self._ports.secrets, self._holding.redactor)
+                self._grant.redactor = Redactor()
+                self._secrets = ScopedSecrets(self._grant, self._ports.secrets, self._grant.redactor)
         return self._secrets
 
     @property
     def kv(self) -> ScopedKv:
         """The store that the tool declared."""
         if self._kv is None:
-            self._kv = ScopedKv(self._holding, self._ports.kv)
+            self._kv = ScopedKv(self._grant, self._ports.kv)
         return self._kv
 
     @property
     def env(self) -> ScopedEnv:
         """Variables of the host's environment that this call holds."""
         if self._env is None:
-            self._env = ScopedEnv(self._holding, self._ports.environ)
+            self._env = ScopedEnv(self._grant, self._ports.environ)
         return self._env
 
     @property
@@ -121,7 +121,7 @@ class BoundContext:
         """Programs that this call holds."""
         if self._process is None:
             self._process = ScopedProcesses(
-                self._holding,
+                self._grant,
                 self._ports.processes,
                 self._ports.sandbox,
                 binaries=self._registered.binaries,
@@ -140,15 +140,15 @@ class BoundContext:
             raise ValueError(f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}")
         most = self._registered.cost_usd
         with _MAKING:  # two threads of a tool could each add to the same sum, and one of them would be lost
-            if self._holding.over:
-                self._holding.refuse("SESSION_ENDED", "the call has ended, and what it costs is settled")
+            if self._grant.over:
+                self._grant.refuse("SESSION_ENDED", "the call has ended, and what it costs is settled")
             fits = cost <= most and (total := plus_up(self._total, cost)) <= most
             if fits:
                 self._total, self.charged = total, settled_amount(total)
         if not fits:
-            text, spec = f"more than the {most} USD that the tool declares for a call", self._holding.reach.spec
+            text, spec = f"more than the {most} USD that the tool declares for a call", self._grant.reach.spec
             ground = Ground("BUDGET_EXCEEDED", text, spec.origin, "raise `cost_usd` where the tool is declared")
-            self._holding.deny(Deny(self._holding.request, (ground,)))
+            self._grant.deny(Deny(self._grant.request, (ground,)))
 
     def settled(self) -> Decimal | None:
         """What was reported, once the call is over; None if nothing was."""
@@ -159,10 +159,10 @@ class BoundContext:
 class Seen:
     """What an availability check can see: the environment and the programs that its tool may use, and no others."""
 
-    __slots__ = ("_context", "_holding", "_registered")
+    __slots__ = ("_context", "_grant", "_registered")
 
-    def __init__(self, context: BoundContext, holding: Holding, registered: Registered) -> None:
-        self._context, self._holding, self._registered = context, holding, registered
+    def __init__(self, context: BoundContext, grant: Grant, registered: Registered) -> None:
+        self._context, self._grant, self._registered = context, grant, registered
 
     def env(self, name: str) -> str | None:
         """The value of a declared environment variable, or None if it is not set."""
@@ -171,20 +171,20 @@ class Seen:
     def program(self, name: str) -> str | None:
         """The path of a declared program, or None if it is not installed."""
         try:
-            self._holding.check(use := Use(f"process:exec:{name}"))
+            self._grant.check(use := Use(f"process:exec:{name}"))
         except InvalidUse as wrong:
-            self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
+            self._grant.invalid("BINARY_NOT_ALLOWED", wrong)
         return self._registered.binaries.get(use.target)
 
 
-async def is_available(session: "Session", registered: Registered, holding: Holding) -> bool:
+async def is_available(session: "Session", registered: Registered, grant: Grant) -> bool:
     """Whether a tool says that it can run here; one that cannot even look says no."""
     check = registered.tool.available
     if check is None:
         return True
-    context = BoundContext(session, registered, session.gate.ports, holding)
+    context = BoundContext(session, registered, session.gate.ports, grant)
     try:
-        answer = check(Seen(context, holding, registered))
+        answer = check(Seen(context, grant, registered))
         return (await answer if inspect.isawaitable(answer) else answer) is True
     except Exception:
         return False

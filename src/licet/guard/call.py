@@ -38,13 +38,13 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
 from licet.guard.deadline import CURRENT, STORE_SECONDS, Deadline, StoreDeadline, in_time, was_cancelled
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall
-from licet.guard.grant import MOST_OF_A_GROUND, Holding
+from licet.guard.grant import MOST_OF_A_GROUND, Grant
 from licet.guard.interrupts import is_from_operator
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, LedgerUnavailable, Reservation, Unavailable
 from licet.guard.receipt import keep_decision
 from licet.guard.redaction.redact import Redactor
-from licet.guard.registration import Policy, Registered
+from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result, interrupted
 from licet.guard.spending import reserve, spent
 
@@ -66,7 +66,7 @@ class Call:
             "context",
             "deadline",
             "digest",
-            "holding",
+            "grant",
             "long_result",
             "of_bundles",
             "policy",
@@ -83,7 +83,7 @@ class Call:
         gate, clock = session.gate, session.gate.clock
         self.session = session
         self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
-        self.policy: Policy = gate.policy  # taken once: what is reloaded meanwhile is for later calls
+        self.policy: RegisteredTools = gate.policy  # taken once: what is reloaded meanwhile is for later calls
         self.ports = gate.ports
         self.clock: Clock = clock
         self.receipt: str = gate.next_receipt()
@@ -94,7 +94,7 @@ class Call:
         self.digest = ""  # of the arguments, once they are validated
         self.approvals: tuple[Agreement, ...] = ()  # what was agreed to for it, and by whom
         self.registered: Registered | None = None
-        self.holding: Holding | None = None
+        self.grant: Grant | None = None
         self.reservation: Reservation | None = None
         self.of_bundles: dict[str, Reservation] = {}  # what was set aside from the budgets of its tool's bundles
         self.context: BoundContext | None = None
@@ -107,20 +107,20 @@ class Call:
     @property
     def is_long(self) -> bool:
         """Whether it has so many events, or such a long result, that putting its receipt together takes a while."""
-        return self.long_result or (self.holding is not None and self.holding.is_long)
+        return self.long_result or (self.grant is not None and self.grant.is_long)
 
     @property
     def redactor(self) -> Redactor | None:
         """What knows the secrets that this call has seen."""
-        return self.holding.redactor if self.holding is not None else None
+        return self.grant.redactor if self.grant is not None else None
 
     async def ask(self, approval: Approval, use: Use) -> None:
         """Ask about one delete inside this call; the clock stands still meanwhile."""
-        assert self.holding is not None  # noqa: S101 - it is what asks
+        assert self.grant is not None  # noqa: S101 - it is what asks
         if approval in self.usage.approved:  # it was asked about with the call, and that was for once
             self.usage = replace(self.usage, approved=self.usage.approved - {approval})
             return
-        ground = delete_ground(self.holding.reach)
+        ground = delete_ground(self.grant.reach)
         if self.deadline is not None:
             self.deadline.pause()
         try:
@@ -134,8 +134,8 @@ class Call:
 
     def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
         """Refuse this call, or one use inside it, for a reason that is in no rule."""
-        if self.holding is not None:
-            self.holding.refuse(reason, text, use, fix)
+        if self.grant is not None:
+            self.grant.refuse(reason, text, use, fix)
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
@@ -163,17 +163,17 @@ async def _run_call(call: Call, arguments: object) -> Result:
         call.digest = arguments_digest(call.arguments)  # now: a tool could change what it was given
         if registered.weighed:
             await weigh(call, registered)
-        holding = hold(call, registered)
+        grant = hold(call, registered)
         while (objection := resolve(call)) is not None:  # call-time resolution
-            await refuse_or_ask(call, holding, objection)
+            await refuse_or_ask(call, grant, objection)
         if registered.budgeted:
-            await reserve(call, registered, holding)
-        holding.begin()
+            await reserve(call, registered, grant)
+        grant.begin()
         await record(call)
         if registered.tool.available is not None:
-            await look_around(call, registered, holding)
-        context = bind(call, registered, holding)  # the fail-closed guard
-        result = await succeeded(call, await run(call, registered, holding, context))
+            await look_around(call, registered, grant)
+        context = bind(call, registered, grant)  # the fail-closed guard
+        result = await succeeded(call, await run(call, registered, grant, context))
     except asyncio.CancelledError as error:
         if was_cancelled():  # otherwise the tool raised it by itself
             await close(call, interrupted(call.request, call.running))
@@ -181,8 +181,8 @@ async def _run_call(call: Call, arguments: object) -> Result:
         result = outcome(call, error)
     except GeneratorExit as error:
         if call.deadline is None or not call.deadline.runs_now:  # nobody waits for this call any more
-            if call.holding is not None:
-                call.holding.end()
+            if call.grant is not None:
+                call.grant.end()
             raise  # and nothing can be awaited
         result = outcome(call, error)
     except KeyboardInterrupt as error:
@@ -201,8 +201,8 @@ def standing(call: Call, use: Use | None = None) -> None:
     if frozen := session.gate.frozen:
         call.refuse("FROZEN", frozen, "", use)
     if session.over:
-        if call.holding is not None:
-            call.holding.note_of(SessionEnded)
+        if call.grant is not None:
+            call.grant.note_of(SessionEnded)
         call.refuse("SESSION_ENDED", "this session has ended", "", use)
     if (now := session.other_agent(call.policy)) and not call.policy.unusable:
         text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
@@ -225,7 +225,7 @@ def declare(call: Call) -> Registered:
     registered = call.policy.tools.get(call.tool)
     if registered is None or registered.reach is None:
         manifest = call.policy.manifest
-        if registered is None and call.tool in manifest.seats and not call_denials(manifest, call.tool):
+        if registered is None and call.tool in manifest.admissions and not call_denials(manifest, call.tool):
             text = f"{call.tool} is admitted, but this gate was not given its function"
             named = f'name its source under `tools`: `{call.tool}: {{from: "module:function"}}`'
             call.refuse("TOOL_NOT_AVAILABLE", text, f"{named}; or in code, pass it: `Gate(…, tools=[{call.tool}])`")
@@ -271,19 +271,17 @@ async def weigh(call: Call, registered: Registered) -> None:
     call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
 
 
-def hold(call: Call, registered: Registered) -> Holding:
+def hold(call: Call, registered: Registered) -> Grant:
     """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
     assert registered.reach is not None  # noqa: S101
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
-    holding = call.holding = Holding(
-        call.request, registered.reach, call.policy.digest, observers, ask, registered.limits
-    )
+    grant = call.grant = Grant(call.request, registered.reach, call.policy.digest, observers, ask, registered.limits)
     if not call.session.told:
-        holding.note_of(SessionOpened)
+        grant.note_of(SessionOpened)
         call.session.told = True  # not before everybody was told
     for agreement in call.approvals:
-        holding.note_of(ApprovalRemembered, rule=agreement.approval.use)
-    return holding
+        grant.note_of(ApprovalRemembered, rule=agreement.approval.use)
+    return grant
 
 
 async def _unasked(approval: Approval, use: Use) -> None:
@@ -296,10 +294,10 @@ def resolve(call: Call) -> Ask | Deny | None:
     return None if isinstance(decision, Allow) else decision
 
 
-async def refuse_or_ask(call: Call, holding: Holding, decision: Ask | Deny) -> None:
+async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
     """Ask a person where the decision says so, and refuse a call that is denied."""
     if isinstance(decision, Deny):
-        holding.deny(decision)
+        grant.deny(decision)
     asked = monotonic()
     agreed = await settled(call, decision)
     call.stores.until += monotonic() - asked  # the clock stands still while a person thinks
@@ -320,18 +318,18 @@ async def record(call: Call) -> None:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
 
 
-async def look_around(call: Call, registered: Registered, holding: Holding) -> None:
+async def look_around(call: Call, registered: Registered, grant: Grant) -> None:
     """Let the tool say whether it can run here, from what it declares and nothing else."""
     try:
         with Deadline(registered.seconds):
-            fine = bool(registered.missing) or await is_available(call.session, registered, holding)
+            fine = bool(registered.missing) or await is_available(call.session, registered, grant)
     except TimeoutError:
         call.refuse("LIMIT_TIME", f"{call.tool} looked around for longer than {registered.seconds:g} seconds")
     if not fine:
         call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
 
 
-def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext | None:
+def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:
     """The handles for exactly what is held; a part that is needed and not there refuses the call."""
     if registered.missing:
         if call.ports.empty:
@@ -344,7 +342,7 @@ def bind(call: Call, registered: Registered, holding: Holding) -> BoundContext |
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
     if registered.bound:  # otherwise there is nobody to hand it to
-        call.context = BoundContext(call.session, registered, call.ports, holding)
+        call.context = BoundContext(call.session, registered, call.ports, grant)
     return call.context
 
 
@@ -353,13 +351,13 @@ def work_of(call: Call, registered: Registered) -> ToolCall:
     return ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
 
 
-async def run(call: Call, registered: Registered, holding: Holding, context: BoundContext | None) -> Any:
+async def run(call: Call, registered: Registered, grant: Grant, context: BoundContext | None) -> Any:
     """Run the tool in its sandbox, against the clock; every handle checks every use."""
     sandbox, reach = call.ports.sandbox, registered.reach
     assert sandbox is not None  # noqa: S101
     assert reach is not None  # noqa: S101
     assert reach.level is not None  # noqa: S101
-    holding.note_of(SandboxEntered, rule=registered.walls)
+    grant.note_of(SandboxEntered, rule=registered.walls)
     deadline = call.deadline = Deadline(registered.seconds)
     deadline.start()
     call.stores.set_by(deadline.when)
@@ -370,9 +368,9 @@ async def run(call: Call, registered: Registered, holding: Holding, context: Bou
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
     except Stopped as stopped:
-        holding.note_of(SandboxStopped, reason=stopped.reason)
+        grant.note_of(SandboxStopped, reason=stopped.reason)
         call.refuse(stopped.reason, str(stopped))
     finally:
         if deadline.stop():  # whatever the tool made of it
-            holding.note_of(SandboxStopped, reason="LIMIT_TIME")
+            grant.note_of(SandboxStopped, reason="LIMIT_TIME")
             call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")

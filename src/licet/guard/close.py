@@ -146,9 +146,12 @@ def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
         place = manifest.places.get(f"limits.{key}", manifest.origin)
         # A personality has the keys of `capabilities` at its top level.
         return " under `capabilities`" if place.file == manifest.origin.file else "", place
-    for seat in manifest.seats.get(call.tool, ()):
-        if seat.limits.get(key) == limit:
-            return f" of the bundle `{seat.bundle}`" if seat.bundle else f" of `{call.tool}`", seat.origin
+    for admission in manifest.admissions.get(call.tool, ()):
+        if admission.limits.get(key) == limit:
+            return (
+                f" of the bundle `{admission.bundle}`" if admission.bundle else f" of `{call.tool}`",
+                admission.origin,
+            )
     return None
 
 
@@ -219,28 +222,28 @@ def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
 
 async def close(call: "Call", parts: ResultParts) -> Result:
     """Settle, redact and record: every exit leaves a receipt, refusals too."""
-    holding, ledger = call.holding, call.ports.ledger
+    grant, ledger = call.grant, call.ports.ledger
     call.stores.at_least(CLOSING_SECONDS)
-    if holding is not None:
-        holding.end()  # before anything is added up or waited for: from here on its handles refuse
+    if grant is not None:
+        grant.end()  # before anything is added up or waited for: from here on its handles refuse
     if call.running and call.registered is not None:
         parts.layers = call.registered.layers
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING
     cancelled = None
-    if (call.reservation is not None or call.of_bundles) and holding is not None:
+    if (call.reservation is not None or call.of_bundles) and grant is not None:
         try:
             settled = await settle(call, parts.cost_usd)
             if settled is not None:
-                holding.note(settled)
+                grant.note(settled)
         except Refused as refusal:  # an observer has failed
             parts.refuse("execution_failed" if call.running else "denied", refusal)
         except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
             cancelled = error if was_cancelled() else None
-    if holding is not None:
-        parts.programs, parts.program_access = holding.programs, holding.program_access
-        parts.access = holding.access if call.running else None
+    if grant is not None:
+        parts.programs, parts.program_access = grant.programs, grant.program_access
+        parts.access = grant.access if call.running else None
     else:
         parts.programs = None
         _tell(call, parts)
@@ -259,7 +262,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
             _unrecorded(call, parts, error)
     if cancelled is not None:
         raise cancelled
-    return parts.sealed(holding)
+    return parts.sealed(grant)
 
 
 def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:

@@ -45,13 +45,13 @@ class _Watch:
             self.wait()
 
 
-class _Here(threading.local):
+class _ThreadWatch(threading.local):
     """The watch of the loop that was used last in this thread."""
 
     watch: _Watch | None = None
 
 
-_here = _Here()
+_here = _ThreadWatch()
 _last: _Watch | None = None  # the watch that was used last in any thread
 
 

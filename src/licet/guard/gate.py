@@ -23,13 +23,13 @@ from licet.guard.import_path import WritableImports
 from licet.guard.people import Agreement
 from licet.guard.ports import Clock, Ports
 from licet.guard.protection import Protect
-from licet.guard.registration import MODES, OnMisfit, Packages, Policy, Registered, register
+from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
 _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceiling
 
 
-class Gate:
+class BareGate:
     """Tools under a manifest, with the parts of the world that they may be given."""
 
     _reports: ClassVar[bool] = True  # whether `reload` raises with the tools that do not fit
@@ -71,7 +71,7 @@ class Gate:
         self._frozen = ""
         self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
         # By session: what was agreed to in it, under which policy, and until when.
-        self.agreed: dict[tuple[str, str], dict[Approval, tuple[Policy, float, Agreement]]] = {}
+        self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
         self.reloaded = 0.0  # when, if ever; what was asked before that is void here
         self._loading = threading.RLock()  # held while a manifest is loaded: what is loaded last is what stays
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
@@ -110,7 +110,7 @@ class Gate:
                 locked = manifest.lock_problem
                 found = f"found {locked.found} in its lock" if locked is not None else type(error).__name__
                 why = f"the manifest that was loaded last cannot be used: {found}"
-                self._switch(manifest, Policy(manifest, manifest.digest, {}, unusable=why))
+                self._switch(manifest, RegisteredTools(manifest, manifest.digest, {}, unusable=why))
             raise
         if at_build:
             self.manifest, self._policy = manifest, policy
@@ -119,7 +119,7 @@ class Gate:
         if policy.misfits and self._reports:
             raise RegistrationRefused(policy.misfits)
 
-    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         return register(
             manifest,
             self.tools,
@@ -134,7 +134,7 @@ class Gate:
             parent=parent,
         )
 
-    def _switch(self, manifest: Manifest, policy: Policy) -> None:
+    def _switch(self, manifest: Manifest, policy: RegisteredTools) -> None:
         self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
         self._forget()
@@ -151,7 +151,7 @@ class Gate:
         return tuple(tool.name for tool in self.tools if tool.name not in known or known[tool.name].reach is None)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> RegisteredTools:
         """What calls are judged by now."""
         return self._policy
 
@@ -183,7 +183,7 @@ class Gate:
         """Take calls again."""
         self._frozen = ""
 
-    def delegated(self, agent: str, allow: Rules) -> "Gate":
+    def delegated(self, agent: str, allow: Rules) -> "BareGate":
         """A gate for another agent that holds what this one holds and was asked for: only ever less."""
         return _Delegated(self, agent, allow)
 
@@ -201,12 +201,12 @@ def _check_lock(manifest: Manifest) -> None:
         raise Refused(Deny(Request(manifest.agent), (ground,)))
 
 
-class _Delegated(Gate):
+class _Delegated(BareGate):
     """A gate below another: it follows its parent, whatever that is reloaded with, and freezes with it."""
 
     _reports = False  # a delegate may be given too little for some tools; their calls are denied
 
-    def __init__(self, parent: Gate, agent: str, allow: Rules) -> None:
+    def __init__(self, parent: BareGate, agent: str, allow: Rules) -> None:
         self._parent = parent
         self._above = self._followed = parent.policy  # what is registered under, and what `_policy` was made under
         self._of = parent.manifest.agent
@@ -231,7 +231,7 @@ class _Delegated(Gate):
         )
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> RegisteredTools:
         """What calls are judged by now: what the parent's calls are, and the delegation."""
         with self._loading:  # another thread must not find the older policy while this one makes the next
             above = self._parent.policy
@@ -243,12 +243,12 @@ class _Delegated(Gate):
                 self._followed = above
             return self._policy
 
-    def _register(self, manifest: Manifest, *, refuse: bool, parent: Policy | None = None) -> Policy:
+    def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
         why, now = self._above.unusable, self._above.manifest.agent
         if not why and now != self._of:
             why = f"`{self._of}` has delegated this, and the manifest that was loaded last is of `{now}`"
         if why:
-            return Policy(manifest, manifest.digest, {}, unusable=why)
+            return RegisteredTools(manifest, manifest.digest, {}, unusable=why)
         return super()._register(manifest, refuse=False, parent=self._above)
 
     def _follows(self) -> bool:
@@ -265,7 +265,9 @@ class _Delegated(Gate):
         stated = tuple(Rule(rule, origin, "allow") for rule in self._rules)
         denied = tuple(Rule(rule, origin, "delegation.deny") for rule in self._denies)
         layer = Layer("delegation", f"the delegation to `{self._agent}`", origin, stated, denied)
-        seats = whole.seats
+        admissions = whole.admissions
         if any(rule.domain == "tool" for rule in (*self._rules, *self._denies)):  # otherwise every tool is meant
-            seats = {name: seat for name, seat in seats.items() if layer.allowed.has(f"tool:call:{name}")}
-        return replace(whole, agent=self._agent, layers=(*whole.layers, layer), seats=seats, loaded=None)
+            admissions = {
+                name: admission for name, admission in admissions.items() if layer.allowed.has(f"tool:call:{name}")
+            }
+        return replace(whole, agent=self._agent, layers=(*whole.layers, layer), admissions=admissions, loaded=None)

@@ -5,13 +5,14 @@ no room is counted.
 
 What one call holds while it runs: every use is asked about here, and every answer is kept.
 
-A holding belongs to one call and ends with it; a handle that outlives its call is refused.
+A grant belongs to one call and ends with it; a handle that outlives its call is refused.
 """
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import (
     REASON_OF_DOMAIN,
@@ -106,7 +107,7 @@ _MAKING = threading.Lock()
 _Part = TypeVar("_Part")
 
 
-class Holding:
+class Grant:
     """The grant of one running call, and the record of what was asked of it."""
 
     __slots__ = (
@@ -140,6 +141,11 @@ class Holding:
         self._limits = limits
         self._meter: Meter | None = None
         self._room: Room | None = None  # for more checks than that of the call itself
+
+    @property
+    def capabilities(self) -> CapabilitySet:
+        """What the call may use."""
+        return self.reach.grant
 
     def begin(self) -> None:
         """Record that the call itself is granted."""

@@ -25,7 +25,7 @@ _ENDINGS = (".py", ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
 _COMPILED = "__pycache__"
 
 
-class Entry(Struct, frozen=True):
+class SearchPlace(Struct, frozen=True):
     """One place that modules are searched in: an entry of `sys.path`, or of the `__path__` of a loaded package."""
 
     stated: str  # as it stands in the list
@@ -47,7 +47,7 @@ class Entry(Struct, frozen=True):
 class Writable(Struct, frozen=True):
     """An entry that a grant may write, and the path that does the harm: the entry, or what shadows a module in it."""
 
-    entry: Entry
+    entry: SearchPlace
     path: str
 
 
@@ -63,17 +63,17 @@ def writable_imports(held: HeldPaths) -> Iterator[Writable]:
             yield Writable(entry, path)
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> Iterator[SearchPlace]:
     """Every place that this process searches for modules now, and where it keeps what it compiles of them."""
     for stated in dict.fromkeys(sys.path):
         if isinstance(stated, str):  # Python passes over what is no text
-            yield Entry(stated)
+            yield SearchPlace(stated)
     if sys.pycache_prefix:
-        yield Entry(sys.pycache_prefix)
+        yield SearchPlace(sys.pycache_prefix)
     for name, module in list(sys.modules.items()):
         search = getattr(module, "__dict__", {}).get("__path__") if module is not None else None
         for stated in _listed(search):
-            yield Entry(stated, name)
+            yield SearchPlace(stated, name)
 
 
 def drop(found: Iterable[Writable]) -> None:
@@ -119,7 +119,7 @@ def _is_link(path: str, links: dict[str, bool]) -> bool:
 
 
 def _harm(
-    spelled: Iterable[str], entry: Entry, roots: Collection[str], closed: Collection[str], modules: "_Modules"
+    spelled: Iterable[str], entry: SearchPlace, roots: Collection[str], closed: Collection[str], modules: "_Modules"
 ) -> str | None:
     """The path inside a grant at which a module of an entry could be planted; None if there is none."""
     for way in spelled:

@@ -65,7 +65,7 @@ def decision_of(call: "Call") -> Entry:
         approvals=_approvals(call),
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
-        events=_events(call.holding.events if call.holding is not None else ()),
+        events=_events(call.grant.events if call.grant is not None else ()),
         rules=_admission_rules(call),
         sandbox=_sandbox(call),
     )
@@ -148,7 +148,7 @@ def _admission_rules(call: "Call") -> Texts:
     reach = call.registered.reach if call.registered is not None else None
     if reach is None:
         return ()
-    admitted = [visible(f"`{_tool_name(call)}` is admitted ({seat.origin})") for seat in reach.seats]
+    admitted = [visible(f"`{_tool_name(call)}` is admitted ({admission.origin})") for admission in reach.admissions]
     return (*admitted, visible(reach.consent)) if reach.consent else tuple(admitted)
 
 
@@ -196,15 +196,15 @@ def _programs(call: "Call", parts: ResultParts) -> ProgramsFact | None:
         return None
     return ProgramsFact(
         access=convert(parts.program_access.document(), ProgramAccessFact),
-        ended=call.holding.ended if call.holding is not None else (),
+        ended=call.grant.ended if call.grant is not None else (),
         layers=tuple(parts.programs.in_force),
         missing=tuple(parts.programs.missing),
     )
 
 
 def _happened(call: "Call", refusal: Deny | Ask | None) -> Iterable[Event]:
-    if call.holding is not None:
-        return call.holding.events
+    if call.grant is not None:
+        return call.grant.events
     return all_events(refusal) if refusal is not None else ()
 
 

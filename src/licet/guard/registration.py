@@ -50,13 +50,13 @@ _IMPORT_FIX = (
 
 
 class Rules(Struct, frozen=True):
-    """The argument rules of one seat, and the check that they were made into."""
+    """The argument rules of one admission, and the check that they were made into."""
 
     rules: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
     defaults: Mapping[str, Any]  # what the tool gets for arguments that are left out
     parameters: Mapping[str, str]  # of arguments with rules: the parameter that takes each
-    origin: Origin | None = None  # of the seat
+    origin: Origin | None = None  # of the admission
 
 
 class Registered(Struct, frozen=True):
@@ -89,7 +89,7 @@ class Registered(Struct, frozen=True):
         return self.reach is not None and not (self.reach.grounds or blocked)
 
 
-class Policy(Struct, frozen=True):
+class RegisteredTools(Struct, frozen=True):
     """A manifest and the tools under it. A call takes one and keeps it, whatever is reloaded meanwhile."""
 
     manifest: Manifest
@@ -115,8 +115,8 @@ def register(
     packages: Packages,
     imports: WritableImports = "refuse",
     refuse: bool = False,
-    parent: Policy | None = None,
-) -> Policy:
+    parent: RegisteredTools | None = None,
+) -> RegisteredTools:
     """The tools under a manifest. One that is not admitted is no misfit; calls of one that does not fit are denied.
 
     What `protect` lists is taken out of every grant before anything is compared. A grant over a directory that this
@@ -149,11 +149,11 @@ def register(
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
     if imports != "drop":  # a command has nothing on its import path that could be written, and should start quickly
         _load_code(registered.values(), ports)
-    return Policy(ceiling, manifest.digest, registered)
+    return RegisteredTools(ceiling, manifest.digest, registered)
 
 
 def _misfits(
-    tool: Tool, manifest: Manifest, ceiling: Manifest, narrow: bool, parent: Policy | None
+    tool: Tool, manifest: Manifest, ceiling: Manifest, narrow: bool, parent: RegisteredTools | None
 ) -> Iterator[Ground]:
     """Why a tool does not fit; nothing for one that is not admitted, since no call of it is."""
     reach = reach_of(ceiling, tool.name)
@@ -264,8 +264,8 @@ def _registered(
 ) -> Registered:
     reach = reach_of(manifest, tool.name)
     limits = manifest.limits
-    for seat in reach.seats if reach is not None else ():
-        limits = least_limits(limits, seat.limits)
+    for admission in reach.admissions if reach is not None else ():
+        limits = least_limits(limits, admission.limits)
     layers, unavailable = _layers(reach, ports)
     if imports == "accept":
         layers = (*layers, UNCHECKED)
@@ -311,28 +311,30 @@ def _roots(manifest: Manifest) -> list[str]:
 
 def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     made = ports.argument_rules
-    seats = [seat for seat in reach.seats if seat.args] if reach is not None else []
-    if not seats:
+    admissions = [admission for admission in reach.admissions if admission.args] if reach is not None else []
+    if not admissions:
         return ()
     taken = tool.schema.get("properties", {})
     defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
     names = parameter_names(tool.fn, tool.context_parameter)
     parameters = {name: held for name, held in names.items() if held is not None}
     return tuple(
-        Rules(seat.args, made(seat.args) if made is not None else None, defaults, parameters, seat.origin)
-        for seat in seats
+        Rules(
+            admission.args, made(admission.args) if made is not None else None, defaults, parameters, admission.origin
+        )
+        for admission in admissions
     )
 
 
 def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
     """Rules on arguments that the tool does not take, or takes under other names too: they would not stop anything."""
-    seats = [seat for seat in manifest.seats.get(tool.name, ()) if seat.args]
-    if not seats:
+    admissions = [admission for admission in manifest.admissions.get(tool.name, ()) if admission.args]
+    if not admissions:
         return
     taken = (tool.spec.schema or {}).get("properties", {})
     parameters = parameter_names(tool.fn, tool.context_parameter)
-    for seat in seats:
-        for name in seat.args:
+    for admission in admissions:
+        for name in admission.args:
             if name not in taken:
                 text = f"`{name}` is not an argument of `{tool.name}`: its rule would stop nothing"
                 listed = ", ".join(f"`{one}`" for one in taken)
@@ -342,7 +344,7 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
                 fix = "give it one name: no `AliasChoices`, no `AliasPath`, no alias beside a name"
             else:
                 continue
-            yield Ground("ARGUMENT_NOT_ALLOWED", text, seat.origin, fix, f"args.{name}")
+            yield Ground("ARGUMENT_NOT_ALLOWED", text, admission.origin, fix, f"args.{name}")
 
 
 def _wanted(tool: Tool, reach: Reach | None) -> CapabilitySet:

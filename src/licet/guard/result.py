@@ -22,7 +22,7 @@ from licet.core.decision.obstacles import explain, ran_until
 from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
 from licet.guard.execution import Layers
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.people import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
@@ -74,9 +74,9 @@ class ResultParts:
         self.code, self.reason, self.error, self._refusal = code, refusal.code, str(refusal), refusal.decision
         return self
 
-    def sealed(self, holding: Holding | None) -> "Result":
+    def sealed(self, grant: Grant | None) -> "Result":
         """The finished result."""
-        return Result(**vars(self), _holding=holding)
+        return Result(**vars(self), _grant=grant)
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:
@@ -104,7 +104,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
     access: Access | None  # the rules that the kernel enforced; None if the tool did not run behind walls
     program_access: ProgramAccess  # the same for its programs
     _refusal: Deny | Ask | None
-    _holding: Holding | None = None
+    _grant: Grant | None = None
     _carried: "_Carried | None" = None  # of a result that came from another process
 
     @property
@@ -112,8 +112,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         """What happened in the call, in order: every check with the rules that decided it, and what else there was."""
         if self._carried is not None:
             return self._carried.events
-        if self._holding is not None:
-            return self._holding.events
+        if self._grant is not None:
+            return self._grant.events
         return all_events(self._refusal) if self._refusal is not None else ()
 
     def unwrap(self) -> Any:

@@ -17,16 +17,16 @@ from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call
 from licet.guard.deadline import Deadline
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.kv import scope_id
 from licet.guard.people import Agreement
 from licet.guard.ports import Claim, Unavailable
-from licet.guard.registration import Policy, Registered
+from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import NOTHING, Result, ResultParts
 from licet.guard.trio_host import anywhere, under_trio
 
 if TYPE_CHECKING:
-    from licet.guard.gate import Gate
+    from licet.guard.gate import BareGate
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _ENDED = "licet:ended"  # the scope in which ended sessions are remembered; no tool can name it
@@ -43,7 +43,7 @@ class Session:
     See docs/calls.md.
     """
 
-    def __init__(self, gate: "Gate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
+    def __init__(self, gate: "BareGate", id: str, parent: "Session | None" = None) -> None:  # noqa: A002
         _check_name("a session id", id)
         self.gate = gate
         self.id = id
@@ -83,12 +83,12 @@ class Session:
             # A store of one's own may raise anything; ours says in words what is wrong.
             self.broken = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
-    def agreed(self, policy: Policy, now: float) -> dict[Approval, Agreement]:
+    def agreed(self, policy: RegisteredTools, now: float) -> dict[Approval, Agreement]:
         """The approvals for this session that were given under this policy and have not expired."""
         known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
         return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
-    def agree(self, agreement: Agreement, policy: Policy, asked: float, seconds: int) -> None:
+    def agree(self, agreement: Agreement, policy: RegisteredTools, asked: float, seconds: int) -> None:
         """Remember an approval for this session until it expires, counted from the time of the question."""
         agreed = self.gate.agreed
         for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
@@ -104,7 +104,7 @@ class Session:
         """Whether this session accepts no more calls."""
         return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
 
-    def other_agent(self, policy: Policy) -> str:
+    def other_agent(self, policy: RegisteredTools) -> str:
         """The agent of the manifest in force, if this session, or one above it, is of another; otherwise empty."""
         if policy.manifest.agent != self.agent:
             return policy.manifest.agent
@@ -172,9 +172,9 @@ class Session:
             return found
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:
-                holding = Holding(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
+                grant = Grant(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
                 with suppress(TimeoutError), Deadline(registered.seconds):
-                    if await is_available(self, registered, holding):
+                    if await is_available(self, registered, grant):
                         found.append(name)
         return found
 

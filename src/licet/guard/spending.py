@@ -21,7 +21,7 @@ from licet.core.decision.decision import (
     Usage,
 )
 from licet.guard.deadline import in_time
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.ports import Budgets, Reservation, Unavailable
 from licet.guard.registration import Registered
 
@@ -49,7 +49,7 @@ async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage
     return replace(usage, bundles=of_bundles) if of_bundles else usage
 
 
-async def reserve(call: "Call", registered: Registered, holding: Holding) -> None:
+async def reserve(call: "Call", registered: Registered, grant: Grant) -> None:
     """Set calls and money aside before any effect."""
     budgets = call.ports.budgets
     if budgets is None:
@@ -70,9 +70,9 @@ async def reserve(call: "Call", registered: Registered, holding: Holding) -> Non
         call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved)
         decision = decide(call.request, call.policy.manifest, call.usage)
         if isinstance(decision, Deny):  # it says which limit, and where that is written
-            holding.deny(decision)
+            grant.deny(decision)
         call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
-    holding.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
+    grant.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
 
 
 async def settle(call: "Call", cost: Decimal) -> Happened | None:

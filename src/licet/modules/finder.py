@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
+class ModulePlace(Struct, frozen=True):
     """Where a module is: its file, or None for a package without one; and its directory if it is a package."""
 
     file: str | None
@@ -49,7 +49,7 @@ class KnownModules:
     path objects. So a submodule that is planted later is never found, while the package still tells where it lies.
     """
 
-    def __init__(self, modules: Mapping[str, Place]) -> None:
+    def __init__(self, modules: Mapping[str, ModulePlace]) -> None:
         self.modules = dict(modules)
 
     def find_spec(

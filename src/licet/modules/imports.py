@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import inf
 
-from licet.modules.finder import Place
+from licet.modules.finder import ModulePlace
 
 MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB while it is read
 MOST_DOTS = 100  # in one dotted name: for an import, Python keeps each of its beginnings in memory while it parses
@@ -48,17 +48,17 @@ _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
 def followed(
-    start: Mapping[str, Place],
-    locate: Callable[[str], Place | None],
+    start: Mapping[str, ModulePlace],
+    locate: Callable[[str], ModulePlace | None],
     *,
     most_bytes: float = inf,
     most_names: float = inf,
-) -> dict[str, Place]:
+) -> dict[str, ModulePlace]:
     """Modules, the packages they are in, and every module that these import, as far as `locate` knows where it is.
 
     Imports are not followed further once the files have more than `most_bytes`, or import more than `most_names`.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, ModulePlace] = {}
     left = list(start.items())
     while left and len(found) < _MOST_MODULES:
         name, place = left.pop()

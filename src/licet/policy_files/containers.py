@@ -22,7 +22,7 @@ from licet.policy_files.shapes import (
     OneOf,
     Problems,
     Shape,
-    Text,
+    TextShape,
     Value,
     Whole,
     alternatives,
@@ -44,7 +44,7 @@ __all__ = [
     "OneOf",
     "Record",
     "Shape",
-    "Text",
+    "TextShape",
     "Value",
     "Whole",
     "check",
@@ -53,10 +53,10 @@ __all__ = [
 
 
 def check(shape: Shape, node: Node, problems: Problems) -> Value | None:
-    """Check a node: add every problem to the list and return what is sound, to be trusted whole if none was added.
+    """Check a node: add every problem to the list and return the value. The value is complete only if none was added.
 
-    The values inside: `Text` str or what its `parse` returned, `OneOf` str, `Whole` int, `Money` Decimal, `Flag` bool,
-    `Listed` a tuple of values, `Keyed` and `Record` a read-only mapping from key to value, `Free` plain data.
+    A `TextShape` gives a str or what its `parse` returned, `OneOf` a str, `Whole` an int, `Money` a Decimal, `Flag` a
+    bool, `Listed` a tuple of values, `Keyed` and `Record` a mapping from key to value, `Free` plain data.
     """
     return shape.read(node, problems)
 
@@ -100,7 +100,7 @@ class Listed(Struct, frozen=True):
 class Keyed(Struct, frozen=True):
     """A mapping whose keys are names of the author's choosing; its value maps parsed keys to values."""
 
-    key: Text
+    key: TextShape
     shape: Shape
     description: str = ""
 

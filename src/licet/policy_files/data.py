@@ -30,8 +30,8 @@ from licet.policy_files.nodes import (
     DEEPEST,
     MOST_PROBLEMS,
     REFUSED,
-    Entry,
     Mapping,
+    MappingItem,
     Node,
     Scalar,
     Sequence,
@@ -203,8 +203,8 @@ class _Reader:
         except Exception:  # it is code of whoever made the mapping, and may do anything
             return None
 
-    def entries(self, pairs: list[tuple[Any, Any]], around: Origin, depth: int) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
+    def entries(self, pairs: list[tuple[Any, Any]], around: Origin, depth: int) -> dict[str, MappingItem]:
+        found: dict[str, MappingItem] = {}
         for key, value in pairs:
             if not issubclass(type(key), str):
                 what = f"a key of type {shown(type(key).__name__)}"
@@ -219,7 +219,7 @@ class _Reader:
             elif name in found:  # two keys of one text, of a subclass that compares otherwise
                 self.refuse(origin, f"the key {shown(name)} a second time", "each key once")
             else:
-                found[name] = Entry(origin, self.node(value, origin, depth + 1))
+                found[name] = MappingItem(origin, self.node(value, origin, depth + 1))
         return found
 
     def text(self, value: str, origin: Origin) -> Scalar:

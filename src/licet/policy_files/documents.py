@@ -24,7 +24,7 @@ from licet.policy_files.shapes import Located, number_of
 Kind = Literal["workspace", "manifest", "personality"]
 
 
-class Policy(Struct, frozen=True):
+class PolicyDocument(Struct, frozen=True):
     """What a policy file holds: its kind, every problem in order, and the manifest if there is one and it is sound."""
 
     kind: Kind

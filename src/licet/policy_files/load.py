@@ -18,7 +18,7 @@ from licet.errors import ManifestError
 from licet.policy_files.documents import (
     Document,
     NewerFormat,
-    Policy,
+    PolicyDocument,
     checked_document,
     combined,
     never_written,
@@ -37,7 +37,7 @@ from licet.policy_files.trust_list import trusted_paths
 from licet.policy_files.workspace_reader import declarations, shared_layers, workspace_layer
 from licet.regular_files import open_regular, read_most
 
-__all__ = ["Policy", "load_manifest", "read_policy"]
+__all__ = ["PolicyDocument", "load_manifest", "read_policy"]
 
 
 def load_manifest(
@@ -50,15 +50,17 @@ def load_manifest(
     return policy.manifest
 
 
-def read_policy(path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None) -> Policy:
+def read_policy(
+    path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
+) -> PolicyDocument:
     """Read a policy file of any kind and everything it refers to; problems are returned, not raised."""
     try:
         return _read_policy(path, workspace, personality)
     except NewerFormat as newer:
-        return Policy("manifest", None, (newer.problem,))
+        return PolicyDocument("manifest", None, (newer.problem,))
 
 
-def _read_policy(path: str | Path, workspace: str | Path | None, personality: str | Path | None) -> Policy:
+def _read_policy(path: str | Path, workspace: str | Path | None, personality: str | Path | None) -> PolicyDocument:
     problems: list[Problem] = []
     file = _read(Path(path), problems)
     if file.kind == "workspace":
@@ -66,7 +68,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
             problems.append(file.wrong_kind("a manifest or a personality"))
         problems += suffix_problems(file.content)
         partial = _shared_only(file, problems)
-        return Policy("workspace", None, tuple(problems), partial)
+        return PolicyDocument("workspace", None, tuple(problems), partial)
     shared = _workspace(file, workspace, problems)
     second = None if personality is None else _read(Path(personality), problems)
     manifest = combined(file, shared, second, problems)
@@ -74,7 +76,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         used = (file, shared, second if second is not None and second.kind == "personality" else None)
         names = tuple(dict.fromkeys(one.name for one in used if one is not None and one.content is not None))
         manifest = _protected(replace(manifest, files=names), problems)
-        assigned = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+        assigned = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
         bundles = shared_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
         problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
         problems += (*quorum_problems(manifest), *pair_problems(manifest))
@@ -82,7 +84,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
     if manifest is not None and sound:
         manifest = with_pin(manifest, path)
         problems += [manifest.lock_problem] if manifest.lock_problem is not None else []
-    return Policy(file.kind, manifest if sound else None, tuple(problems), manifest)
+    return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 
 def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:

@@ -75,20 +75,20 @@ MOST_PROBLEMS = 1000
 _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
-class Refused(Enum):
+class AlreadyRefused(Enum):
     """A value that was there and has been reported already: whoever reads on need not complain again."""
 
     REFUSED = "refused"
 
 
-REFUSED = Refused.REFUSED
+REFUSED = AlreadyRefused.REFUSED
 
 
 class Scalar(Struct, frozen=True):
     """One value: `text` as written (quotes and escapes undone), `value` as YAML 1.2 reads it."""
 
     text: str
-    value: str | int | bool | Decimal | Refused | None
+    value: str | int | bool | Decimal | AlreadyRefused | None
     quoted: bool
     origin: Origin
 
@@ -100,7 +100,7 @@ class Sequence(Struct, frozen=True):
     origin: Origin
 
 
-class Entry(Struct, frozen=True):
+class MappingItem(Struct, frozen=True):
     """What a key leads to, and where the key itself stands."""
 
     key_origin: Origin
@@ -110,7 +110,7 @@ class Entry(Struct, frozen=True):
 class Mapping(Struct, frozen=True):
     """Keys and their nodes, in the order they were written."""
 
-    entries: ReadOnly[str, Entry]
+    entries: ReadOnly[str, MappingItem]
     origin: Origin
 
 
@@ -148,7 +148,7 @@ class _Open:
         self.origin = origin
         self.anchor = anchor
         self.items: list[Node] | None = None if mapping else []
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, MappingItem] = {}
         self.seen: dict[str, Origin] = {}  # where each key stands, also those whose value was refused
         self.key: Any = _NEXT if mapping else None
 
@@ -216,7 +216,7 @@ class _Builder:
             else:
                 if top.key is not _DROPPED:
                     origin = top.seen[top.key]
-                    top.entries[top.key] = Entry(origin, node or Scalar("", REFUSED, False, origin))
+                    top.entries[top.key] = MappingItem(origin, node or Scalar("", REFUSED, False, origin))
                 top.key = _NEXT
         return self.root(bottom)
 

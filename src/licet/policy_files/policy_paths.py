@@ -15,7 +15,7 @@ from pathlib import Path
 
 from licet.core.algebra.scope import Malformed, path_key
 from licet.policy_files.syntax import MOST_BYTES, yaml_events
-from licet.regular_files import NotRegular, TooLarge, read_regular
+from licet.regular_files import FileTooLarge, NotRegular, read_regular
 
 KEYS = frozenset({"capabilities", "bundles", "servers", "toolset", "safety"})
 
@@ -44,7 +44,7 @@ class Look:
             return os.path.isfile(path)
         try:
             data = read_regular(path, MOST_BYTES)
-        except (NotRegular, TooLarge, FileNotFoundError):
+        except (NotRegular, FileTooLarge, FileNotFoundError):
             return False
         except OSError:
             return True

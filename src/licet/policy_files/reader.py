@@ -14,6 +14,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.bundle import Bundle, Roster
 from licet.core.policy.manifest import (
     OWN_STORAGE,
+    Admission,
     Approvals,
     Budget,
     Example,
@@ -22,7 +23,6 @@ from licet.core.policy.manifest import (
     MaxEffect,
     Natives,
     Rule,
-    Seat,
     WriteApproval,
 )
 from licet.core.policy.tool import LISTS
@@ -88,15 +88,15 @@ def _read_ceiling(
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, held) for name, held in record(shared, "bundles").items()}
-    seats, unassigned, roster = _seats(ceiling, f"the {kind}", bundles, problems)
+    admissions, unassigned, roster = _seats(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     definitions = read_definitions(shared)
     problems += server_problems(shared, definitions)
     tools, sources = declarations(shared, problems)
     native = ceiling.listed("native")
     for item in native:
-        if item.value not in seats and item.value not in unassigned:
-            hint = nearest(item.value, seats, problems)
+        if item.value not in admissions and item.value not in unassigned:
+            hint = nearest(item.value, admissions, problems)
             problems.append(Problem(item.origin, f"`{item.value}`", "a tool that this agent has", hint, "warning"))
     approvals, budget = record(ceiling.keys, "approvals"), record(ceiling.keys, "budget")
     listed = approvals.get("keys")
@@ -106,8 +106,8 @@ def _read_ceiling(
     manifest = Manifest(
         agent=agent,
         origin=ceiling.origin,
-        layers=(*workspace_layer(shared, problems), _own_layer(ceiling, kind, seats)),
-        seats=seats,
+        layers=(*workspace_layer(shared, problems), _own_layer(ceiling, kind, admissions)),
+        admissions=admissions,
         unassigned=unassigned,
         bundles=bundles,
         rosters=(roster,),
@@ -136,10 +136,11 @@ def _read_ceiling(
     return manifest
 
 
-def _own_layer(ceiling: Lists, kind: Any, seats: Mapping[str, tuple[Seat, ...]]) -> Layer:
+def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admission, ...]]) -> Layer:
     always = [Rule(rule, ceiling.origin, "in every ceiling") for rule in OWN_STORAGE]
     admitted = [
-        Rule(Capability(f"tool:call:{tool}"), held[0].origin, f"{ceiling.prefix}tools") for tool, held in seats.items()
+        Rule(Capability(f"tool:call:{tool}"), held[0].origin, f"{ceiling.prefix}tools")
+        for tool, held in admissions.items()
     ]
     hosts = ("safety", "network") if "safety" in ceiling.keys else ("destinations",)
     allows = (
@@ -158,15 +159,15 @@ def _own_layer(ceiling: Lists, kind: Any, seats: Mapping[str, tuple[Seat, ...]])
     return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}))
 
 
-Seats = dict[str, tuple[Seat, ...]]
+Admissions = dict[str, tuple[Admission, ...]]
 
 
 def _seats(
     ceiling: Lists, title: str, bundles: Mapping[str, Bundle], problems: Problems
-) -> tuple[Seats, Seats, Roster]:
+) -> tuple[Admissions, Admissions, Roster]:
     """Every tool that is admitted; every one that is named while its bundle is not assigned; and who says so."""
-    seats: Seats = {}
-    unassigned: Seats = {}
+    admissions: Admissions = {}
+    unassigned: Admissions = {}
     assigned = {item.value: item for item in ceiling.listed("bundles")}
     for item in assigned.values():
         bundle = bundles.get(item.value)
@@ -175,51 +176,56 @@ def _seats(
             problems.append(Problem(item.origin, f"the bundle `{item.value}`", "a bundle of the workspace", hint))
             continue
         for tool, origin in bundle.tools.items():
-            if tool in seats:
-                found = f"`{tool}` in `{item.value}` and in `{seats[tool][0].bundle}`"
+            if tool in admissions:
+                found = f"`{tool}` in `{item.value}` and in `{admissions[tool][0].bundle}`"
                 problems.append(Problem(origin, found, "a tool in one of the assigned bundles"))
                 continue
-            seats[tool] = (replace(bundle.seat, origin=origin),)
+            admissions[tool] = (replace(bundle.admission, origin=origin),)
     bundled = {tool for bundle in bundles.values() for tool in bundle.tools}
     named, listed = _named(ceiling, problems), isinstance(plain(ceiling.keys, "tools", ()), tuple)
-    for tool, seat in named.items():
-        if tool in bundled and tool not in seats:
-            unassigned[tool] = (seat,)
-        elif tool not in seats or not listed:  # a mere name says no more than its bundle does
-            seats[tool] = (*seats.get(tool, ()), seat)
+    for tool, admission in named.items():
+        if tool in bundled and tool not in admissions:
+            unassigned[tool] = (admission,)
+        elif tool not in admissions or not listed:  # a mere name says no more than its bundle does
+            admissions[tool] = (*admissions.get(tool, ()), admission)
     stated = record(ceiling.keys, "approvals").get("write")
     default: WriteApproval = "session" if stated is None else stated.value
     origin = ceiling.origin if stated is None else stated.origin
     key = f"{ceiling.prefix}approvals.write"
-    places = {tool: seat.origin for tool, seat in named.items()}
+    places = {tool: admission.origin for tool, admission in named.items()}
     return (
-        {tool: _asked(held, default, origin, key) for tool, held in seats.items()},
+        {tool: _asked(held, default, origin, key) for tool, held in admissions.items()},
         {tool: _asked(held, default, origin, key) for tool, held in unassigned.items()},
         Roster(title, ceiling.origin, ceiling.prefix, frozenset(assigned), places),
     )
 
 
-def _named(ceiling: Lists, problems: Problems) -> dict[str, Seat]:
+def _named(ceiling: Lists, problems: Problems) -> dict[str, Admission]:
     """What a ceiling says about single tools, under their names."""
     held = ceiling.keys.get("tools")
     if held is None:
         return {}
     if isinstance(held.value, tuple):
         places = {item.value: item.origin for item in reversed(held.value)}  # of a name that stands twice, the first
-        return {item.value: Seat(places[item.value]) for item in held.value}
+        return {item.value: Admission(places[item.value]) for item in held.value}
     problems += argument_problems((entry.value.get("args") for entry in held.value.values()), problems)
     return {tool: _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval") for tool, entry in held.value.items()}
 
 
-def _asked(seats: tuple[Seat, ...], default: WriteApproval, origin: Origin, key: str) -> tuple[Seat, ...]:
-    """The seats of a tool, one of them saying how this ceiling wants to be asked."""
-    if any(seat.approval for seat in seats if not seat.bundle):
-        return seats
-    first, *others = seats
+def _asked(
+    admissions: tuple[Admission, ...], default: WriteApproval, origin: Origin, key: str
+) -> tuple[Admission, ...]:
+    """The admissions of a tool, one of them saying how this ceiling wants to be asked."""
+    if any(admission.approval for admission in admissions if not admission.bundle):
+        return admissions
+    first, *others = admissions
     if first.approval is None:
         return (replace(first, approval=default, approval_origin=origin, approval_key=key), *others)
     # The bundle states one too: both count, and the stricter one decides.
-    return (*seats, Seat(first.origin, first.bundle, approval=default, approval_origin=origin, approval_key=key))
+    return (
+        *admissions,
+        Admission(first.origin, first.bundle, approval=default, approval_origin=origin, approval_key=key),
+    )
 
 
 def _bundle(name: str, held: Value) -> Bundle:
@@ -232,7 +238,7 @@ def _bundle(name: str, held: Value) -> Bundle:
         name=name,
         origin=key_origin(held),
         tools={tool.value: tool.origin for tool in plain(given, "tools", ())},
-        seat=Seat(
+        admission=Admission(
             key_origin(held),
             name,
             effects=stated(given, "side_effect_class"),
@@ -253,9 +259,9 @@ def _bundle(name: str, held: Value) -> Bundle:
     )
 
 
-def _named_seat(entry: Value, approval_key: str) -> Seat:
+def _named_seat(entry: Value, approval_key: str) -> Admission:
     given: Fields = entry.value
-    return Seat(
+    return Admission(
         key_origin(entry),
         effects=stated(given, "side_effect_class"),
         levels=stated(given, "sandbox"),
@@ -278,11 +284,11 @@ def _examples(given: Fields) -> Iterator[Example]:
 
 def _uncounted(manifest: Manifest) -> Iterator[Problem]:
     """Tools that spend nothing where money is counted."""
-    for name, seats in manifest.seats.items():
+    for name, admissions in manifest.admissions.items():
         spec = manifest.tools.get(name)
-        budgets = [manifest.budget, *(bundle.budget for bundle in bundles_of(manifest, seats))]
+        budgets = [manifest.budget, *(bundle.budget for bundle in bundles_of(manifest, admissions))]
         counts = any(one.max_cost_usd is not None or one.max_cost_usd_per_day is not None for one in budgets)
-        limited = counts or any(seat.max_cost_usd is not None for seat in seats)
+        limited = counts or any(admission.max_cost_usd is not None for admission in admissions)
         if limited and spec is not None and spec.cost_usd is None:
             found, expected = f"`{name}` without `cost_usd`", "a cost, since the budget counts money"
             yield Problem(spec.origin or manifest.origin, found, expected, "it counts as 0", "warning")

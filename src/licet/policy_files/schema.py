@@ -12,7 +12,7 @@ from licet.core.policy.connector import ConnectorRef, defined_versions, version_
 from licet.core.policy.effects import CLASSES, LEVELS
 from licet.core.policy.manifest import WRITE_APPROVALS
 from licet.policy_files.containers import Either, Field, Keyed, Listed, Record
-from licet.policy_files.shapes import Flag, Free, Money, OneOf, Shape, Text, Whole
+from licet.policy_files.shapes import Flag, Free, Money, OneOf, Shape, TextShape, Whole
 
 
 def cidr(text: str) -> str:
@@ -39,28 +39,32 @@ def _example(text: str) -> str:
     return str(Capability(text))
 
 
-NAME = Text(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
-HOST = Text(
+NAME = TextShape(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
+HOST = TextShape(
     expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
     parse=destination,
     examples=("api.example.com", "*.example.com"),
 )
-PATH = Text(
+PATH = TextShape(
     expected="an absolute path, or one that starts with `~` or `${workdir}`; it covers everything below it",
     parse=path_key,
     examples=("/srv/data", "${workdir}", "~/.config/app"),
 )
-RULE = Text(
+RULE = TextShape(
     expected="a rule `domain:action:scope`",
     parse=Capability,
     examples=("fs:read:/srv/data", "network:https:get@*.github.com", "network:tcp:db.internal:5432"),
 )
-USE = Text(expected="a concrete use, such as `network:https:get@api.example.com`", parse=_example)
-VARIABLE = Text(expected="the name of an environment variable", parse=_or_star(variable), examples=("PATH",))
-SECRET = Text(expected="a secret reference, or `prefix/*`", parse=secret_key, examples=("WEATHER_API_KEY", "github/*"))
-BINARY = Text(expected="a binary name or an absolute path", parse=_or_star(binary), examples=("git", "/usr/bin/grep"))
-CIDR = Text(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
-VERSIONS = Text(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
+USE = TextShape(expected="a concrete use, such as `network:https:get@api.example.com`", parse=_example)
+VARIABLE = TextShape(expected="the name of an environment variable", parse=_or_star(variable), examples=("PATH",))
+SECRET = TextShape(
+    expected="a secret reference, or `prefix/*`", parse=secret_key, examples=("WEATHER_API_KEY", "github/*")
+)
+BINARY = TextShape(
+    expected="a binary name or an absolute path", parse=_or_star(binary), examples=("git", "/usr/bin/grep")
+)
+CIDR = TextShape(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
+VERSIONS = TextShape(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
 EFFECT = OneOf(CLASSES, description="read_only < write_limited < full < destructive")
 LEVEL = OneOf(
     LEVELS, description="restricted: only the handles; isolated: direct I/O inside the grant; native: trusted"
@@ -73,8 +77,8 @@ def _several(shape: Shape, description: str = "") -> Field:
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
 CONNECTOR_LIST = Listed(Either((NAME, CONNECTOR_LINE)))
-CONNECTOR = Text(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
-DISTRIBUTION = Text(
+CONNECTOR = TextShape(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
+DISTRIBUTION = TextShape(
     expected="the name of an installed distribution, such as `PyGithub`",
     pattern=r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
     examples=("PyGithub",),
@@ -85,7 +89,7 @@ DEFINITION = Record(
         "secrets": _several(SECRET, "the secrets its tools may read; leave it out to not narrow"),
         "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
         "version": Field(
-            Text(expected="a version such as `2.1`, or a range such as `>=2.0`", parse=defined_versions),
+            TextShape(expected="a version such as `2.1`, or a range such as `>=2.0`", parse=defined_versions),
             description="what runs must be in this range; `2.1` is `==2.1.*`",
         ),
         "distribution": Field(DISTRIBUTION, description="the installed distribution whose version counts"),
@@ -111,7 +115,7 @@ LIMITS = Record(
 DECLARATION = Record(
     {
         "from": Field(
-            Text(
+            TextShape(
                 expected="`package.module:function`",
                 pattern=r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*",
                 examples=("weather.tools:fetch_weather",),
@@ -131,14 +135,14 @@ DECLARATION = Record(
 )
 SERVER = Record(
     {
-        "command": Field(Listed(Text(expected="a command word"), least=1), required=True),
+        "command": Field(Listed(TextShape(expected="a command word"), least=1), required=True),
         "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
         "grants": _several(RULE, "what the server process may touch"),
         "env": _several(VARIABLE, "variables passed on to it"),
         "secrets": Field(
             Keyed(
-                Text(expected="the name of an environment variable", parse=variable),
-                Text(expected="a secret reference", parse=secret_reference),
+                TextShape(expected="the name of an environment variable", parse=variable),
+                TextShape(expected="a secret reference", parse=secret_reference),
             ),
             description="variables set to secrets",
         ),
@@ -157,7 +161,7 @@ APPROVALS = Record(
         "expires_seconds": Field(Whole(1)),
         "quorum": Field(Whole(1)),
         "keys": _several(
-            Text(
+            TextShape(
                 expected="a public key `ed25519:…`",
                 pattern=r"ed25519:[A-Za-z0-9+/=_-]{40,100}",
                 parse=checked_key,
@@ -216,7 +220,7 @@ TOOL_ENTRY = Record(
         "sandbox": Field(LEVEL),
         "side_effect_class": Field(EFFECT),
         "args": Field(
-            Keyed(Text(expected="the name of an argument"), Free()),
+            Keyed(TextShape(expected="the name of an argument"), Free()),
             description="JSON Schema per argument; `scope` ties a value to the grant",
         ),
         "approval": Field(OneOf(WRITE_APPROVALS)),
@@ -256,7 +260,7 @@ CAPABILITY_FIELDS = {
 EXAMPLE = Record({"tool": Field(NAME, required=True), "use": Field(USE, required=True)})
 MANIFEST_FIELDS = {
     "agent": Field(NAME, required=True, description="the agent this manifest is for"),
-    "version": Field(Text(expected='a version in quotes, such as `"1.0"`')),
+    "version": Field(TextShape(expected='a version in quotes, such as `"1.0"`')),
     "app": Field(NAME, description="the app whose connector overrides apply"),
     "capabilities": Field(Record(CAPABILITY_FIELDS), description="what the agent may touch; what is absent is denied"),
     "examples": Field(

@@ -139,7 +139,7 @@ def described(demands: dict[str, Any], description: str) -> dict[str, Any]:
     return {"description": description, **demands} if description else demands
 
 
-class Text(Struct, frozen=True, kw_only=True, dict=True):
+class TextShape(Struct, frozen=True, kw_only=True, dict=True):
     """Text that matches `pattern` whole and that `parse` accepts; never empty. Its value is what `parse` returns.
 
     `parse` refuses with a `ValueError`: `found …, expected …`, or with attributes `expected`, `found` and `hint`.

@@ -9,24 +9,24 @@ import socket
 
 from licet.core.algebra.scope import is_address
 from licet.core.algebra.use import InvalidUse, Use
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.fetch import checked_addresses
 from licet.guard.ports import Http
 
 CONNECT_SECONDS = 10.0  # for one address: a silent one must not use up the time of the others
 
 
-async def connect(holding: Holding, http: Http | None, host: str, port: int) -> socket.socket:
+async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
     """A non-blocking socket that is connected to a host which the call holds. Raises `Refused`."""
     try:
         bare = host.strip("[]")
         use = Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
     except InvalidUse as wrong:
-        holding.invalid("HOST_NOT_ALLOWED", wrong)
-    holding.check(use)
-    resolver = holding.backend(http, use)
+        grant.invalid("HOST_NOT_ALLOWED", wrong)
+    grant.check(use)
+    resolver = grant.backend(http, use)
     text = "no connection"
-    for address in await checked_addresses(holding, resolver, use):
+    for address in await checked_addresses(grant, resolver, use):
         if not is_address(address) and not is_address(f"[{address}]"):
             continue  # a backend that returns a name would have it resolved again, unchecked
         try:
@@ -37,7 +37,7 @@ async def connect(holding: Holding, http: Http | None, host: str, port: int) -> 
             text = "connection refused"
         except OSError:
             text = "no connection"
-    holding.refuse("CONNECT_FAILED", text, use)
+    grant.refuse("CONNECT_FAILED", text, use)
 
 
 async def _connected(address: str, port: int) -> socket.socket:

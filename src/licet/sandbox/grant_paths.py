@@ -21,12 +21,12 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import SECOND_CODE
 from licet.guard.execution import SandboxUnavailable
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import HeldPaths, held_paths
 from licet.guard.links import changeable, followed
 from licet.sandbox.kernel import landlock
 from licet.sandbox.shared_inodes import second_names
-from licet.sandbox.workers.tool_source import Source, libraries
+from licet.sandbox.workers.tool_source import ToolSource, libraries
 
 _MOST_RULES = 3_000  # more would block the event loop for each new worker
 NEVER = ("/proc", "/sys", "/dev")  # interfaces of the kernel and other processes: no grant of files includes them
@@ -51,14 +51,14 @@ class KernelPaths(Struct, frozen=True):
     rules: tuple[KernelRule, ...]
 
 
-def kernel_paths(holding: Holding, *, private_root: bool, execute: bool = False) -> KernelPaths:
+def kernel_paths(grant: Grant, *, private_root: bool, execute: bool = False) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
     A mount cannot be renamed, removed or written through, nor can a directory that is mounted onto itself. Without a
     private root, or if a closed path does not exist yet, the directories around it get no rule. A link cannot be a
     mount point: if one leads to a closed path, nothing in its directory can be removed or renamed.
     """
-    reach = holding.reach
+    reach = grant.reach
     held = held_paths(reach.grant)
     granted = _granted(reach)
     reads, writes, deletes = granted.reads, granted.writes, granted.deletes
@@ -289,7 +289,7 @@ _SYSTEM = (
 )
 
 
-def base_rules(source: Source) -> Rules:
+def base_rules(source: ToolSource) -> Rules:
     """The rules of every worker: it reads the interpreter, libraries, and the files of its own tool."""
     # Some interpreters have their shared library next to their modules.
     own = os.path.join(os.path.realpath(sys.base_prefix), "lib")
@@ -313,6 +313,6 @@ def denied_among(rules: Rules, grant: CapabilitySet) -> str:
     return ""
 
 
-def grant_rules(holding: Holding) -> Rules:
+def grant_rules(grant: Grant) -> Rules:
     """The rules of a grant for a worker, for the files that exist now."""
-    return list(kernel_paths(holding, private_root=False).rules)
+    return list(kernel_paths(grant, private_root=False).rules)

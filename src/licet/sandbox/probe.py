@@ -32,7 +32,7 @@ NAMESPACES: Final = ("namespaces", "private root")
 WALLS: Final = ("landlock", "seccomp", "hardening", *NAMESPACES)
 
 
-class Finding(Struct, frozen=True):
+class Attempted(Struct, frozen=True):
     """One attempt: the wall, what was tried, and the outcome."""
 
     wall: str
@@ -49,7 +49,7 @@ class Support(Struct, frozen=True):
     """The walls that hold on this machine. `landlock` is its version or 0; `trouble` says why nothing was tried."""
 
     landlock: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Attempted, ...]
     trouble: str = ""
 
     def wall_holds(self, wall: str) -> bool:
@@ -192,7 +192,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 def _read(said: bytes) -> Support:
     document: dict[str, Any] = json.loads(said)
-    findings = (Finding(str(one["wall"]), str(one["about"]), str(one["outcome"])) for one in document["attempts"])
+    findings = (Attempted(str(one["wall"]), str(one["about"]), str(one["outcome"])) for one in document["attempts"])
     return Support(int(document["landlock"]), tuple(findings))
 
 

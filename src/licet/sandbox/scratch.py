@@ -13,7 +13,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - as in `tempfile`, 
 MOST_SEEN = 20_000  # entries that are counted; more exceed every limit
 
 
-class Used(NamedTuple):
+class ScratchUse(NamedTuple):
     """The bytes on disk and the entries of a scratch directory."""
 
     size: int
@@ -44,7 +44,7 @@ def new() -> str:
     return directory
 
 
-def used(directory: str) -> Used:
+def used(directory: str) -> ScratchUse:
     """The use of a directory; counting stops at `MOST_SEEN` entries."""
     size = entries = 0
     left = [directory]
@@ -60,7 +60,7 @@ def used(directory: str) -> Used:
                             left.append(entry.path)
         except OSError:
             continue
-    return Used(size, entries)
+    return ScratchUse(size, entries)
 
 
 def clear(directory: str) -> None:

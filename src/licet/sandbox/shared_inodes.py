@@ -29,7 +29,7 @@ class _Linked(Struct, frozen=True):
     links: int
 
 
-class _TooMany(Exception):
+class _TooManyFiles(Exception):
     """A tree of more files than are searched."""
 
 
@@ -53,7 +53,7 @@ def _second_names(
     found: list[_Linked] | None
     try:
         found = list(_linked(roots, most))
-    except _TooMany:
+    except _TooManyFiles:
         found = None
     if found == []:
         return ()
@@ -77,7 +77,7 @@ def _named_elsewhere(closed: Iterable[str]) -> dict[Inode, str]:
         for one in _linked(closed, _MOST_CLOSED):
             seen.setdefault(one.inode, set()).add(one.path)
             links[one.inode] = one.links
-    except _TooMany:
+    except _TooManyFiles:
         raise SandboxUnavailable(
             "what is closed to this call holds too many files to search for second names"
         ) from None
@@ -104,7 +104,7 @@ def _linked(trees: Iterable[str], most: int) -> Iterator[_Linked]:
                 for entry in entries:
                     count += 1
                     if count > most:
-                        raise _TooMany
+                        raise _TooManyFiles
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
                     elif entry.is_file(follow_symlinks=False):

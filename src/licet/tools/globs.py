@@ -15,11 +15,11 @@ from msgspec import Struct
 _LONGEST = 1000  # characters of one pattern; longer ones match nothing
 
 
-class TooMuch(Exception):
+class TooManySteps(Exception):
     """Matching takes more steps than allowed."""
 
 
-class Meter:
+class StepMeter:
     """Counts the steps of matching. There is a limit in total, and one between two pauses for other tasks."""
 
     __slots__ = ("_all", "_at_once", "now")
@@ -30,10 +30,10 @@ class Meter:
         self.now = 0  # since the last rest
 
     def take(self, steps: int) -> None:
-        """Count steps, or raise `TooMuch`."""
+        """Count steps, or raise `TooManySteps`."""
         self.now += steps
         if self.now > min(self._all, self._at_once):
-            raise TooMuch
+            raise TooManySteps
 
     def rest(self) -> None:
         """Note that other tasks have run."""
@@ -41,7 +41,7 @@ class Meter:
         self.now = 0
 
 
-Test = Callable[[str, Meter], bool]
+Test = Callable[[str, StepMeter], bool]
 CharacterTest = Callable[[str], bool]
 
 
@@ -56,7 +56,7 @@ class Glob:
         # Of `**/name`, as most are, the last name alone counts.
         self._last = self._parts[1] if len(parts) == 2 and self._parts[0] is None else None
 
-    def matches(self, names: Sequence[str], meter: Meter) -> bool:
+    def matches(self, names: Sequence[str], meter: StepMeter) -> bool:
         """Whether the parts of a path, outermost first, match the pattern."""
         if self._last is not None:
             return bool(names) and self._last(names[-1], meter)
@@ -77,7 +77,7 @@ def ignore_rules(text: str, depth: int) -> list[Ignored]:
     return [rule for line in text.splitlines() if (rule := _ignore_rule(line, depth))]
 
 
-def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool, meter: Meter) -> bool:
+def is_ignored(rules: Sequence[Ignored], names: Sequence[str], directory: bool, meter: StepMeter) -> bool:
     """Whether ignore files leave a path out; the last line that matches decides."""
     meter.take(len(rules))
     for rule in reversed(rules):
@@ -167,7 +167,7 @@ def _one_of(inside: str) -> CharacterTest:
     return passes
 
 
-def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, str], bool], meter: Meter) -> bool:
+def _stretch(tests: Sequence[Any], items: Sequence[str], passes: Callable[[Any, str], bool], meter: StepMeter) -> bool:
     """Whether items pass their tests in order; a test of None accepts any number of items."""
     at = test = steps = 0
     star, resume = -1, 0

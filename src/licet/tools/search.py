@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from licet import Context, Refused, tool
 from licet.tools.files import shown
-from licet.tools.globs import Glob, Ignored, Meter, TooMuch, ignore_rules, is_ignored
+from licet.tools.globs import Glob, Ignored, StepMeter, TooManySteps, ignore_rules, is_ignored
 
 MOST_MATCHES = 1000
 MOST_PATHS = 50_000  # looked at in one search
@@ -95,7 +95,7 @@ class _Walk:
         self._root = root
         self._glob = glob
         self._include_ignored = include_ignored
-        self._meter = Meter(MOST_STEPS, MOST_STEPS_AT_ONCE)
+        self._meter = StepMeter(MOST_STEPS, MOST_STEPS_AT_ONCE)
         self.cut = ""  # why not everything was looked at
 
     async def files(self) -> AsyncGenerator[tuple[str, str]]:
@@ -104,7 +104,7 @@ class _Walk:
             async with aclosing(self._files()) as files:
                 async for one in files:
                     yield one
-        except TooMuch:
+        except TooManySteps:
             self.cut = "`glob` or the ignore files take too long: search in a narrower `path`, or `include_ignored`"
 
     async def _files(self) -> AsyncGenerator[tuple[str, str]]:
@@ -147,7 +147,7 @@ class _Walk:
         if not self._include_ignored:
             rules += tuple(await self._rules(path, entries, len(place.names)))
             if len(rules) > MOST_RULES:
-                raise TooMuch
+                raise TooManySteps
         return [_Place((*place.names, name), rules, above) for name in entries if name not in _NEVER]
 
     async def _rules(self, path: str, entries: list[str], depth: int) -> list[Ignored]:

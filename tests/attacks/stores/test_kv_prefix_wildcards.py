@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.guard.handles.kv import ScopedKv
 
@@ -19,7 +19,7 @@ PREFIXES = {"user_": ["user_1"], "100%": ["100%"], "%": [], "_": [], "a[": ["a[b
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_prefix_is_no_pattern(tmp_path: Path, kind: str, prefix: str) -> None:
     backend: Any = MemoryKv() if kind == "memory" else SqliteKv(tmp_path / "kv.db")
-    kv = ScopedKv(holding(["storage:*:session"]), backend)
+    kv = ScopedKv(grant(["storage:*:session"]), backend)
 
     async def scene() -> list[str]:
         for key in KEYS:

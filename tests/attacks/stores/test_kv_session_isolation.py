@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.guard.handles.kv import ScopedKv
 
@@ -39,11 +39,11 @@ OTHERS: list[dict[str, str]] = [
 @pytest.mark.parametrize("other", OTHERS, ids=str)
 def test_nobody_else_sees_or_changes_a_session_s_values(backend: Any, other: dict[str, str]) -> None:
     async def scene() -> None:
-        own = ScopedKv(holding(["storage:*:session"]), backend)
+        own = ScopedKv(grant(["storage:*:session"]), backend)
         await own.set("note", SECRET)
         for kind in ("session", "tool-private", "personality"):
             given: dict[str, Any] = {"personality": "s-1", **other}
-            thief = ScopedKv(holding([f"storage:*:{kind}"], **given), backend)
+            thief = ScopedKv(grant([f"storage:*:{kind}"], **given), backend)
             assert await thief.list() == []
             for key in KEYS:
                 assert await thief.get(key) is None
@@ -59,11 +59,11 @@ def test_nobody_else_sees_or_changes_a_session_s_values(backend: Any, other: dic
 
 def test_the_tools_of_a_session_share_its_store_and_no_other(backend: Any) -> None:
     async def scene() -> None:
-        await ScopedKv(holding(["storage:*:session"], name="one"), backend).set("note", SECRET)
-        await ScopedKv(holding(["storage:*:tool-private"], name="one"), backend).set("note", "private")
-        assert await ScopedKv(holding(["storage:*:session"], name="two"), backend).get("note") == SECRET
-        assert await ScopedKv(holding(["storage:*:tool-private"], name="two"), backend).get("note") is None
-        later = holding(["storage:*:tool-private"], name="one", session="s-2")
+        await ScopedKv(grant(["storage:*:session"], name="one"), backend).set("note", SECRET)
+        await ScopedKv(grant(["storage:*:tool-private"], name="one"), backend).set("note", "private")
+        assert await ScopedKv(grant(["storage:*:session"], name="two"), backend).get("note") == SECRET
+        assert await ScopedKv(grant(["storage:*:tool-private"], name="two"), backend).get("note") is None
+        later = grant(["storage:*:tool-private"], name="one", session="s-2")
         assert await ScopedKv(later, backend).get("note") == "private"  # a tool's own store outlives the session
 
     asyncio.run(scene())

@@ -264,7 +264,7 @@ def test_bundles_of_one_name_that_differ_do_not_meet(terms: dict[str, Any]) -> N
     for first, second in ((one, other), (other, one)):
         with pytest.raises(ValueError, match="the bundle `b` says different things in"):
             first.meet(second)
-    assert one.meet(_assigning({"tools": ["t"]})).seats.keys() == {"t"}
+    assert one.meet(_assigning({"tools": ["t"]})).admissions.keys() == {"t"}
 
 
 def _assigning(bundle: dict[str, Any]) -> Manifest:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from core import oracle
 from core.liars import Broken, Liar
-from core.manifests import HERE, NAMES, layer, manifest, manifests, seat, tool
+from core.manifests import HERE, NAMES, admission, layer, manifest, manifests, tool
 from core.naive import DOMAINS
 from core.strategies import PlainSet, domains, rules_of, sets_of
 from licet.core.algebra.capability import Capability
@@ -38,7 +38,7 @@ from licet.core.policy.bundle import Roster
 from licet.core.policy.connector import ConnectorRef
 from licet.core.policy.digest import document
 from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.manifest import WRITE_APPROVALS, Approvals, Budget, Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.policy.manifest import WRITE_APPROVALS, Admission, Approvals, Budget, Layer, Manifest, MaxEffect, Rule
 from licet.errors import Refused
 
 EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))
@@ -96,7 +96,7 @@ def test_a_call_comes_to_what_the_design_says(questions: Questions) -> None:
 def test_any_call_comes_to_what_the_design_says(policy: Manifest) -> None:
     for name in NAMES:
         reach = reach_of(policy, name)
-        admitted = name in policy.tools and name in policy.seats
+        admitted = name in policy.tools and name in policy.admissions
         assert (reach is not None) == (admitted and not oracle.denied(policy, name))
         assert (reach is not None and not reach.grounds) == oracle.callable_at_all(policy, name)
         if reach is not None and not reach.grounds:
@@ -135,7 +135,7 @@ def test_a_personality_only_ever_narrows(questions: Questions, data: st.DataObje
         policy,
         layers=(second,),
         max_effects=(MaxEffect(data.draw(st.sampled_from(CLASSES)), HERE, stated=True),),
-        seats={"one": (seat(approval=data.draw(st.sampled_from(WRITE_APPROVALS))),)},
+        admissions={"one": (admission(approval=data.draw(st.sampled_from(WRITE_APPROVALS))),)},
         personality="p",
     )
     both = policy.meet(personality)
@@ -255,9 +255,9 @@ BROKEN_MANIFESTS: list[Any] = [
     Failing(),
     good_but(tools={"t": None}),
     good_but(tools={"t": Failing()}),
-    good_but(seats={"t": (None,)}),
-    good_but(seats={"t": None}),
-    good_but(seats=None),
+    good_but(admissions={"t": (None,)}),
+    good_but(admissions={"t": None}),
+    good_but(admissions=None),
     good_but(layers=None),
     good_but(layers=(None,)),
     good_but(budget=Failing()),
@@ -313,7 +313,7 @@ def test_what_went_wrong_is_named_and_not_shown() -> None:
         def __contains__(self, _: object) -> bool:
             raise Told("the password is swordfish")
 
-    decision = decide(Request("t"), replace(manifest(tool("t")), seats=Telling()))
+    decision = decide(Request("t"), replace(manifest(tool("t")), admissions=Telling()))
     assert told(decision)[:2] == ("deny", "DECISION_FAILED")
     assert [rule.text for rule in decision.rules] == ["deciding failed: Told"]
     assert decision.request == Request("t")  # the name of the tool stays for the records
@@ -368,7 +368,7 @@ def test_without_a_stated_class_a_manifest_is_read_only() -> None:
 
 def test_a_seat_without_an_approval_asks_as_the_manifest_does() -> None:
     writer = tool("t", "fs:write:/a", effect="write_limited")
-    given: Any = {"allows": ["fs:write:/a"], "max_effect": "write_limited", "seats": {"t": (seat(),)}}
+    given: Any = {"allows": ["fs:write:/a"], "max_effect": "write_limited", "admissions": {"t": (admission(),)}}
     for write, verdict in (("call", "ask"), ("session", "ask"), ("manifest", "allow")):
         policy = manifest(writer, approvals=Approvals(write), **given)  # type: ignore[arg-type]
         decision = decide(Request("t", (Use("fs:write:/a"),), "s", "sha256:1"), policy)
@@ -379,8 +379,8 @@ def test_a_seat_without_an_approval_asks_as_the_manifest_does() -> None:
 
 def test_narrowing_runs_a_tool_at_the_tighter_class() -> None:
     strong = tool("t", "fs:*:/a", effect="destructive", sandbox="native")
-    stated = (Seat(HERE, effects=(("full", HERE),), levels=(("isolated", HERE),)),)
-    policy = manifest(strong, allows=["fs:*:/a"], seats={"t": stated}, max_effect="write_limited")
+    stated = (Admission(HERE, effects=(("full", HERE),), levels=(("isolated", HERE),)),)
+    policy = manifest(strong, allows=["fs:*:/a"], admissions={"t": stated}, max_effect="write_limited")
     assert decide(Request("t"), policy).verdict == "deny"
     narrowed = policy.declare([strong], narrow=True)
     reach = reach_of(narrowed, "t")
@@ -441,24 +441,24 @@ def test_an_approval_of_one_call_names_its_arguments() -> None:
     whole = Approval(ASKING.digest, "w", "s-1")  # of every call, if it counted
     request = Request("w", (Use("fs:write:/a/b"),), "s-1")
     assert decide(request, ASKING, Usage(approved=frozenset({whole}))).verdict == "ask"
-    by_session = replace(ASKING, seats={"w": (seat(approval="session"),)})
+    by_session = replace(ASKING, admissions={"w": (admission(approval="session"),)})
     agreed = Usage(approved=frozenset({Approval(by_session.digest, "w", "s-1")}))
     assert decide(request, by_session, agreed).verdict == "allow"
     assert decide(replace(request, arguments="sha256:x"), by_session, agreed).verdict == "allow"
 
 
 def test_a_question_is_told_where_the_answer_would_stand() -> None:
-    loose = seat(approval="session", approval_origin=Origin("one.yaml", 2, 3))
-    strict = seat(approval="call", approval_origin=Origin("two.yaml", 4, 5))
-    for seats, place in (
+    loose = admission(approval="session", approval_origin=Origin("one.yaml", 2, 3))
+    strict = admission(approval="call", approval_origin=Origin("two.yaml", 4, 5))
+    for admissions, place in (
         ((loose, strict), "two.yaml:4"),
         ((strict, loose), "two.yaml:4"),
         ((loose,), "one.yaml:2"),
-        ((seat(approval="call"),), "agent.yaml:9"),
+        ((admission(approval="call"),), "agent.yaml:9"),
     ):
         policy = replace(
             ASKING,
-            seats={"w": seats},
+            admissions={"w": admissions},
             places={"approvals": Origin("agent.yaml", 9, 1)},
         )
         (rule,) = decide(Request("w"), policy).rules
@@ -469,7 +469,7 @@ def test_a_question_is_told_where_the_answer_would_stand() -> None:
 
 PRICED = manifest(
     tool("t", cost_usd=Decimal("0.5")),
-    seats={"t": (seat(max_calls=4, max_cost_usd=Decimal(1)),)},
+    admissions={"t": (admission(max_calls=4, max_cost_usd=Decimal(1)),)},
     budget=Budget(10, Decimal(2), Decimal(3), 20),
 )
 SPENT: list[tuple[Usage, str]] = [
@@ -522,8 +522,8 @@ FROM_THE_START: list[tuple[Budget, int | Decimal | None, str]] = [
 def test_what_nothing_was_spent_of_can_be_too_little_too(
     budget: Budget, own: int | Decimal | None, expected: str
 ) -> None:
-    held = seat(max_cost_usd=own) if isinstance(own, Decimal) else seat(max_calls=own)
-    policy = manifest(PRICED.tools["t"], seats={"t": (held,)}, budget=budget)
+    held = admission(max_cost_usd=own) if isinstance(own, Decimal) else admission(max_calls=own)
+    policy = manifest(PRICED.tools["t"], admissions={"t": (held,)}, budget=budget)
     decisions = [decide(Request("t"), policy), decide(Request("t"), policy, Usage())]
     assert [decision.verdict for decision in decisions] == ["deny" if expected else "allow"] * 2
     if expected:
@@ -534,10 +534,10 @@ def test_what_was_exceeded_is_told_where_it_stands() -> None:
     places = {
         key: Origin("agent.yaml", line, 1) for line, key in enumerate(("max_calls_per_session", "max_cost_usd"), 20)
     }
-    tight = Seat(Origin("two.yaml", 8, 1), max_calls=2)
-    dear = Seat(Origin("three.yaml", 9, 1), max_calls=4, max_cost_usd=Decimal(2))
-    seats = (seat(max_calls=4), tight, seat(max_calls=2, max_cost_usd=Decimal(3)), dear, seat())
-    policy = replace(PRICED, places=places, seats={"t": seats})
+    tight = Admission(Origin("two.yaml", 8, 1), max_calls=2)
+    dear = Admission(Origin("three.yaml", 9, 1), max_calls=4, max_cost_usd=Decimal(2))
+    admissions = (admission(max_calls=4), tight, admission(max_calls=2, max_cost_usd=Decimal(3)), dear, admission())
+    policy = replace(PRICED, places=places, admissions={"t": admissions})
     for usage, place in (
         (Usage(calls=10), "agent.yaml:20"),
         (Usage(cost_usd=Decimal(2)), "agent.yaml:21"),
@@ -595,7 +595,7 @@ def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
     narrower = Layer("delegation", "the delegation", here, rules, denied)
     silent = Layer("delegation", "the first one", here, (Rule(Capability("env:read:A"), here, "allow"),))
     whole = manifest(tool("t"), allows=["tool:call:t"])
-    policy = replace(whole, seats={}, layers=(*whole.layers, silent, narrower))
+    policy = replace(whole, admissions={}, layers=(*whole.layers, silent, narrower))
     decision = decide(Request("t"), policy)
     assert told(decision)[:2] == ("deny", "TOOL_NOT_IN_BUNDLE")
     blamed = [rule for rule in decision.rules if rule.reason == "TOOL_NOT_IN_BUNDLE"]
@@ -604,7 +604,9 @@ def test_a_delegation_is_blamed_for_the_tools_it_leaves_out(case: str) -> None:
 
 def test_the_first_call_is_counted_as_one() -> None:
     for most, verdict in ((0, "deny"), (1, "allow")):
-        assert decide(Request("t"), manifest(tool("t"), seats={"t": (seat(max_calls=most),)})).verdict == verdict
+        assert (
+            decide(Request("t"), manifest(tool("t"), admissions={"t": (admission(max_calls=most),)})).verdict == verdict
+        )
 
 
 def test_without_a_budget_nothing_is_counted() -> None:

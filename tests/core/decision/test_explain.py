@@ -266,4 +266,4 @@ def test_a_question_is_settled_under_every_key_that_asks(
     reach = reach_of(policy.manifest, "put")
     assert reach is not None
     pin = "pin the policy with `Gate(pin=…)`" if personality else "accept the policy with `licet trust m.yaml`"
-    assert settle(policy.manifest, reach.seats) == f"approve it, or set {places}, and {pin}"
+    assert settle(policy.manifest, reach.admissions) == f"approve it, or set {places}, and {pin}"

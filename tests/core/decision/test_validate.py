@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from core import oracle
-from core.manifests import HERE, layer, manifest, manifests, seat, tool
+from core.manifests import HERE, admission, layer, manifest, manifests, tool
 from core.naive import DOMAINS, EFFECT_OF
 from core.strategies import rules_of, sets_of
 from licet.core.algebra.capability import Capability
@@ -209,7 +209,9 @@ def test_what_is_wrong_with_the_tool_itself_is_a_misfit(
 def test_a_bundle_narrows_what_fits() -> None:
     narrowing = layer(["network:*:a.example"], kind="bundle", silent=frozenset(DOMAINS) - {"network"})
     policy = manifest(
-        tool("t"), allows=["network:*:*.example", "env:read:A"], seats={"t": (seat(bundle="b", layer=narrowing),)}
+        tool("t"),
+        allows=["network:*:*.example", "env:read:A"],
+        admissions={"t": (admission(bundle="b", layer=narrowing),)},
     )
     spec = tool("t", "network:*:a.example", "network:*:b.example", "env:read:A")
     assert [misfit.capability for misfit in validate_registration(spec, policy)] == ["network:*:b.example"]

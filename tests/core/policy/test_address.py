@@ -344,5 +344,5 @@ def test_an_origin_is_protocol_host_and_port() -> None:
 
 def test_layers_without_a_ceiling_write_nothing() -> None:
     bare: tuple[Layer, ...] = (layer(["network:*:127.0.0.1"], kind="workspace"),)
-    made = manifest(tool("t", "network:*:*"), layers=bare, seats={"t": ()})
+    made = manifest(tool("t", "network:*:*"), layers=bare, admissions={"t": ()})
     assert not is_written(use_of_url("GET", LOOPBACK), reached(made))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from core.manifests import layer, manifest, manifests, seat, tool
+from core.manifests import admission, layer, manifest, manifests, tool
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Request
@@ -31,7 +31,7 @@ def rich() -> Manifest:
         agent="clerk",
         origin=made.origin,
         layers=(*made.layers, layer(["fs:read:/srv"])),
-        seats={"t": (seat(args=args, limits={"wall_seconds": 3}),)},
+        admissions={"t": (admission(args=args, limits={"wall_seconds": 3}),)},
         tools=made.tools,
         max_effects=made.max_effects,
         servers={"s": {"command": ("a", "b"), "env": {"A": "1"}}},
@@ -49,7 +49,7 @@ def test_a_copy_decides_the_same(how: str) -> None:
     assert again.loaded == one.loaded
     assert decide(request, again).verdict == "allow"
     assert decide(Request("t", (Use("fs:read:/srv/.env"),)), again).verdict == "deny"
-    assert again.seats["t"] == one.seats["t"]
+    assert again.admissions["t"] == one.admissions["t"]
 
 
 @pytest.mark.parametrize("how", COPIES)

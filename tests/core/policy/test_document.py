@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import Phase, given, settings
 from msgspec.structs import replace
 
-from core.manifests import HERE, layer, manifest, manifests, seat, tool
+from core.manifests import HERE, admission, layer, manifest, manifests, tool
 from licet.core.canonical import canonical_json, digest, money_text, plain
 from licet.core.origin import Origin
 from licet.core.policy.digest import document, manifest_digest
@@ -53,7 +53,7 @@ def test_places_and_order_are_no_meaning(policy: Manifest) -> None:
         policy,
         origin=_elsewhere(policy.origin),
         layers=tuple(_moved(one) for one in policy.layers),
-        seats=dict(reversed(list(policy.seats.items()))),
+        admissions=dict(reversed(list(policy.admissions.items()))),
         tools={name: replace(spec, origin=_elsewhere(HERE)) for name, spec in reversed(list(policy.tools.items()))},
         max_effects=tuple(MaxEffect(top.effect, _elsewhere(top.origin), top.stated) for top in policy.max_effects),
         limits=dict(reversed(list(policy.limits.items()))),
@@ -76,7 +76,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("an allow more", {"layers": (layer(["env:read:A", "env:read:B", "env:read:D"], ["env:read:C"]),)}),
     ("a deny less", {"layers": (layer(["env:read:A", "env:read:B"]),)}),
     ("another layer", {"layers": (*BASE.layers, layer(["env:read:A"], kind="personality"))}),
-    ("a tool more", {"seats": {**BASE.seats, "u": (seat(),)}}),
+    ("a tool more", {"admissions": {**BASE.admissions, "u": (admission(),)}}),
     ("what a tool needs", {"tools": {"t": tool("t", "env:read:B", cost_usd=Decimal("0.25"))}}),
     ("what a tool costs", {"tools": {"t": tool("t", "env:read:A", cost_usd=Decimal("0.26"))}}),
     ("a stronger class", {"max_effects": (MaxEffect("full", HERE, stated=True),)}),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from core.manifests import HERE, layer, manifest, manifests, seat, tool, versions
+from core.manifests import HERE, admission, layer, manifest, manifests, tool, versions
 from core.naive import PlainUse, universe
 from core.strategies import domains
 from licet.assemble import Places, review
@@ -299,8 +299,8 @@ def test_growth_through_a_bundle_is_written_where_the_bundle_widened() -> None:
         narrowing = replace(layer([f"network:*:{host}" for host in hosts], kind="bundle"), silent=ALL_BUT_NETWORK)
         lines = enumerate(narrowing.allows)
         moved = tuple(Rule(rule.capability, Origin("licet.yaml", line, 9), "destinations") for line, rule in lines)
-        held = seat(bundle="desk", layer=replace(narrowing, allows=moved))
-        return manifest(READER, allows=["network:*:*.test"], seats={"reader": (held,)})
+        held = admission(bundle="desk", layer=replace(narrowing, allows=moved))
+        return manifest(READER, allows=["network:*:*.test"], admissions={"reader": (held,)})
 
     (change,) = diff(bundled("a.test"), bundled("a.test", "b.test")).grown
     assert (change.text, change.origin) == ("network:read:b.test", Origin("licet.yaml", 1, 9))
@@ -330,9 +330,9 @@ SMALL = tool("small", "fs:read:/a")
 ALLOWED = ["fs:*:/a"]
 BLOCKED = replace(SMALL, effect="full")
 HELD = manifest(SMALL, allows=ALLOWED)
-NOBODY = manifest(allows=ALLOWED, seats={})
-UNDECLARED = manifest(allows=["fs:read:/a"], seats={"small": (seat(),)})
-IN_BUNDLE = manifest(SMALL, allows=ALLOWED, seats={"small": (seat(bundle="desk"),)})
+NOBODY = manifest(allows=ALLOWED, admissions={})
+UNDECLARED = manifest(allows=["fs:read:/a"], admissions={"small": (admission(),)})
+IN_BUNDLE = manifest(SMALL, allows=ALLOWED, admissions={"small": (admission(bundle="desk"),)})
 
 TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
     "a new tool": (NOBODY, HELD, {"grown": ["small: `small` can be called", "small: fs:read:/a"]}),
@@ -364,12 +364,12 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
         {"changed": ["small: `small` cannot be called, as before"]},
     ),
     "an undeclared tool counts with the ceiling": (
-        manifest(allows=["fs:read:/a"], seats={}),
+        manifest(allows=["fs:read:/a"], admissions={}),
         UNDECLARED,
         {"grown": ["small: `small` is admitted, declared nowhere", "small: fs:read:/a"]},
     ),
     "declaring less than the ceiling shrinks": (
-        manifest(allows=["fs:read:/"], seats={"small": (seat(),)}),
+        manifest(allows=["fs:read:/"], admissions={"small": (admission(),)}),
         manifest(SMALL, allows=["fs:read:/"]),
         {
             "shrunk": ["small: sandbox level: isolated → restricted", "small: fs:read:* except /a"],
@@ -410,14 +410,16 @@ def test_changes_are_told_tool_by_tool_in_order() -> None:
     assert list(dict.fromkeys(change.tool for change in grown)) == ["a", "b", "c", "d", "e"]
 
 
-def _one(*seats: Any, **given: Any) -> Manifest:
+def _one(*admissions: Any, **given: Any) -> Manifest:
     spec = given.pop("spec", tool("one", "fs:*:/a", effect="write_limited"))
     given = {"max_effect": "destructive", "budget": Budget(9), **given}
-    return manifest(spec, allows=["fs:*:/a"], seats={"one": seats or (seat(approval="session"),)}, **given)
+    return manifest(
+        spec, allows=["fs:*:/a"], admissions={"one": admissions or (admission(approval="session"),)}, **given
+    )
 
 
 def _effect(effect: Any, **given: Any) -> Manifest:
-    return _one(seat(approval="manifest"), spec=tool("one", "fs:read:/a", effect=effect, **given))
+    return _one(admission(approval="manifest"), spec=tool("one", "fs:read:/a", effect=effect, **given))
 
 
 ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
@@ -429,31 +431,31 @@ ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
     ),
     "a higher cost": (_effect("read_only"), _effect("read_only", cost_usd=Decimal("0.50")), "cost_usd: 0 → 0.5"),
     "asking once a session": (
-        _one(seat(approval="call")),
-        _one(seat(approval="session")),
+        _one(admission(approval="call")),
+        _one(admission(approval="session")),
         "asks about writes: before each call → once a session",
     ),
     "asking nobody": (
-        _one(seat(approval="session")),
-        _one(seat(approval="manifest")),
+        _one(admission(approval="session")),
+        _one(admission(approval="manifest")),
         "asks about writes: once a session → never (the file approves them)",
     ),
-    "more calls": (_one(seat(max_calls=3)), _one(seat(max_calls=4)), "max_calls: 3 → 4"),
-    "any number of calls": (_one(seat(max_calls=3)), _one(seat()), "max_calls: 3 → no limit"),
+    "more calls": (_one(admission(max_calls=3)), _one(admission(max_calls=4)), "max_calls: 3 → 4"),
+    "any number of calls": (_one(admission(max_calls=3)), _one(admission()), "max_calls: 3 → no limit"),
     "more money of a tool": (
-        _one(seat(max_cost_usd=Decimal("1.50"))),
-        _one(seat(max_cost_usd=Decimal(2))),
+        _one(admission(max_cost_usd=Decimal("1.50"))),
+        _one(admission(max_cost_usd=Decimal(2))),
         "max_cost_usd: 1.5 → 2",
     ),
-    "any money of a tool": (_one(seat(max_cost_usd=Decimal(0))), _one(seat()), "max_cost_usd: 0 → no limit"),
+    "any money of a tool": (_one(admission(max_cost_usd=Decimal(0))), _one(admission()), "max_cost_usd: 0 → no limit"),
     "a higher limit": (
-        _one(seat(limits={"wall_seconds": 3})),
-        _one(seat(limits={"wall_seconds": 4})),
+        _one(admission(limits={"wall_seconds": 3})),
+        _one(admission(limits={"wall_seconds": 4})),
         "wall_seconds: 3 → 4",
     ),
     "no rule on an argument": (
-        _one(seat(args={"to": {"enum": ["a"]}})),
-        _one(seat()),
+        _one(admission(args={"to": {"enum": ["a"]}})),
+        _one(admission()),
         'rules on `to`: {"enum":["a"]} → none',
     ),
 }
@@ -480,14 +482,14 @@ def test_what_a_tool_may_more_easily_do_has_grown_and_shrinks_the_other_way(
     ],
 )
 def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, side: str) -> None:
-    changes = told(diff(_one(seat(args=old)), _one(seat(args=new))))
+    changes = told(diff(_one(admission(args=old)), _one(admission(args=new))))
     assert (side in changes) is bool(side)
     assert side or not changes
 
 
 def test_a_second_rule_on_an_argument_narrows() -> None:
     rule, other = {"enum": ["a"]}, {"maxLength": 3}
-    old, new = _one(seat(args={"to": rule})), _one(seat(args={"to": rule}), seat(args={"to": other}))
+    old, new = _one(admission(args={"to": rule})), _one(admission(args={"to": rule}), admission(args={"to": other}))
     assert told(diff(old, new)) == {
         "shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']
     }
@@ -517,8 +519,8 @@ def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
 
 
 def test_a_tool_whose_own_limit_is_tighter_is_told_apart() -> None:
-    old = _one(seat(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
-    new = _one(seat(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
+    old = _one(admission(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
+    new = _one(admission(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
     assert told(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
 
 

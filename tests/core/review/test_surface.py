@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from core.manifests import HERE, layer, manifest, manifests, seat, specs, tool
+from core.manifests import HERE, admission, layer, manifest, manifests, specs, tool
 from core.naive import DOMAINS, PlainUse, universe
 from core.strategies import PlainSet, domains, sets
 from licet.core.algebra.capability import Capability
@@ -194,9 +194,9 @@ def test_a_tool_is_told_as_data() -> None:
         clerk,
         allows=["fs:read:/srv", "fs:write:/srv"],
         denies=["fs:*:/srv/key"],
-        seats={
+        admissions={
             "clerk": (
-                seat(
+                admission(
                     bundle="desk", approval="call", max_calls=3, max_cost_usd=Decimal("1.50"), args={"a": {"enum": [1]}}
                 ),
             )
@@ -309,8 +309,10 @@ def test_a_callable_tool_has_nothing_to_explain() -> None:
 
 
 def test_an_undeclared_tool_is_shown_with_the_ceiling_at_the_strongest_class_it_could_have() -> None:
-    bundled = seat(bundle="desk", approval="session", effects=(("write_limited", HERE),), levels=(("isolated", HERE),))
-    found = manifest(allows=["fs:*:/srv", "network:*:x.test"], seats={"guess": (bundled,)}, max_effect="full")
+    bundled = admission(
+        bundle="desk", approval="session", effects=(("write_limited", HERE),), levels=(("isolated", HERE),)
+    )
+    found = manifest(allows=["fs:*:/srv", "network:*:x.test"], admissions={"guess": (bundled,)}, max_effect="full")
     shown = only_tool(found)
     assert (shown.standing, shown.effect, shown.level, shown.asks) == (
         "undeclared",
@@ -323,7 +325,7 @@ def test_an_undeclared_tool_is_shown_with_the_ceiling_at_the_strongest_class_it_
 
 
 def test_without_a_budget_an_undeclared_tool_cannot_be_stronger_than_write_limited() -> None:
-    found = manifest(allows=["fs:*:/srv"], seats={"guess": (seat(),)}, max_effect="destructive")
+    found = manifest(allows=["fs:*:/srv"], admissions={"guess": (admission(),)}, max_effect="destructive")
     assert only_tool(found).effect == "write_limited"
     budgeted = only_tool(replace(found, budget=Budget(max_calls_per_session=1)))
     assert (budgeted.effect, budgeted.deletes_ask) == ("destructive", True)
@@ -331,14 +333,14 @@ def test_without_a_budget_an_undeclared_tool_cannot_be_stronger_than_write_limit
 
 
 def test_an_undeclared_tool_could_be_native_only_where_the_manifest_names_it() -> None:
-    found = manifest(seats={"guess": (seat(),)})
+    found = manifest(admissions={"guess": (admission(),)})
     assert only_tool(found).level == "isolated"
     assert only_tool(replace(found, natives=(Natives(frozenset({"guess"}), HERE),))).level == "native"
 
 
 def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_gets() -> None:
     lines = (ConnectorRule("github", ">=2.0", HERE),)
-    found = manifest(seats={"guess": (seat(),)}, connectors=Connectors(lines, profiles=(lines,)))
+    found = manifest(admissions={"guess": (admission(),)}, connectors=Connectors(lines, profiles=(lines,)))
     assert texts(only_tool(found)) == ["connector:use:github"]
     denied = replace(found, layers=(layer(denies=["connector:use:github"]),))
     assert texts(only_tool(denied)) == []
@@ -347,13 +349,13 @@ def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_
 
 
 def test_an_undeclared_tool_that_no_declaration_would_let_in_is_blocked() -> None:
-    shown = only_tool(manifest(allows=["fs:read:/srv"], seats={"guess": (seat(max_calls=0),)}))
+    shown = only_tool(manifest(allows=["fs:read:/srv"], admissions={"guess": (admission(max_calls=0),)}))
     assert (shown.standing, shown.effect, shown.level, shown.entries) == ("blocked", None, None, ())
 
 
 def test_tools_are_in_canonical_order_and_those_for_others_are_named_apart() -> None:
     specs = [tool(name) for name in ("b", "a", "c", "other", "another")]
-    shown = surface(manifest(*specs, seats={name: (seat(),) for name in ("b", "c", "a")}))
+    shown = surface(manifest(*specs, admissions={name: (admission(),) for name in ("b", "c", "a")}))
     assert [one.name for one in shown.tools] == ["a", "b", "c"]
     assert shown.unadmitted == ("another", "other")
 
@@ -384,10 +386,10 @@ def test_the_surface_says_when_a_person_is_asked(effect: Any, write: Any, asks: 
 
 def test_limits_and_rules_on_arguments_are_those_of_every_place_that_admits_the_tool() -> None:
     places = (
-        seat(bundle="desk", limits={"wall_seconds": 20, "memory_mb": 64}, args={"path": {"scope": "fs:read"}}),
-        seat(args={"path": {"maxLength": 9}}, max_calls=3, max_cost_usd=Decimal(2), limits={"wall_seconds": 50}),
+        admission(bundle="desk", limits={"wall_seconds": 20, "memory_mb": 64}, args={"path": {"scope": "fs:read"}}),
+        admission(args={"path": {"maxLength": 9}}, max_calls=3, max_cost_usd=Decimal(2), limits={"wall_seconds": 50}),
     )
-    found = manifest(tool("clerk"), seats={"clerk": places}, limits={"wall_seconds": 30, "memory_mb": 256})
+    found = manifest(tool("clerk"), admissions={"clerk": places}, limits={"wall_seconds": 30, "memory_mb": 256})
     shown = only_tool(found)
     assert shown.limits == (("memory_mb", 64), ("wall_seconds", 20))
     assert shown.args == (("path", ('{"maxLength":9}', '{"scope":"fs:read"}')),)
@@ -413,7 +415,7 @@ _NARROW = layer(["fs:read:/srv/a"], kind="bundle", silent=EVERY_DOMAIN - {"fs"})
             manifest(
                 tool("run", "fs:read:/srv"),
                 allows=["process:exec:wc", "fs:read:/srv"],
-                seats={"run": (seat(layer=_NARROW),)},
+                admissions={"run": (admission(layer=_NARROW),)},
             ),
             ["fs:read:/srv", "process:exec:wc"],
             id="a tool that is called run does not narrow it",
@@ -431,7 +433,7 @@ def test_any_command_is_an_entry_of_its_own_where_a_binary_is_allowed(
 ) -> None:
     shown = surface(found)
     assert (None if shown.commands is None else texts(shown.commands)) == expected
-    assert [one.name for one in shown.tools] == sorted(found.seats)
+    assert [one.name for one in shown.tools] == sorted(found.admissions)
     assert shown.unadmitted == ()
     said = shown.document()["commands"]
     assert (said is None) is (expected is None)

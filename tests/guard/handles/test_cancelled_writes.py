@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.backends.files.memory import MemoryFiles
 from licet.guard.handles.files import ScopedFiles, held_paths
@@ -70,7 +70,7 @@ def test_a_write_that_is_cancelled_appears_at_once_or_never(
 ) -> None:
     (kind, place), gates = backend, Gates()
     files = gated(kind, gates, after=after)()
-    holds = holding([f"fs:*:{place}"], effect="full")
+    holds = grant([f"fs:*:{place}"], effect="full")
     held = held_paths(holds.reach.grant)
     if kind is MemoryFiles:
         files.mkdir(place, held)
@@ -87,7 +87,7 @@ def test_a_write_that_is_cancelled_appears_at_once_or_never(
 @both
 def test_a_file_takes_its_place_only_in_its_turn(backend: tuple[type[Any], str]) -> None:
     kind, place = backend
-    files, held = kind(), held_paths(holding([f"fs:*:{place}"], effect="full").reach.grant)
+    files, held = kind(), held_paths(grant([f"fs:*:{place}"], effect="full").reach.grant)
     if kind is MemoryFiles:
         files.mkdir(place, held)
     seen: list[list[str]] = []

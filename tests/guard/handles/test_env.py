@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.liars import Liar
-from guard.holdings import holding
+from guard.grants import grant
 from licet.errors import Refused
 from licet.guard.handles.secrets import ScopedEnv
 
@@ -13,7 +13,7 @@ ENVIRON = {"LANG": "C", "AWS_SECRET": "no"}
 
 
 def scoped(*names: str, **given: Any) -> ScopedEnv:
-    return ScopedEnv(holding([f"env:read:{name}" for name in names], **given), ENVIRON)
+    return ScopedEnv(grant([f"env:read:{name}" for name in names], **given), ENVIRON)
 
 
 def test_a_declared_variable_is_read_and_an_unset_one_gives_the_default() -> None:
@@ -48,7 +48,7 @@ def test_a_name_that_lies_about_itself_is_read_as_what_was_checked() -> None:
 
 
 def test_it_ends_with_its_call() -> None:
-    held = holding(["env:read:LANG"])
+    held = grant(["env:read:LANG"])
     env = ScopedEnv(held, ENVIRON)
     held.over = True
     with pytest.raises(Refused, match="SESSION_ENDED"):

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from counted import work
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp, Names, Routes
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval, Event
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.fetch import FetchLimits, ScopedFetch
 from licet.guard.handles.messages import BadStatus, Headers, Response
 from licet.guard.ports import Exchange, Unconnected, Unreached
@@ -30,10 +30,10 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def fetching(
-    routes: Routes, names: Names = PUBLIC, held: Holding | None = None, **given: Any
+    routes: Routes, names: Names = PUBLIC, held: Grant | None = None, **given: Any
 ) -> tuple[ScopedFetch, MemoryHttp]:
     net = MemoryHttp(routes, names)
-    return ScopedFetch(held or holding(BOTH), net, **given), net
+    return ScopedFetch(held or grant(BOTH), net, **given), net
 
 
 def fetched(routes: Routes, url: str = "https://a.test/", /, **given: Any) -> Response:
@@ -47,7 +47,7 @@ def refusal(routes: Routes, url: str = "https://a.test/", /, *, names: Names = P
     fetch, _ = fetching(routes, names, held, limits=given.pop("limits", FetchLimits()))
     with pytest.raises(Refused) as refused:
         run(fetch(url, **given))
-    assert fetch._holding.events[-1].reason == refused.value.code  # whatever is refused is recorded
+    assert fetch._grant.events[-1].reason == refused.value.code  # whatever is refused is recorded
     return refused.value
 
 
@@ -278,7 +278,7 @@ def test_a_secret_with_a_line_break_is_not_put_into_a_header_nor_into_a_message(
     with pytest.raises(Refused) as refused:
         run(fetch("https://a.test/", headers={"x": "<KEY>"}))
     assert refused.value.code == "INPUT_INVALID"
-    assert "hush" not in str(refused.value) + refused.value.explain() + repr(fetch._holding.events)
+    assert "hush" not in str(refused.value) + refused.value.explain() + repr(fetch._grant.events)
     assert net.sent == []
 
 
@@ -288,7 +288,7 @@ def test_a_secret_with_a_line_break_is_not_put_into_a_header_nor_into_a_message(
 def test_each_hop_is_asked_about_and_recorded() -> None:
     seen: list[Event] = []
     routes = {"https://a.test/": moved("https://b.test/x"), "https://b.test/x": page()}
-    fetch, _ = fetching(routes, held=holding(BOTH, seen=seen))
+    fetch, _ = fetching(routes, held=grant(BOTH, seen=seen))
     assert run(fetch("https://a.test/")).url == "https://b.test/x"
     assert [event.capability for event in seen] == [
         "network:https:get@a.test:443", "network:https:get@b.test:443",
@@ -311,7 +311,7 @@ def test_each_hop_is_asked_about_and_recorded() -> None:
     ],
 )
 def test_what_is_not_held_is_refused(url: Any, method: str, effect: Any, code: str) -> None:
-    fetch, net = fetching(lambda _: page(), held=holding(BOTH, effect=effect))
+    fetch, net = fetching(lambda _: page(), held=grant(BOTH, effect=effect))
     with pytest.raises(Refused) as refused:
         run(fetch(url, method))
     assert (refused.value.code, net.sent, net.resolved) == (code, [], [])
@@ -324,7 +324,7 @@ def test_a_delete_asks_a_person_and_the_clock_stands_still_meanwhile() -> None:
         asked.append(str(use))
         await asyncio.sleep(1.2)
 
-    held = holding(BOTH, effect="full", ask=slow)
+    held = grant(BOTH, effect="full", ask=slow)
     fetch, net = fetching(lambda _: page(), held=held)
     assert run(fetch("https://a.test/x", "DELETE", timeout=1)).ok
     assert (asked, net.sent[0].method) == (["network:https:delete@a.test:443"], "DELETE")
@@ -332,7 +332,7 @@ def test_a_delete_asks_a_person_and_the_clock_stands_still_meanwhile() -> None:
 
 def test_after_its_call_a_handle_does_nothing_more() -> None:
     async def work() -> None:
-        held = holding(BOTH)
+        held = grant(BOTH)
         fetch, _ = fetching({"https://a.test/": Answer(200, (), [b"a", b"b"])}, held=held)
         async with fetch.stream("https://a.test/") as answer:
             held.over = True
@@ -407,7 +407,7 @@ def test_a_body_does_not_cross_to_another_origin(status: int) -> None:
 
 def test_a_redirect_from_https_to_http_needs_its_own_grant() -> None:
     routes = {"https://a.test/": moved("http://a.test/"), "http://a.test/": page()}
-    refused = refusal(routes, held=holding(["network:https:a.test"]))
+    refused = refusal(routes, held=grant(["network:https:a.test"]))
     assert (refused.code, str(refused.use)) == ("HOST_NOT_ALLOWED", "network:http:get@a.test:80")
 
 
@@ -484,7 +484,7 @@ def test_a_private_address_needs_the_manifest() -> None:
     assert str(refused) == "ADDRESS_NOT_ALLOWED: a.test leads to an address that is not public"
     assert "10.0.0.1 is private" in refused.explain()
     assert 'set `capabilities.private: ["10.0.0.1/32"]` in agent.yaml' in refused.explain()
-    fetch, net = fetching(lambda _: page(), names, holding(BOTH, private=["10.0.0.0/8"]))
+    fetch, net = fetching(lambda _: page(), names, grant(BOTH, private=["10.0.0.0/8"]))
     assert run(fetch("https://a.test/")).ok
     assert net.sent[0].address == "10.0.0.1"
 
@@ -503,7 +503,7 @@ def test_an_empty_answer_is_refused() -> None:
             return []
 
     with pytest.raises(Refused) as refused:
-        run(ScopedFetch(holding(BOTH), Empty(lambda _: page()))("https://a.test/"))
+        run(ScopedFetch(grant(BOTH), Empty(lambda _: page()))("https://a.test/"))
     assert told(refused.value)[::2] == ("RESOLVE_FAILED", "the name has no address")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed, canonical_host
@@ -69,7 +69,7 @@ def outcome(case: Case) -> tuple[set[str], str]:
         return Answer()
 
     start = case["url"]
-    held = holding(rules(case["policy"]["allow"]), deny=rules(case["policy"].get("deny", [])))
+    held = grant(rules(case["policy"]["allow"]), deny=rules(case["policy"].get("deny", [])))
     net = MemoryHttp(site, names)
     said = ""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from effort import LONG
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
 from licet.errors import Refused
@@ -46,7 +46,7 @@ class Service:
         self.client = HttpClient(ca_file=authority)
 
     def fetch(self) -> ScopedFetch:
-        return ScopedFetch(holding(["network:https:localhost"], private=["127.0.0.0/8", "::1/128"]), self.client)
+        return ScopedFetch(grant(["network:https:localhost"], private=["127.0.0.0/8", "::1/128"]), self.client)
 
 
 @pytest.fixture(params=[False, True], ids=["HTTP/1.1", "HTTP/2"])

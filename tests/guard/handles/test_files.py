@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.backends.files.memory import MemoryFiles
 from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval, Ask, Ground, Request
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles, held_paths
 from licet.guard.redaction.redact import Redactor
 
@@ -29,11 +29,11 @@ RULES = ("fs:read:/srv", "fs:write:/srv")
 Act = Callable[[ScopedFiles], Awaitable[Any]]
 
 
-def held(**given: Any) -> Holding:
-    return holding(given.pop("needs", RULES), deny=["fs:*:/srv/private"], **given)
+def held(**given: Any) -> Grant:
+    return grant(given.pop("needs", RULES), deny=["fs:*:/srv/private"], **given)
 
 
-def scoped(holds: Holding | None = None, **given: Any) -> ScopedFiles:
+def scoped(holds: Grant | None = None, **given: Any) -> ScopedFiles:
     return ScopedFiles(holds or held(), given.pop("files", MemoryFiles(FILES)), "/srv", **given)
 
 
@@ -46,7 +46,7 @@ def refusal(act: Act, files: ScopedFiles) -> Refused:
     return caught.value
 
 
-def events(holds: Holding) -> list[tuple[str, str]]:
+def events(holds: Grant) -> list[tuple[str, str]]:
     return [(type(event).__name__, event.capability) for event in holds.events]
 
 
@@ -143,7 +143,7 @@ def test_a_delete_that_a_person_is_asked_about_repeats_what_was_sent() -> None:
 def test_a_path_that_may_not_be_followed_is_repeated_as_it_was_sent(tmp_path: Path) -> None:
     place = str(tmp_path.resolve())
     (tmp_path / "out").symlink_to("/etc/passwd")
-    holds = holding([f"fs:*:{place}"])
+    holds = grant([f"fs:*:{place}"])
     refused = refusal(lambda files: files.read("x/../out"), ScopedFiles(holds, LocalFiles(), place))
     assert str(refused) == "PATH_NOT_REACHABLE: read not permitted for x/../out"
     assert place in refused.explain()
@@ -217,7 +217,7 @@ def test_errors_of_the_system_name_what_was_sent_and_nothing_else(
     async def agree(approval: Approval, use: Use) -> None:
         pass
 
-    holds = holding([f"fs:*:{place}"], effect="full", ask=agree)
+    holds = grant([f"fs:*:{place}"], effect="full", ask=agree)
     with pytest.raises(error) as caught:
         asyncio.run(act(ScopedFiles(holds, files, place)))  # type: ignore[arg-type]
     wrong = caught.value
@@ -247,7 +247,7 @@ class Counting(ThreadPoolExecutor):
 def test_files_of_every_size_come_whole_and_only_large_ones_from_a_thread(tmp_path: Path, size: int) -> None:
     path = tmp_path.resolve() / "file"
     path.write_bytes(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
-    holds = holding([f"fs:read:{path.parent}"])
+    holds = grant([f"fs:read:{path.parent}"])
     fs, threads = ScopedFiles(holds, LocalFiles(), str(path.parent)), Counting()
 
     async def run() -> bytes:
@@ -298,7 +298,7 @@ def test_a_limit_that_is_none_reads_nothing(limit: Any) -> None:
 
 def test_a_large_file_is_written_in_a_thread_and_its_errors_come_out(tmp_path: Path) -> None:
     place = str(tmp_path.resolve())
-    fs = ScopedFiles(holding([f"fs:*:{place}"]), LocalFiles(), place)
+    fs = ScopedFiles(grant([f"fs:*:{place}"]), LocalFiles(), place)
     asyncio.run(fs.write("f", b"x" * (2 * MIB)))
     assert (tmp_path / "f").stat().st_size == 2 * MIB
     with pytest.raises(FileNotFoundError) as caught:
@@ -330,7 +330,7 @@ def test_only_text_and_bytes_are_written() -> None:
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 def test_open_gives_a_real_file(tmp_path: Path, openat2: bool) -> None:
     place = str(tmp_path.resolve())
-    fs = ScopedFiles(holding([f"fs:*:{place}"]), LocalFiles(openat2=openat2), place)
+    fs = ScopedFiles(grant([f"fs:*:{place}"]), LocalFiles(openat2=openat2), place)
 
     async def run() -> None:
         with await fs.open("f", "w", encoding="utf-16") as file:
@@ -376,7 +376,7 @@ def test_a_path_that_leads_outside_is_a_recorded_refusal(tmp_path: Path) -> None
     (place / "in").mkdir()
     (place / "out").write_text("CANARY")
     (place / "in" / "link").symlink_to("../out")
-    holds = holding([f"fs:*:{place / 'in'}"])
+    holds = grant([f"fs:*:{place / 'in'}"])
     fs = ScopedFiles(holds, LocalFiles(), str(place / "in"))
     for act in (lambda fs: fs.read("link"), lambda fs: fs.exists("link"), lambda fs: fs.write("link", "x")):
         refused = refusal(act, fs)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.fetch import ScopedFetch
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.kv import ScopedKv
@@ -23,24 +23,24 @@ NEEDS = (
 )  # fmt: skip
 
 
-async def env(held: Holding) -> Any:
+async def env(held: Grant) -> Any:
     return ScopedEnv(held, None).get("HOME")
 
 
-async def stream(held: Holding) -> Any:
+async def stream(held: Grant) -> Any:
     async with ScopedFetch(held, None).stream("https://site.test/"):
         pass
 
 
-def files(held: Holding) -> ScopedFiles:
+def files(held: Grant) -> ScopedFiles:
     return ScopedFiles(held, None, "/")
 
 
-def programs(held: Holding) -> ScopedProcesses:
+def programs(held: Grant) -> ScopedProcesses:
     return ScopedProcesses(held, None, None, binaries={})
 
 
-CASES: dict[str, tuple[str, Callable[[Holding], Awaitable[Any]]]] = {
+CASES: dict[str, tuple[str, Callable[[Grant], Awaitable[Any]]]] = {
     "fetch": ("network", lambda held: ScopedFetch(held, None)("https://site.test/")),
     "fetch, to delete": ("network", lambda held: ScopedFetch(held, None)("https://site.test/", "DELETE")),
     "fetch, malformed": ("network", lambda held: ScopedFetch(held, None)("https://site.test/", headers=5)),
@@ -73,7 +73,7 @@ def test_a_granted_use_without_a_backend_names_the_backend_that_is_missing(case:
     category, act = CASES[case]
 
     async def once() -> None:
-        await act(holding(NEEDS, effect="full"))  # whose deletes ask, and nobody may be asked
+        await act(grant(NEEDS, effect="full"))  # whose deletes ask, and nobody may be asked
 
     with pytest.raises(Refused) as refusal:
         asyncio.run(once())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.errors import Refused
 from licet.guard.handles.kv import ScopedKv, scope_id
@@ -29,7 +29,7 @@ def refused(act: Any) -> Refused:
 
 def test_the_four_operations() -> None:
     async def run() -> None:
-        kv = ScopedKv(holding(["storage:*:session"]), MemoryKv())
+        kv = ScopedKv(grant(["storage:*:session"]), MemoryKv())
         await kv.set("a", {"n": 1})
         await kv.set("b", None)
         assert await kv.get("a") == {"n": 1}
@@ -44,7 +44,7 @@ def test_the_four_operations() -> None:
 
 
 def test_what_does_not_fit_into_the_store_is_refused_and_told() -> None:
-    kv = ScopedKv(holding(["storage:*:session"]), MemoryKv(most_bytes=200))
+    kv = ScopedKv(grant(["storage:*:session"]), MemoryKv(most_bytes=200))
     asyncio.run(kv.set("a", "x" * 100))
     for key, value in (("b", "x" * 100), ("a", "x" * (1 << 20))):
         refusal = refused(kv.set(key, value))
@@ -58,7 +58,7 @@ def test_the_declared_time_to_live_holds_unless_the_tool_says_otherwise() -> Non
     clock = Clock()
 
     async def run() -> None:
-        kv = ScopedKv(holding(["storage:*:session"], ttl=60), MemoryKv(clock))
+        kv = ScopedKv(grant(["storage:*:session"], ttl=60), MemoryKv(clock))
         await kv.set("default", 1)
         await kv.set("longer", 1, ttl_seconds=120)
         clock.now = 59
@@ -85,7 +85,7 @@ SCOPES = [
 def test_the_framework_names_the_scope(needs: list[str], personality: str | None, scope: str) -> None:
     backend = MemoryKv()
     backend_scopes: Callable[[], list[str]] = lambda: sorted(backend._scopes)  # noqa: E731
-    held = holding([*needs, "storage:write:session"] if "read" in needs[0] else needs, personality=personality)
+    held = grant([*needs, "storage:write:session"] if "read" in needs[0] else needs, personality=personality)
     asyncio.run(ScopedKv(held, backend).set("k", 1))
     assert backend_scopes() == [scope]
 
@@ -93,7 +93,7 @@ def test_the_framework_names_the_scope(needs: list[str], personality: str | None
 def test_another_declared_store_is_reached_by_its_kind() -> None:
     async def run() -> None:
         backend = MemoryKv()
-        kv = ScopedKv(holding(["storage:*:session", "storage:*:tool-private"]), backend)
+        kv = ScopedKv(grant(["storage:*:session", "storage:*:tool-private"]), backend)
         await kv.of("session").set("k", "shared")
         await kv.set("k", "own")
         assert await kv.of("session").get("k") == "shared"
@@ -113,7 +113,7 @@ def operations(kv: ScopedKv) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["get", "set", "delete", "list"])
 def test_a_tool_that_declares_no_storage_has_none(name: str) -> None:
-    acts = operations(ScopedKv(holding(["env:read:A"]), MemoryKv()))
+    acts = operations(ScopedKv(grant(["env:read:A"]), MemoryKv()))
     error = refused(acts.pop(name))
     for rest in acts.values():
         rest.close()
@@ -124,7 +124,7 @@ def test_a_tool_that_declares_no_storage_has_none(name: str) -> None:
 def test_each_operation_asks_about_its_own_side(side: str, fails: set[str]) -> None:
     async def run() -> set[str]:
         failed = set()
-        for name, act in operations(ScopedKv(holding([f"storage:{side}:session"]), MemoryKv())).items():
+        for name, act in operations(ScopedKv(grant([f"storage:{side}:session"]), MemoryKv())).items():
             try:
                 await act
             except Refused as error:
@@ -135,10 +135,10 @@ def test_each_operation_asks_about_its_own_side(side: str, fails: set[str]) -> N
 
 
 def test_writing_what_belongs_to_a_personality_is_a_side_effect() -> None:
-    read_only = holding(["storage:*:personality"], effect="read_only", personality="butler")
+    read_only = grant(["storage:*:personality"], effect="read_only", personality="butler")
     assert asyncio.run(ScopedKv(read_only, MemoryKv()).get("k")) is None
     assert refused(ScopedKv(read_only, MemoryKv()).set("k", 1)).code == "SIDE_EFFECT_EXCEEDED"
-    own = holding(["storage:*:session"], effect="read_only")
+    own = grant(["storage:*:session"], effect="read_only")
     asyncio.run(ScopedKv(own, MemoryKv()).set("k", 1))
 
 
@@ -151,7 +151,7 @@ class Broken:
 
 @pytest.mark.parametrize("name", ["get", "set", "delete", "list"])
 def test_a_store_that_cannot_be_used_is_told_without_its_path(name: str) -> None:
-    acts = operations(ScopedKv(holding(["storage:*:session"]), Broken()))
+    acts = operations(ScopedKv(grant(["storage:*:session"]), Broken()))
     error = refused(acts.pop(name))
     for rest in acts.values():
         rest.close()
@@ -160,7 +160,7 @@ def test_a_store_that_cannot_be_used_is_told_without_its_path(name: str) -> None
 
 
 def test_it_ends_with_its_call() -> None:
-    held = holding(["storage:*:session"])
+    held = grant(["storage:*:session"])
     kv = ScopedKv(held, MemoryKv())
     held.over = True
     assert refused(kv.get("k")).code == "SESSION_ENDED"
@@ -171,7 +171,7 @@ def test_agents_share_the_store_of_their_personality_and_no_other(tmp_path: Path
     backend = MemoryKv(most_bytes=200) if store == "memory" else SqliteKv(tmp_path / "kv.db", most_bytes=200)
 
     def kv(kind: str, agent: str, personality: str | None = "butler", session: str = "s-1") -> ScopedKv:
-        held = holding([f"storage:*:{kind}"], agent=agent, personality=personality, session=session)
+        held = grant([f"storage:*:{kind}"], agent=agent, personality=personality, session=session)
         return ScopedKv(held, backend)
 
     async def scene() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from core.liars import Liar
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.secrets import MemorySecrets
 from licet.errors import Refused
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.processes import ScopedProcesses
 from licet.guard.handles.secrets import ScopedSecrets
 from licet.guard.ports import Unavailable
@@ -57,7 +57,7 @@ async def done(command: Command) -> Finished:
 
 
 def spawn(
-    held: Holding, name: Any, *args: Any, sandbox: Any = None, programs: Any = None, made: Any = None, **given: Any
+    held: Grant, name: Any, *args: Any, sandbox: Any = None, programs: Any = None, made: Any = None, **given: Any
 ) -> tuple[Finished, Command]:
     """Start a program, and say with which command."""
     known = dict.fromkeys(("/usr/bin/git", "/usr/bin/mawk", "/usr/bin/curl", "/opt/own"), done)
@@ -68,14 +68,14 @@ def spawn(
     return finished, processes.ran[-1]
 
 
-def refused(held: Holding, *args: Any, **given: Any) -> Refused:
+def refused(held: Grant, *args: Any, **given: Any) -> Refused:
     with pytest.raises(Refused) as caught:
         spawn(held, *args, **given)
     return caught.value
 
 
 def test_a_declared_program_runs_as_the_pinned_file_under_its_name() -> None:
-    finished, command = spawn(holding(["process:exec:git"]), "git", ["status", "-s"], b"in", timeout=5)
+    finished, command = spawn(grant(["process:exec:git"]), "git", ["status", "-s"], b"in", timeout=5)
     assert finished.stdout_bytes == b"out"
     assert command == Command("/usr/bin/git", ("git", "status", "-s"), {}, "/", b"in", 5.0, 1 << 20)
 
@@ -83,7 +83,7 @@ def test_a_declared_program_runs_as_the_pinned_file_under_its_name() -> None:
 def test_input_may_be_text_and_no_timeout_is_longer_than_the_call_s() -> None:
     limits = {"seconds": 7.0, "output_bytes": 99}
     for asked, kept in ((None, 7.0), (3, 3.0), (0.5, 0.5), (100, 7.0), (10**400, 7.0)):
-        _, command = spawn(holding(["process:exec:git"]), "git", stdin="é", timeout=asked, made=limits)
+        _, command = spawn(grant(["process:exec:git"]), "git", stdin="é", timeout=asked, made=limits)
         assert (command.stdin, command.seconds, command.output_bytes) == ("é".encode(), kept, 99)
 
 
@@ -119,7 +119,7 @@ DECISIONS = [
 
 @pytest.mark.parametrize(("needs", "denies", "asked", "expected"), DECISIONS)
 def test_either_name_allows_and_any_name_denies(needs: list[str], denies: list[str], asked: Any, expected: str) -> None:
-    held = holding([f"process:exec:{one}" for one in needs], deny=[f"process:exec:{one}" for one in denies])
+    held = grant([f"process:exec:{one}" for one in needs], deny=[f"process:exec:{one}" for one in denies])
     if expected.startswith("/"):
         assert spawn(held, asked)[1].binary == expected
     else:
@@ -127,17 +127,17 @@ def test_either_name_allows_and_any_name_denies(needs: list[str], denies: list[s
 
 
 def test_the_words_for_the_model_repeat_what_it_sent() -> None:
-    assert str(refused(holding(["process:exec:git"]), "rm")) == (
+    assert str(refused(grant(["process:exec:git"]), "rm")) == (
         "BINARY_NOT_ALLOWED: rm is not in the declared allowedBinaries"
     )
-    assert str(refused(holding(["process:exec:other"]), "other")) == (
+    assert str(refused(grant(["process:exec:other"]), "other")) == (
         "BACKEND_MISSING: there is no program called other here"
     )
 
 
 def test_a_name_that_lies_about_itself_is_run_as_what_was_checked() -> None:
-    assert spawn(holding(["process:exec:git"]), Liar("curl", "git"))[1].binary == "/usr/bin/git"
-    _, command = spawn(holding(["process:exec:git"]), "git", [Liar("--true", "--claimed")])
+    assert spawn(grant(["process:exec:git"]), Liar("curl", "git"))[1].binary == "/usr/bin/git"
+    _, command = spawn(grant(["process:exec:git"]), "git", [Liar("--true", "--claimed")])
     assert command.argv == ("git", "--true")
     assert type(command.argv[1]) is str
 
@@ -145,7 +145,7 @@ def test_a_name_that_lies_about_itself_is_run_as_what_was_checked() -> None:
 @pytest.mark.parametrize("args", [["a\0b"], [b"bytes"], [1], [None]])
 def test_arguments_are_text(args: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="expected text"):
-        spawn(holding(["process:exec:git"]), "git", args)
+        spawn(grant(["process:exec:git"]), "git", args)
 
 
 ENVIRONMENTS: list[tuple[list[str], Mapping[str, str], Any]] = [
@@ -165,7 +165,7 @@ ENVIRONMENTS: list[tuple[list[str], Mapping[str, str], Any]] = [
 
 @pytest.mark.parametrize(("needs", "given", "expected"), ENVIRONMENTS)
 def test_the_environment_holds_declared_names_alone(needs: list[str], given: Any, expected: Any) -> None:
-    held = holding(["process:exec:git", *(f"env:read:{one}" for one in needs)])
+    held = grant(["process:exec:git", *(f"env:read:{one}" for one in needs)])
     if isinstance(expected, dict):
         assert spawn(held, "git", env=given)[1].environment == expected
     else:
@@ -173,14 +173,14 @@ def test_the_environment_holds_declared_names_alone(needs: list[str], given: Any
 
 
 def test_a_denied_variable_stays_out() -> None:
-    held = holding(["process:exec:git", "env:read:LANG", "env:read:PATH"], deny=["env:read:PATH"])
+    held = grant(["process:exec:git", "env:read:LANG", "env:read:PATH"], deny=["env:read:PATH"])
     assert spawn(held, "git")[1].environment == {"LANG": "C"}
     assert refused(held, "git", env={"PATH": "/tmp"}).code == "ENV_NOT_ALLOWED"
 
 
 def test_a_secret_is_placed_in_the_environment_and_nowhere_else() -> None:
     redactor = Redactor()
-    held = holding(["process:exec:git", "env:read:TOKEN", "secret:read:github/token"])
+    held = grant(["process:exec:git", "env:read:TOKEN", "secret:read:github/token"])
     secrets = ScopedSecrets(held, MemorySecrets({"github/token": "ghp_12345678"}), redactor)
     place = secrets.ref("github/token")
     _, command = spawn(
@@ -198,7 +198,7 @@ def test_the_child_starts_inside_what_the_call_may_read(tmp_path: Path) -> None:
     outside.mkdir()
     (inside / "link").symlink_to(outside)
     (inside / "loop").symlink_to("deep")
-    held = holding(["process:exec:git", f"fs:read:{inside}"], deny=[f"fs:read:{inside}/no"])
+    held = grant(["process:exec:git", f"fs:read:{inside}"], deny=[f"fs:read:{inside}/no"])
     made = {"workdir": str(inside)}
     for cwd, where in ((None, inside), ("deep", inside / "deep"), (inside / "loop", inside / "deep"), (".", inside)):
         assert spawn(held, "git", cwd=cwd, made=made)[1].directory == str(where)
@@ -207,7 +207,7 @@ def test_the_child_starts_inside_what_the_call_may_read(tmp_path: Path) -> None:
     for cwd in ("link", "..", "deep/../../out"):
         said = str(refused(held, "git", cwd=cwd, made=made))
         assert said == f"PATH_NOT_REACHABLE: read not permitted for {cwd}"
-    assert spawn(holding(["process:exec:git"]), "git", made=made)[1].directory == "/"
+    assert spawn(grant(["process:exec:git"]), "git", made=made)[1].directory == "/"
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_the_child_starts_in_the_working_directory_if_something_in_it_is_held(
     for place in (at / "deep", tmp_path / "out", tmp_path / "worker" / "deep"):
         place.mkdir(parents=True)
     (at / "link").symlink_to(tmp_path / "out")
-    started = spawn(holding(["process:exec:git", held.format(at=at)]), "git", made={"workdir": str(at)})
+    started = spawn(grant(["process:exec:git", held.format(at=at)]), "git", made={"workdir": str(at)})
     assert started[1].directory == (str(at.resolve()) if starts else "/")
 
 
 def test_without_walls_nothing_starts() -> None:
-    held = holding(["process:exec:git"])
+    held = grant(["process:exec:git"])
     error = refused(held, "git", sandbox=Bare())
     assert str(error) == "SANDBOX_UNAVAILABLE: git cannot be run: this machine has no walls yet"
     handle = ScopedProcesses(held, MemoryProcesses({}), None, binaries=REAL)
@@ -248,14 +248,14 @@ def test_no_secret_is_fetched_for_a_child_that_will_not_run() -> None:
         asked.append(reference)
         return "value"
 
-    held = holding(["process:exec:git", "env:read:TOKEN", "secret:read:T"])
+    held = grant(["process:exec:git", "env:read:TOKEN", "secret:read:T"])
     secrets = ScopedSecrets(held, backend, Redactor())
     refused(held, "git", env={"TOKEN": secrets.ref("T")}, sandbox=Bare(), made={"placeholders": secrets})
     assert asked == []
 
 
 def test_the_walls_are_made_for_this_call() -> None:
-    sandbox, held = Sandbox(), holding(["process:exec:git"])
+    sandbox, held = Sandbox(), grant(["process:exec:git"])
     spawn(held, "git", sandbox=sandbox)
     assert sandbox.held == [held]
 
@@ -277,22 +277,22 @@ class Failing(MemoryProcesses):
     ],
 )
 def test_a_program_that_cannot_start_is_a_refusal_without_paths(error: Exception, said: str) -> None:
-    found = refused(holding(["process:exec:git"]), "git", programs=Failing(error))
+    found = refused(grant(["process:exec:git"]), "git", programs=Failing(error))
     assert str(found) == f"BACKEND_MISSING: {said}"
 
 
 def test_every_question_is_an_event() -> None:
     seen: list[Any] = []
-    spawn(holding(["process:exec:git", "env:read:LANG"], seen=seen), "git")
+    spawn(grant(["process:exec:git", "env:read:LANG"], seen=seen), "git")
     assert [event.capability for event in seen] == ["process:exec:git", "env:read:LANG"]
     seen.clear()
-    refused(holding(["process:exec:*"], deny=["process:exec:/usr/bin/git"], seen=seen), "git")
+    refused(grant(["process:exec:*"], deny=["process:exec:/usr/bin/git"], seen=seen), "git")
     assert [(type(event).__name__, event.capability) for event in seen] == [
         ("CapabilityDenied", "process:exec:/usr/bin/git")
     ]
 
 
 def test_it_ends_with_its_call() -> None:
-    held = holding(["process:exec:git"])
+    held = grant(["process:exec:git"])
     held.over = True
     assert refused(held, "git").code == "SESSION_ENDED"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.liars import Liar
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.secrets import MemorySecrets
 from licet.errors import Refused
 from licet.guard.handles.secrets import ScopedSecrets
@@ -22,7 +22,7 @@ def scoped(
     needs: tuple[str, ...] = ("WEATHER_API_KEY", "github/token"), backend: Any = None, **given: Any
 ) -> tuple[ScopedSecrets, Redactor]:
     redactor = Redactor()
-    held = holding([f"secret:read:{need}" for need in needs], **given)
+    held = grant([f"secret:read:{need}" for need in needs], **given)
     return ScopedSecrets(held, backend or MemorySecrets(VALUES), redactor), redactor
 
 
@@ -168,7 +168,7 @@ def test_every_handing_out_and_placing_is_an_event() -> None:
 
 def test_a_handle_that_outlives_its_call_is_refused() -> None:
     redactor = Redactor()
-    held = holding(["secret:read:WEATHER_API_KEY"])
+    held = grant(["secret:read:WEATHER_API_KEY"])
     handle = ScopedSecrets(held, MemorySecrets(VALUES), redactor)
     place = handle.ref("WEATHER_API_KEY")
     held.over = True

@@ -17,7 +17,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import ToolSpec
 from licet.policy_files.source import names as source_names
-from licet.policy_files.source.find import Source, find_tool, read_tools
+from licet.policy_files.source.find import SourceTools, find_tool, read_tools
 from licet.policy_files.source.text import MOST_BYTES, parse
 from policy_files.messages import message
 
@@ -25,7 +25,7 @@ HEAD = "from licet import tool, ToolCapabilities\n"
 F = "\ndef f(): ...\n"
 
 
-def read(tmp_path: Path, source: str | bytes) -> Source:
+def read(tmp_path: Path, source: str | bytes) -> SourceTools:
     path = tmp_path / "file.py"
     path.write_bytes(source if isinstance(source, bytes) else textwrap.dedent(source).encode())
     return read_tools(path, "file.py")
@@ -39,7 +39,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def problems(source: Source) -> list[str]:
+def problems(source: SourceTools) -> list[str]:
     return [str(problem) for problem in source.problems]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from licet.policy_files.source.guess import Category, Guess, guess_tools
-from licet.policy_files.source.text import Text, parse
+from licet.policy_files.source.text import SourceText, parse
 
 HEAD = """
 import asyncio, glob, httpx, io, os, pathlib, requests, shutil, sqlite3, subprocess, urllib.request
@@ -19,7 +19,7 @@ NAMES = ["git", "status"]
 
 def guesses(source: str) -> dict[str, Guess]:
     text = parse(source.encode(), "old.py")
-    assert isinstance(text, Text)
+    assert isinstance(text, SourceText)
     return {guess.function: guess for guess in guess_tools(text)}
 
 

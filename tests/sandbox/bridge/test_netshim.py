@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http_memory import Answer
 from licet.errors import Refused
 from licet.sandbox.connect import connect
@@ -93,7 +93,7 @@ class Names:
 def connecting(asked: list[str]) -> Iterator[socket.socket]:
     """The host's side: connects to `good.test` and to nothing else."""
     near, far = socket.socketpair()
-    held = holding(["network:tcp:good.test"], private=["127.0.0.0/8"])
+    held = grant(["network:tcp:good.test"], private=["127.0.0.0/8"])
 
     def serve() -> None:
         with near, near.makefile("r") as lines:

@@ -9,7 +9,7 @@ import pytest
 
 from licet.sandbox.kernel import calls, seccomp
 from licet.sandbox.kernel import seccomp as seccomp_rules
-from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, Answer, answers
+from licet.sandbox.kernel.seccomp import NO, OWN_PID, UNKNOWN, CallRule, answers
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 PROFILES = [
@@ -52,12 +52,12 @@ def holds(test: seccomp_rules.Test, arguments: tuple[int, ...]) -> bool:
     return ((half & test.mask) in test.values) is not test.none
 
 
-def expected(answer: Answer, arguments: tuple[int, ...]) -> int:
+def expected(answer: CallRule, arguments: tuple[int, ...]) -> int:
     allowed = any(all(holds(test, arguments) for test in tests) for tests in answer.allowed)
     return ALLOW if allowed else ERRNO | answer.otherwise
 
 
-def tried(answer: Answer) -> Iterator[tuple[int, ...]]:
+def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
     """Arguments with everything that a test looks for, and its neighbours, in each place that is looked at."""
     tests = [test for tests in answer.allowed for test in tests]
     values: dict[int, set[int]] = {place: {0} for place in range(6)}

@@ -15,7 +15,7 @@ import pytest
 from attacks.walled_programs import Programs, both_kinds, place
 from licet.sandbox.kernel import landlock
 from licet.sandbox.kernel.landlock import DELETE, READ, WRITE
-from licet.sandbox.probe import Finding, Support
+from licet.sandbox.probe import Attempted, Support
 from sandbox.walled import needs_filter, needs_landlock, run
 
 pytestmark = [needs_landlock, needs_filter]
@@ -152,7 +152,7 @@ def test_programs_are_held_by_every_version(
     words = (f"{where}/out", str(world["port"]), world["name"], str(os.getpid()), f"{where}/in")
     assert programs.python(PROGRAM, *words) == "0 0 0 0 0 0 0\n"
     assert (where / "out" / "secret").read_text() == "CANARY"
-    layers = programs.holding.programs
+    layers = programs.grant.programs
     assert layers is not None
     assert f"landlock-{version}" in layers.in_force
 
@@ -171,9 +171,9 @@ def test_programs_work_with_every_version(kind: str, version: int, tmp_path: Pat
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_keeps_every_level_if_it_was_seen_to_hold(version: int, level: Any) -> None:
     walls = ("landlock", "seccomp", "hardening")
-    holds = Support(version, tuple(Finding(wall, "x", "holds") for wall in walls))
+    holds = Support(version, tuple(Attempted(wall, "x", "holds") for wall in walls))
     assert (holds.keeps(level), holds.layers(level)[0]) == (True, f"landlock-{version}")
     fails = Support(
-        version, tuple(Finding(wall, "x", "does not hold" if wall == "landlock" else "holds") for wall in walls)
+        version, tuple(Attempted(wall, "x", "does not hold" if wall == "landlock" else "holds") for wall in walls)
     )
     assert (fails.keeps(level), fails.missing(level)) == (False, ("landlock: does not hold (tried to x)",))

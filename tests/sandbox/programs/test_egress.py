@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.sandbox.programs import proxy as egress
 from licet.sandbox.programs.proxy import Egress
 from loopback import Server, serving, talking
@@ -26,14 +26,14 @@ class Names(HttpClient):
         return known.get(host) or tuple(await super().resolve(host, port))
 
 
-def held(*rules: str, **given: Any) -> Holding:
-    return holding(rules, private=["127.0.0.0/8"], **given)
+def held(*rules: str, **given: Any) -> Grant:
+    return grant(rules, private=["127.0.0.0/8"], **given)
 
 
 GRANT = ("network:http:good.test", "network:tcp:good.test")
 
 
-def proxied(call: Holding, *talks: Callable[[socket.socket], Any]) -> list[Any]:
+def proxied(call: Grant, *talks: Callable[[socket.socket], Any]) -> list[Any]:
     """What some clients, one after the other, get from the proxy of a call."""
 
     async def run() -> list[Any]:
@@ -373,9 +373,9 @@ def test_an_answer_ends_where_it_says(answer: bytes, status: bytes | None, body:
 # What requests cost the host ------------------------------------------------------------------------------------------
 
 
-def limited(**limits: int) -> Holding:
+def limited(**limits: int) -> Grant:
     made = held("network:http:good.test", effect="full")
-    return Holding(made.request, made.reach, made.manifest_digest, (), made._ask, limits)  # type: ignore[arg-type]
+    return Grant(made.request, made.reach, made.manifest_digest, (), made._ask, limits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

@@ -26,7 +26,7 @@ from attacks.walled_programs import (
     without_namespaces,
 )
 from descriptors import left_open, open_files
-from guard.holdings import holding
+from guard.grants import grant
 from licet.backends.http import HttpClient
 from licet.backends.http_memory import Answer
 from licet.errors import Refused
@@ -126,7 +126,7 @@ def test_one_http_request_of_a_program(tmp_path: Path) -> None:
         walled = Programs("namespaces", rules, http=HttpClient())
         assert walled.python(code, f"http://127.0.0.1:{server.port}/") == "b'a page' True\n"
         assert "403" in walled.python(code, f"http://localhost:{server.port}/")
-    assert [event.reason for event in walled.holding.events if "network" in event.capability] == [
+    assert [event.reason for event in walled.grant.events if "network" in event.capability] == [
         "",
         "HOST_NOT_ALLOWED",
     ]
@@ -155,7 +155,7 @@ def test_a_program_finds_every_signal_as_it_is_by_default() -> None:
 
 
 def put(support: Callable[[], probe.Support], rules: list[str], http: HttpClient | None, *, degraded: bool) -> Walls:
-    held = holding(rules)
+    held = grant(rules)
     held.reach = replace(held.reach, manifest=replace(held.reach.manifest, allow_degraded=degraded))
     return ProgramWalls(http, support).walls(held)
 
@@ -206,8 +206,8 @@ def test_a_degraded_program_has_no_network_and_no_proxy() -> None:
     said = walled.python(code)
     assert said.startswith("False\n")
     assert "PermissionError" in said
-    assert walled.holding.programs is not None
-    assert "egress proxy" in walled.holding.programs.missing
+    assert walled.grant.programs is not None
+    assert "egress proxy" in walled.grant.programs.missing
 
 
 def test_walls_that_do_not_hold_are_not_relied_on() -> None:
@@ -325,9 +325,9 @@ def test_around_a_deny(tmp_path: Path) -> None:
 def test_no_grant_of_files_means_the_windows_of_the_kernel(tmp_path: Path, leads_to: str, private_root: bool) -> None:
     link = tmp_path.resolve() / "link"
     link.symlink_to(leads_to)
-    found = kernel_paths(holding([f"fs:read:{link}", "fs:read:/proc/self"]), private_root=private_root)
+    found = kernel_paths(grant([f"fs:read:{link}", "fs:read:/proc/self"]), private_root=private_root)
     assert (found.read, found.rules) == ((), ())
-    everything = kernel_paths(holding(["fs:read:*"]), private_root=private_root)
+    everything = kernel_paths(grant(["fs:read:*"]), private_root=private_root)
     granted = {*everything.read, *(rule.path for rule in everything.rules)}
     assert os.path.realpath("/usr") in granted
     assert not granted & {"/", "/proc", "/sys", "/dev"}
@@ -338,7 +338,7 @@ def test_only_a_destructive_call_deletes_by_itself(tmp_path: Path) -> None:
 
     rules = [f"fs:read:{tmp_path}", f"fs:write:{tmp_path}", f"fs:delete:{tmp_path}"]
     for effect, expected in (("write_limited", False), ("full", False), ("destructive", True)):
-        held = holding(rules, effect=effect)  # type: ignore[arg-type]
+        held = grant(rules, effect=effect)  # type: ignore[arg-type]
         access = 0
         for rule in kernel_paths(held, private_root=False).rules:
             access |= rule.access
@@ -363,6 +363,6 @@ def test_a_granted_path_through_a_link_that_a_tool_may_write_is_left_out(tmp_pat
     (where / "in" / "link").symlink_to(where / "out")
     (where / "link").symlink_to(where / "out")
     rules = [f"fs:read:{where}/in/link/secret", f"fs:read:{where}/link/secret", f"fs:write:{where}/in"]
-    found = kernel_paths(holding(rules), private_root=private_root)
+    found = kernel_paths(grant(rules), private_root=private_root)
     assert found.read == (f"{where}/link/secret",)
     assert f"{where}/out/secret" in [rule.path for rule in found.rules]

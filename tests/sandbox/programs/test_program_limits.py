@@ -59,7 +59,7 @@ def test_each_limit_has_its_reason(kind: str, how: str) -> None:
     command, given, limit = ENDINGS[how]
     walled = Programs(kind, **{"seconds": 60.0, **given})
     assert walled.run(*command).reason == limit
-    denied = [event for event in walled.holding.events if isinstance(event, CapabilityDenied)]
+    denied = [event for event in walled.grant.events if isinstance(event, CapabilityDenied)]
     assert [event.reason for event in denied] == ([limit] if limit else [])
     assert all("process:exec:" in event.capability and event.rule for event in denied)
 

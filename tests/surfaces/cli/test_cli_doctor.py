@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from licet.sandbox.probe import Finding, Support
+from licet.sandbox.probe import Attempted, Support
 from licet.surfaces.cli import doctor
 from licet.surfaces.cli.app import licet
 from surfaces.messages import message
@@ -15,12 +15,12 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(licet, words)
 
 
-HOLDING = tuple(Finding(wall, f"break {wall}", "holds") for wall in ("landlock", "seccomp", "hardening"))
+HOLDING = tuple(Attempted(wall, f"break {wall}", "holds") for wall in ("landlock", "seccomp", "hardening"))
 OPEN = (
-    Finding("namespaces", "reach the network", "cannot be built: unshare: denied"),
-    Finding("private root", "look", "no"),
+    Attempted("namespaces", "reach the network", "cannot be built: unshare: denied"),
+    Attempted("private root", "look", "no"),
 )
-WHOLE = Support(7, (*HOLDING, Finding("namespaces", "reach", "holds"), Finding("private root", "look", "holds")))
+WHOLE = Support(7, (*HOLDING, Attempted("namespaces", "reach", "holds"), Attempted("private root", "look", "holds")))
 WITHOUT_NAMESPACES = Support(3, (*HOLDING, *OPEN))
 NOTHING = Support(0, (), "this system is not Linux")
 

@@ -185,7 +185,7 @@ def test_every_tool_gets_all_it_needs_and_the_file_allows_nothing_that_none_need
     specs = written(*parts).specs
     manifest = review(POLICY).manifest
     assert manifest is not None
-    assert set(manifest.seats) == {spec.name for spec in specs}
+    assert set(manifest.admissions) == {spec.name for spec in specs}
 
     stated = CapabilitySet(
         rule for spec in specs for rule in spec.needs.expand(str(here), str(Path.home())).allow if not rule.defers

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.manifests import HERE, layer, manifest, manifests, seat, tool
+from core.manifests import HERE, admission, layer, manifest, manifests, tool
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Budget, Manifest
 from licet.core.review.surface import surface
@@ -34,12 +34,12 @@ def small() -> Manifest:
         tool("elsewhere", "fs:read:/srv"),
         allows=["network:https:api.x.test", f"network:https:{LONG_HOST}", "secret:read:KEY", "fs:*:/srv"],
         denies=["fs:*:/srv/key", "fs:write:/srv/agent.yaml"],
-        seats={
-            "fetch": (seat(bundle="lookup"),),
-            "peek": (seat(bundle="lookup"),),
-            "save": (seat(bundle="desk", approval="session"),),
-            "wipe": (seat(),),
-            "guess": (seat(bundle="desk", levels=(("restricted", HERE),)),),
+        admissions={
+            "fetch": (admission(bundle="lookup"),),
+            "peek": (admission(bundle="lookup"),),
+            "save": (admission(bundle="desk", approval="session"),),
+            "wipe": (admission(),),
+            "guess": (admission(bundle="desk", levels=(("restricted", HERE),)),),
         },
         max_effect="write_limited",
         budget=Budget(9, Decimal("2.50")),
@@ -53,8 +53,8 @@ def wide(tools: int, hosts: int, each: int) -> Manifest:
         tool(f"tool{number:02}", *(f"network:*:{names[(number * each + step) % hosts]}" for step in range(each)))
         for number in range(tools)
     ]
-    seats = {spec.name: (seat(bundle=f"bundle{place // 9}"),) for place, spec in enumerate(specs)}
-    return manifest(*specs, allows=[f"network:*:{name}" for name in names], seats=seats)
+    admissions = {spec.name: (admission(bundle=f"bundle{place // 9}"),) for place, spec in enumerate(specs)}
+    return manifest(*specs, allows=[f"network:*:{name}" for name in names], admissions=admissions)
 
 
 def hostile() -> Manifest:
@@ -62,7 +62,7 @@ def hostile() -> Manifest:
     return manifest(
         tool(name, "fs:read:/a/<b>&\"'"),
         allows=["fs:read:/a/<b>&\"'"],
-        seats={name: (seat(bundle='"><img src=x onerror=alert(1)>'),)},
+        admissions={name: (admission(bundle='"><img src=x onerror=alert(1)>'),)},
         agent="<svg onload=alert(1)>",
         version="</style><script>",
     )
@@ -77,7 +77,7 @@ def crowded(tools: int = 130, hosts: int = 250, denies: int = 90, bundles: int =
         *specs,
         allows=allows,
         denies=[*(f"network:*:*:{port}" for port in range(1, 21)), *(f"env:*:E{one:02}" for one in range(denies - 20))],
-        seats={spec.name: (seat(bundle=f"bundle{place % bundles:02}"),) for place, spec in enumerate(specs)},
+        admissions={spec.name: (admission(bundle=f"bundle{place % bundles:02}"),) for place, spec in enumerate(specs)},
         max_effect="write_limited",
     )
 
@@ -195,7 +195,7 @@ def test_the_same_surface_gives_the_same_picture_in_whatever_order_it_was_read()
     other = manifest(
         *reversed(list(one.tools.values())),
         layers=one.layers,
-        seats=dict(reversed(list(one.seats.items()))),
+        admissions=dict(reversed(list(one.admissions.items()))),
         max_effect="write_limited",
         budget=one.budget,
         servers=one.servers,

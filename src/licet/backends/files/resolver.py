@@ -47,7 +47,7 @@ class Paths(Protocol):
         """Open a path whose links stay below a directory, and say which path it really is."""
 
 
-class Place(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """A name in an open directory; its path as the grant is written, and as it really is."""
 
     parent: int
@@ -108,14 +108,14 @@ class Resolver:
         return fd, written
 
     @contextmanager
-    def parent(self, path: str, actions: tuple[str, ...], held: Held) -> Iterator[Place]:
+    def parent(self, path: str, actions: tuple[str, ...], held: Held) -> Iterator[ResolvedPath]:
         """The open directory that a path is in, so that its last part can be changed without following it."""
         above, _, name = path.rpartition("/")
         above = above or "/"
         if not name:
             raise Escaped("the root of all paths cannot be changed")
         try:
-            place = Place(self._paths.direct(above, DIRECTORY), name, path, path)
+            place = ResolvedPath(self._paths.direct(above, DIRECTORY), name, path, path)
             check = self._check_real
         except OSError as wrong:
             if wrong.errno != errno.ELOOP:
@@ -124,7 +124,7 @@ class Resolver:
                 fd, real, written = self._root(above, DIRECTORY)
             else:
                 fd, real, written = self._beneath(above, path, actions[0], DIRECTORY, held)
-            place = Place(fd, name, f"{written.rstrip('/')}/{name}", f"{real.rstrip('/')}/{name}")
+            place = ResolvedPath(fd, name, f"{written.rstrip('/')}/{name}", f"{real.rstrip('/')}/{name}")
             check = self._check_followed
         try:
             for action in actions:
@@ -187,7 +187,7 @@ class Resolver:
         if real.startswith(_SPECIAL) and not f"{self._real_of(held.root(action, written))}/".startswith(_SPECIAL):
             raise Escaped("windows into the kernel and devices are held only by rules that name them")
 
-    def check_tree(self, place: Place, action: str, held: Held) -> None:
+    def check_tree(self, place: ResolvedPath, action: str, held: Held) -> None:
         """Refuse a path with anything below it that is not held, whether it exists or not."""
         if not held.covers_tree(action, place.written):
             raise Escaped("something in it is not held")

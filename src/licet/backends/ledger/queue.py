@@ -15,7 +15,7 @@ from licet.core.ledger.entry import Entry
 from licet.guard.ports import LedgerUnavailable
 
 
-class Waiting(Struct, frozen=True, eq=False):
+class WaitingEntry(Struct, frozen=True, eq=False):
     """An entry that a call waits for."""
 
     entry: Entry
@@ -25,7 +25,7 @@ class Waiting(Struct, frozen=True, eq=False):
     until: float  # when the call gives up, by `time.monotonic`
 
 
-def give_up(pending: deque[Waiting]) -> list[Waiting]:
+def give_up(pending: deque[WaitingEntry]) -> list[WaitingEntry]:
     """Remove and return those whose deadline has passed."""
     now = time.monotonic()
     late = [one for one in pending if one.until <= now]
@@ -36,7 +36,7 @@ def give_up(pending: deque[Waiting]) -> list[Waiting]:
     return late
 
 
-def answer(batch: Sequence[Waiting], failure: LedgerUnavailable | None) -> None:
+def answer(batch: Sequence[WaitingEntry], failure: LedgerUnavailable | None) -> None:
     """Wake up every waiting call, in one step for each event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for one in batch:

@@ -22,7 +22,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from licet.backends.keys import SigningKey, generated_key, key_beside, load_code
-from licet.backends.ledger.queue import Waiting, answer, give_up
+from licet.backends.ledger.queue import WaitingEntry, answer, give_up
 from licet.backends.ledger.state import (
     BEGIN,
     FORMAT,
@@ -96,7 +96,7 @@ class SqliteLedger:
     def _reset(self) -> None:
         """Start without a thread and without waiting calls, in a new object and in a forked child."""
         self._ready = threading.Condition()
-        self._pending: deque[Waiting] = deque()
+        self._pending: deque[WaitingEntry] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._unsigned = False  # whether this process has written entries that no checkpoint covers yet
@@ -109,7 +109,7 @@ class SqliteLedger:
         if self._process != os.getpid():
             self._reset()
         with self._ready:
-            self._pending.append(Waiting(entry, future, loop, time.monotonic(), store_deadline()))
+            self._pending.append(WaitingEntry(entry, future, loop, time.monotonic(), store_deadline()))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="licet ledger", daemon=True)
                 self._thread.start()

@@ -18,7 +18,7 @@ _MOST = 1000  # parts of a schema that are looked at; ours have about ten
 _LONGEST = 60  # characters of a name
 
 
-class Part(Struct, frozen=True):
+class SchemaObject(Struct, frozen=True):
     """One table, index, trigger or view."""
 
     kind: bytes
@@ -54,19 +54,19 @@ def acting_part(db: sqlite3.Connection) -> str:
     return ""
 
 
-def _parts(db: sqlite3.Connection) -> list[Part]:
+def _parts(db: sqlite3.Connection) -> list[SchemaObject]:
     with closing(db.execute(_SCHEMA, (_MOST,))) as rows:
-        return [Part(*(value if isinstance(value, bytes) else b"" for value in row)) for row in rows]
+        return [SchemaObject(*(value if isinstance(value, bytes) else b"" for value in row)) for row in rows]
 
 
 @cache
-def _ours(schema: str) -> Sequence[Part]:
+def _ours(schema: str) -> Sequence[SchemaObject]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return _parts(db)
 
 
-def _is_older(db: sqlite3.Connection, part: Part, expected: Part, schema: str) -> bool:
+def _is_older(db: sqlite3.Connection, part: SchemaObject, expected: SchemaObject, schema: str) -> bool:
     """Whether a table has the same columns, added one by one to one that an earlier version has made."""
     named_alike = (part.kind, part.name, part.table) == (b"table", expected.name, expected.table)
     if not named_alike or not part.sql.upper().startswith(b"CREATE TABLE"):

@@ -16,10 +16,10 @@ from licet.core.decision.decision import Ground
 from licet.core.decision.fixes import remove
 from licet.core.origin import Problem
 from licet.core.policy.bundle import Bundle, Roster
-from licet.core.policy.manifest import Layer, Manifest, Rule, Seat, distinct
+from licet.core.policy.manifest import Admission, Layer, Manifest, Rule, distinct
 
 _MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
-Seats = Mapping[str, tuple[Seat, ...]]
+Admissions = Mapping[str, tuple[Admission, ...]]
 
 
 def bundles_with(manifest: Manifest, tool: str) -> tuple[Bundle, ...]:
@@ -41,16 +41,16 @@ def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
 # Where two ceilings meet ----------------------------------------------------------------------------------------------
 
 
-def met_seats(one: Manifest, two: Manifest) -> tuple[Seats, Seats]:
+def met_admissions(one: Manifest, two: Manifest) -> tuple[Admissions, Admissions]:
     """The tools that two ceilings admit together, and those that are named while their bundle is not assigned."""
-    seats: dict[str, tuple[Seat, ...]] = {}
-    unassigned: dict[str, tuple[Seat, ...]] = {}
-    for tool in sorted({*one.seats, *one.unassigned, *two.seats, *two.unassigned}):
+    admissions: dict[str, tuple[Admission, ...]] = {}
+    unassigned: dict[str, tuple[Admission, ...]] = {}
+    for tool in sorted({*one.admissions, *one.unassigned, *two.admissions, *two.unassigned}):
         if _admitted(one, two, tool):
-            seats[tool] = distinct(_said(one, tool) + _said(two, tool))
+            admissions[tool] = distinct(_said(one, tool) + _said(two, tool))
         elif tool in one.unassigned or tool in two.unassigned:
             unassigned[tool] = distinct(_said(one, tool) + _said(two, tool))
-    return seats, unassigned
+    return admissions, unassigned
 
 
 def met_bundles(one: Manifest, two: Manifest) -> Mapping[str, Bundle]:
@@ -70,14 +70,14 @@ def _terms(bundle: Bundle) -> object:
     return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
 
 
-def met_layers(manifest: Manifest, other: Manifest, seats: Seats) -> tuple[Layer, ...]:
+def met_layers(manifest: Manifest, other: Manifest, admissions: Admissions) -> tuple[Layer, ...]:
     """The layers of one of two ceilings, whose rules `tool:call` are about the tools that both admit together."""
     added = tuple(
         Rule(Capability(f"tool:call:{tool}"), manifest.unassigned[tool][0].origin, "capabilities.tools")
-        for tool in seats
-        if tool not in manifest.seats
+        for tool in admissions
+        if tool not in manifest.admissions
     )
-    dropped = {tool for tool in manifest.seats.keys() & other.seats.keys() if tool not in seats}
+    dropped = {tool for tool in manifest.admissions.keys() & other.admissions.keys() if tool not in admissions}
     if not added and not dropped:
         return manifest.layers
     return tuple(
@@ -91,22 +91,22 @@ def met_layers(manifest: Manifest, other: Manifest, seats: Seats) -> tuple[Layer
 def _admitted(one: Manifest, two: Manifest, tool: str) -> bool:
     mine, theirs = _assigned(one, tool), _assigned(two, tool)
     if not mine and not theirs:
-        return tool in one.seats and tool in two.seats
+        return tool in one.admissions and tool in two.admissions
     return bool(mine & theirs or (mine and _names(two, tool)) or (theirs and _names(one, tool)))
 
 
-def _said(manifest: Manifest, tool: str) -> tuple[Seat, ...]:
-    return manifest.seats.get(tool) or manifest.unassigned.get(tool, ())
+def _said(manifest: Manifest, tool: str) -> tuple[Admission, ...]:
+    return manifest.admissions.get(tool) or manifest.unassigned.get(tool, ())
 
 
 def _assigned(manifest: Manifest, tool: str) -> set[str]:
-    return {seat.bundle for seat in manifest.seats.get(tool, ()) if seat.bundle}
+    return {admission.bundle for admission in manifest.admissions.get(tool, ()) if admission.bundle}
 
 
 def _names(manifest: Manifest, tool: str) -> bool:
     """Whether a ceiling names a tool itself, besides assigning a bundle that holds it."""
     listed = any(tool in roster.named for roster in manifest.rosters)
-    return listed or any(not seat.bundle for seat in _said(manifest, tool))
+    return listed or any(not admission.bundle for admission in _said(manifest, tool))
 
 
 def _admits(rule: Rule, tools: set[str]) -> bool:
@@ -133,10 +133,12 @@ def admission_grounds(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
     )
 
 
-def seats_if_admitted(manifest: Manifest, tool: str) -> tuple[Seat, ...]:
+def admissions_if_admitted(manifest: Manifest, tool: str) -> tuple[Admission, ...]:
     """How a tool would be admitted once the advice was followed."""
     bundle = _nearest_bundle(manifest, tool)
-    return (bundle.seat, *manifest.unassigned.get(tool, ())) if bundle is not None else (Seat(manifest.origin),)
+    return (
+        (bundle.admission, *manifest.unassigned.get(tool, ())) if bundle is not None else (Admission(manifest.origin),)
+    )
 
 
 def bundle_problems(manifest: Manifest) -> Iterator[Problem]:
@@ -173,8 +175,8 @@ def _steps(manifest: Manifest, tool: str) -> tuple[_Step, ...]:
 
 def _nearest_bundle(manifest: Manifest, tool: str) -> Bundle | None:
     """A bundle that holds a tool: one that is assigned already, else the one with the fewest other tools."""
-    holding, assigned = bundles_with(manifest, tool), manifest.assigned_bundles
-    fitting = [bundle for bundle in holding if bundle.name in assigned] or holding
+    grant, assigned = bundles_with(manifest, tool), manifest.assigned_bundles
+    fitting = [bundle for bundle in grant if bundle.name in assigned] or grant
     return min(fitting, key=lambda one: (len(_overlaps(manifest, one, manifest.rosters)), len(one.tools)), default=None)
 
 

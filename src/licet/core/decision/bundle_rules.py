@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
-from licet.core.policy.manifest import WRITE_APPROVALS, Approvals, Manifest, Seat, both_keys
+from licet.core.policy.manifest import WRITE_APPROVALS, Admission, Approvals, Manifest, both_keys
 
 
-def bundles_of(manifest: Manifest, seats: Iterable[Seat]) -> tuple[Bundle, ...]:
+def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bundle, ...]:
     """The bundles through which a tool is admitted."""
-    names = dict.fromkeys(seat.bundle for seat in seats)
+    names = dict.fromkeys(admission.bundle for admission in admissions)
     return tuple(manifest.bundles[name] for name in names if name in manifest.bundles)
 
 

@@ -55,7 +55,7 @@ def _overspent(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
         return _bundle_overspent(request, reach, usage, cost)
     key, limit = found.key, found.limit
     if found.of_tool:
-        origin = next(seat.origin for seat in reach.seats if getattr(seat, key) == limit)
+        origin = next(admission.origin for admission in reach.admissions if getattr(admission, key) == limit)
         whose = f" of `{request.tool}`"
     else:
         origin, whose = manifest.places.get(key, manifest.origin), ""
@@ -91,11 +91,11 @@ def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
     # An approval of one call names its arguments; without them it would be an approval of every call.
     if wanted not in usage.approved or (reach.approval == "call" and not request.arguments):
         when = "once a session" if reach.approval == "session" else "before each call"
-        modes = {seat.approval for seat in reach.seats}
+        modes = {admission.approval for admission in reach.admissions}
         if reach.approval == "session" and "manifest" in modes and "session" not in modes:
             when += ", since a policy that is not pinned approves nothing by itself"
         # A destructive class asks, whatever the files say about writes.
-        fix = "" if reach.effect == "destructive" else settle(manifest, reach.seats)
+        fix = "" if reach.effect == "destructive" else settle(manifest, reach.admissions)
         text, origin = f"class {reach.effect} asks {when}", reach.approval_origin(reach.approval)
         yield wanted, Ground("APPROVAL_REQUIRED", text, origin, fix), None
         if reach.effect == "destructive" and (ground := _write_ground(manifest, reach)):
@@ -104,7 +104,7 @@ def _call_asks(request: Request, manifest: Manifest, reach: Reach, usage: Usage)
 
 def _write_ground(manifest: Manifest, reach: Reach) -> Ground | None:
     """Why writes would ask by themselves, where the files say so."""
-    places = {seat.approval: seat.approval_origin for seat in reach.seats if seat.approval}
+    places = {admission.approval: admission.approval_origin for admission in reach.admissions if admission.approval}
     if not places and "approvals" in manifest.places:
         places = {manifest.approvals.write: manifest.places["approvals"]}
     write: WriteApproval = min(places, key=WRITE_APPROVALS.index, default="manifest")

@@ -12,7 +12,7 @@ from licet.core.algebra.scope import TOP, Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.policy.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
-from licet.core.policy.manifest import Layer, Manifest, MaxEffect, Rule, Seat
+from licet.core.policy.manifest import Admission, Layer, Manifest, MaxEffect, Rule
 from licet.core.policy.tool import EXACT_KEY_OF, KEY_OF, ToolSpec
 
 Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> the directories they stand for
@@ -128,14 +128,14 @@ def narrowest(use: Use) -> Capability | None:
 
 
 def raise_class(
-    spec: ToolSpec, seats: tuple[Seat, ...], max_effects: tuple[MaxEffect, ...], wanted: EffectClass
+    spec: ToolSpec, admissions: tuple[Admission, ...], max_effects: tuple[MaxEffect, ...], wanted: EffectClass
 ) -> str:
     """Every place that must state a stronger class."""
     places = [f"`effect: {wanted}` on the tool"] if spec.effect and not class_fits(wanted, spec.effect) else []
     places += [
         f"`side_effect_class: {wanted}` ({origin})"
-        for seat in seats
-        for effect, origin in seat.effects
+        for admission in admissions
+        for effect, origin in admission.effects
         if not class_fits(wanted, effect)
     ]
     places += [
@@ -144,16 +144,21 @@ def raise_class(
     return "set " + " and ".join(places)
 
 
-def elevate(manifest: Manifest, seats: tuple[Seat, ...], level: Level | None, wanted: EffectClass) -> list[str]:
+def elevate(
+    manifest: Manifest, admissions: tuple[Admission, ...], level: Level | None, wanted: EffectClass
+) -> list[str]:
     """What a class needs besides being stated: `full` and above, a walled level and a budget."""
     if wanted not in ELEVATED:
         return []
-    return [*([wall(seats)] if level == "native" else []), *([add_budget(manifest)] if not manifest.budget else [])]
+    return [
+        *([wall(admissions)] if level == "native" else []),
+        *([add_budget(manifest)] if not manifest.budget else []),
+    ]
 
 
-def wall(seats: tuple[Seat, ...]) -> str:
+def wall(admissions: tuple[Admission, ...]) -> str:
     """How a tool gets the loosest level that keeps it behind a wall."""
-    fits = all(level_fits("isolated", ceiling) for seat in seats for ceiling, _ in seat.levels)
+    fits = all(level_fits("isolated", ceiling) for admission in admissions for ceiling, _ in admission.levels)
     return f'set `sandbox="{"isolated" if fits else "restricted"}"` on the tool'
 
 
@@ -164,12 +169,15 @@ def add_budget(manifest: Manifest) -> str:
     return f"add `budget: {{max_calls_per_session: 100}}`{where} in {manifest.origin.file}"
 
 
-def settle(manifest: Manifest, seats: tuple[Seat, ...]) -> str:
+def settle(manifest: Manifest, admissions: tuple[Admission, ...]) -> str:
     """How a person settles that writes ask: by agreeing, or in the file, under every key that asks."""
-    asking = [seat for seat in seats if seat.approval not in (None, "manifest")]
-    if not asking and not any(seat.approval for seat in seats):
-        asking = [Seat(manifest.origin)]
-    places = [f"`{seat.approval_key}: manifest` in {(seat.approval_origin or seat.origin).file}" for seat in asking]
+    asking = [admission for admission in admissions if admission.approval not in (None, "manifest")]
+    if not asking and not any(admission.approval for admission in admissions):
+        asking = [Admission(manifest.origin)]
+    places = [
+        f"`{admission.approval_key}: manifest` in {(admission.approval_origin or admission.origin).file}"
+        for admission in asking
+    ]
     edit = f"set {' and '.join(places)}, and " if places else ""
     return f"approve it, or {edit}{pin(manifest)}"
 

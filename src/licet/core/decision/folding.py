@@ -20,7 +20,7 @@ from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
 from licet.core.policy.effects import WRITES, EffectClass, permits
-from licet.core.policy.manifest import EVERY_DOMAIN, Layer, Manifest, Rule, Seat, distinct, meet_layers
+from licet.core.policy.manifest import EVERY_DOMAIN, Admission, Layer, Manifest, Rule, distinct, meet_layers
 from licet.core.policy.tool import ToolSpec
 
 CEILINGS = ("manifest", "personality", "allow")
@@ -124,14 +124,14 @@ class Common(Struct, frozen=True, eq=False):
         return self._writes[key]
 
 
-def common_of(manifest: Manifest, seats: Iterable[Seat], spec: ToolSpec) -> Common:
-    """What stands above every tool with such seats and such connectors."""
-    seats = tuple(seats)
+def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpec) -> Common:
+    """What stands above every tool with such admissions and such connectors."""
+    admissions = tuple(admissions)
     defined = [
         manifest.definitions[name].layer for name in sorted(spec.named_connectors) if name in manifest.definitions
     ]
-    narrowing = tuple(layer for layer in (*(seat.layer for seat in seats), *defined) if layer)
-    listing = tuple(bundle for bundle in bundles_of(manifest, seats) if bundle.connectors is not None)
+    narrowing = tuple(layer for layer in (*(admission.layer for admission in admissions), *defined) if layer)
+    listing = tuple(bundle for bundle in bundles_of(manifest, admissions) if bundle.connectors is not None)
     refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
     key = narrowing, tuple(bundle.name for bundle in listing), refs
     known: dict[object, Common] = manifest._known.setdefault("common", {})
@@ -250,7 +250,7 @@ def _connector_layer(
     return layer
 
 
-class _Line(Struct, frozen=True):
+class _SharedConnector(Struct, frozen=True):
     """A connector that every list names, what the lists say about it, and whether a tool gets in that names none."""
 
     rule: Rule
@@ -258,14 +258,14 @@ class _Line(Struct, frozen=True):
     unnamed: bool
 
 
-def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _Line]:
-    known: dict[object, dict[str, _Line]] = manifest._known.setdefault("connectors", {})
+def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _SharedConnector]:
+    known: dict[object, dict[str, _SharedConnector]] = manifest._known.setdefault("connectors", {})
     key = tuple(bundle.name for bundle in listing)
     if key not in known:
         connectors = connectors_of(manifest, listing)
         places = {rule.name: rule.origin for profile in connectors.profiles for rule in profile}
         known[key] = {
-            name: _Line(
+            name: _SharedConnector(
                 Rule(Capability(f"connector:use:{name}"), places[name], "capabilities.connectors"),
                 about,
                 _obstacle(manifest, about, connector_ref(manifest, None, name)) is None,

@@ -89,7 +89,7 @@ def unreachable(rule: Capability, reach: Reach) -> bool:
     if not is_address(rule.key):
         return _closed(host_text(rule.key), reach)
     ceilings = [layer.allows for layer in reach.layers if layer.kind in CEILINGS]
-    bundles = [(one.private, one.seat.layer.allows if one.seat.layer else ()) for one in reach.bundles]
+    bundles = [(one.private, one.admission.layer.allows if one.admission.layer else ()) for one in reach.bundles]
     lists = [(reach.manifest.private, all(_writes(rule, allows) for allows in ceilings))]
     lists += [((private,), _writes(rule, allows)) for private, allows in bundles if private is not None]
     return any(barred((_bare(rule.key),), private, written) for private, written in lists)
@@ -105,7 +105,7 @@ def closed_address_problems(manifest: Manifest) -> Iterator[Problem]:
     reached: set[str] = set()
     closed: dict[str, Reach] = {}
     seen: set[object] = set()
-    for reach in filter(None, (reach_of(manifest, name) for name in manifest.seats)):
+    for reach in filter(None, (reach_of(manifest, name) for name in manifest.admissions)):
         key = id(reach.grant), id(reach.layers), tuple(bundle.name for bundle in reach.bundles)
         if key in seen:
             continue
@@ -133,7 +133,7 @@ def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> It
 
     `unassigned` are the lists of bundles that this agent does not have: a reader of the workspace sees them too.
     """
-    assigned = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    assigned = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     layers = list({id(layer): layer for layer in (*manifest.layers, *assigned, *unassigned)}.values())
     rules = [(layer, rule) for layer in layers for rule in layer.allows if rule.capability.domain == "network"]
     yield from (_metadata(rule) for _, rule in rules if never_dialled(rule.capability))
@@ -150,8 +150,8 @@ def address_problems(manifest: Manifest, unassigned: Iterable[Layer] = ()) -> It
 
 def pair_problems(manifest: Manifest) -> Iterator[Problem]:
     """An error if the grants of a manifest's tools would take too much memory, all together."""
-    declared = [manifest.tools[name] for name in manifest.seats if name in manifest.tools]
-    bundles = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    declared = [manifest.tools[name] for name in manifest.admissions if name in manifest.tools]
+    bundles = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     layers = [*manifest.layers, *{id(layer): layer for layer in bundles}.values()]
     rules = [rule.capability for layer in layers for rule in (*layer.allows, *layer.denies)]
     lines = sum(map(len, manifest.connectors.profiles))
@@ -170,7 +170,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
         for spec in (manifest.ceiling and declared) or ():
             reach_of(manifest, spec.name)
     except TooManyPairs:
-        kinds = len({(spec.touches, spec.connector, manifest.seats[spec.name][0].bundle) for spec in declared})
+        kinds = len({(spec.touches, spec.connector, manifest.admissions[spec.name][0].bundle) for spec in declared})
         denies = sum(len(layer.denies) for layer in layers)
         found = f"{kinds} tools with different needs under {len(rules) - denies} rules and {denies} denies"
         expected = f"at most {MOST_PAIRS} pairs of a tool and a rule or deny that it holds"
@@ -183,7 +183,7 @@ def pair_problems(manifest: Manifest) -> Iterator[Problem]:
 def quorum_problems(manifest: Manifest) -> Iterator[Problem]:
     """What is wrong with a quorum that nobody can meet; told of the whole policy, since keys may be another file's."""
     yield from _quorum_problems(manifest.approvals, lambda key: manifest.places.get(key, manifest.origin))
-    names = sorted({seat.bundle for seats in manifest.seats.values() for seat in seats})
+    names = sorted({admission.bundle for admissions in manifest.admissions.values() for admission in admissions})
     for bundle in (manifest.bundles[name] for name in names if name in manifest.bundles):
         approvals = approvals_of(manifest, (bundle,))
         if (approvals.quorum, approvals.keys) == (manifest.approvals.quorum, manifest.approvals.keys):
@@ -211,7 +211,12 @@ def unpinned_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each line that lets the file approve writes, where nothing pins the file."""
     if manifest.pinned or manifest.lock_problem is not None:
         return
-    stated = {seat.approval_origin for held in manifest.seats.values() for seat in held if seat.approval == "manifest"}
+    stated = {
+        admission.approval_origin
+        for held in manifest.admissions.values()
+        for admission in held
+        if admission.approval == "manifest"
+    }
     if manifest.approvals.write == "manifest" and "approvals.write" in manifest.places:
         stated.add(manifest.places["approvals.write"])
     # One for each line: the value of a key and the key itself are two places.

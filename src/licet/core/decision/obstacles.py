@@ -83,7 +83,7 @@ def _bundle_fix(wrong: tuple[str, ...], bundle: Bundle) -> str:
 
 def _is_written_in(bundle: Bundle, use: Use) -> bool:
     """Whether the destinations of a bundle name exactly this address."""
-    rules = bundle.seat.layer.allows if bundle.seat.layer else ()
+    rules = bundle.admission.layer.allows if bundle.admission.layer else ()
     return any(rule.capability.key == use.target and rule_covers(rule.capability, use) for rule in rules)
 
 

@@ -15,7 +15,7 @@ from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.compared import Compared
-from licet.core.decision.admission import admission_grounds, bundles_with, call_denials, seats_if_admitted
+from licet.core.decision.admission import admission_grounds, admissions_if_admitted, bundles_with, call_denials
 from licet.core.decision.bundle_rules import approvals_of, bundles_of
 from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.decision.fixes import (
@@ -47,13 +47,13 @@ from licet.core.policy.effects import (
 )
 from licet.core.policy.manifest import (
     WRITE_APPROVALS,
+    Admission,
     Approvals,
     Layer,
     Manifest,
     MaxEffect,
     Natives,
     Rule,
-    Seat,
     WriteApproval,
     distinct,
     least,
@@ -67,7 +67,7 @@ class Reach(Compared, frozen=True):
     _not_compared: ClassVar[frozenset[str]] = frozenset({"manifest"})
 
     spec: ToolSpec
-    seats: tuple[Seat, ...]
+    admissions: tuple[Admission, ...]
     layers: tuple[Layer, ...]
     manifest: Manifest
     effect: EffectClass | None
@@ -154,7 +154,9 @@ class Reach(Compared, frozen=True):
         if self.effect == "destructive" and self.class_origin is not None:  # the class asks, whatever a key says
             return self.class_origin
         modes = (mode, "manifest") if mode == "session" else (mode,)
-        stated = (seat.approval_origin for one in modes for seat in self.seats if seat.approval == one)
+        stated = (
+            admission.approval_origin for one in modes for admission in self.admissions if admission.approval == one
+        )
         return next(filter(None, stated), self.manifest.places.get("approvals", self.manifest.origin))
 
     def _wanted(self, use: Use) -> tuple[Capability, ...]:
@@ -166,18 +168,18 @@ class Reach(Compared, frozen=True):
         return whole or tuple(rule for rule in (narrowest(use),) if rule)
 
     @property
-    def _stating(self) -> tuple[Seat, ...]:
-        """The seats of the tool, and its connectors' definitions as if they were seats: all that state a class."""
+    def _stating(self) -> tuple[Admission, ...]:
+        """Everything that states a class: the admissions of the tool, and the definitions of its connectors."""
         known = self.manifest.definitions
         defined = (known[name].effects for name in sorted(self.spec.named_connectors) if name in known)
-        return *self.seats, *(Seat(self.manifest.origin, effects=effects) for effects in defined)
+        return *self.admissions, *(Admission(self.manifest.origin, effects=effects) for effects in defined)
 
     @property
     def class_origin(self) -> Origin | None:
         """Where the class that the tool runs at is stated."""
         if self.spec.effect == self.effect:
             return self.spec.origin
-        stated = [pair for seat in self._stating for pair in seat.effects] + [
+        stated = [pair for admission in self._stating for pair in admission.effects] + [
             (top.effect, top.origin) for top in self.manifest.max_effects
         ]
         return next((origin for effect, origin in stated if effect == self.effect), self.spec.origin)
@@ -192,7 +194,7 @@ class Reach(Compared, frozen=True):
             steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
         if self.effect and not class_fits(wanted, self.effect):
             steps.append(raise_class(self.spec, self._stating, self.manifest.max_effects, wanted))
-            steps += elevate(self.manifest, self.seats, self.level, wanted)
+            steps += elevate(self.manifest, self.admissions, self.level, wanted)
         return "; ".join(steps)
 
 
@@ -200,7 +202,7 @@ def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
     known: dict[str, Reach] = manifest._known.setdefault("reach", {})
     if tool not in known:
-        if tool not in manifest.seats or tool not in manifest.tools or call_denials(manifest, tool):
+        if tool not in manifest.admissions or tool not in manifest.tools or call_denials(manifest, tool):
             return None
         known[tool] = fold(manifest, manifest.tools[tool])
     return known[tool]
@@ -208,10 +210,10 @@ def reach_of(manifest: Manifest, tool: str) -> Reach | None:
 
 def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[Ground, ...]:
     """Why a manifest does not know, does not admit or denies a tool, and what else would stand in its way."""
-    denied, admitted = call_denials(manifest, tool), tool in manifest.seats
+    denied, admitted = call_denials(manifest, tool), tool in manifest.admissions
     if admitted and tool not in manifest.tools:
         text, fix = f"`{tool}` is admitted, but nothing declares it", "declare it under `tools:` in the workspace"
-        return (*denied, Ground("UNKNOWN_TOOL", text, manifest.seats[tool][0].origin, fix))
+        return (*denied, Ground("UNKNOWN_TOOL", text, manifest.admissions[tool][0].origin, fix))
     if not (bundles_with(manifest, tool) or tool in manifest.tools or tool in manifest.sources):
         text = f"`{visible(tool)}` is not known here"
         fix = "declare it, and add it to a bundle or to `capabilities.tools`"
@@ -223,8 +225,8 @@ def outside(manifest: Manifest, tool: str, uses: tuple[Use, ...] = ()) -> tuple[
     grounds = grounds or (Ground("TOOL_NOT_IN_BUNDLE", text, manifest.origin),)
     if tool not in manifest.tools:
         return grounds
-    seats = manifest.seats[tool] if admitted else seats_if_admitted(manifest, tool)
-    reach = fold(replace(manifest, seats={tool: seats}), manifest.tools[tool])
+    admissions = manifest.admissions[tool] if admitted else admissions_if_admitted(manifest, tool)
+    reach = fold(replace(manifest, admissions={tool: admissions}), manifest.tools[tool])
     later = (ground for use in uses for ground in reach.obstacles_of(use))
     return distinct((*grounds, *reach.grounds, *later))
 
@@ -266,18 +268,20 @@ def rule_covers(rule: Capability, use: Use) -> bool:
 
 def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     """What a tool that the manifest admits would hold with this declaration, whatever the manifest knows of it."""
-    seats = manifest.seats[spec.name]
-    common = common_of(manifest, seats, spec)
+    admissions = manifest.admissions[spec.name]
+    common = common_of(manifest, admissions, spec)
     grounds: list[Ground] = []
-    effect = _class_of(manifest, spec, seats, grounds)
-    bundles = bundles_of(manifest, seats)
+    effect = _class_of(manifest, spec, admissions, grounds)
+    bundles = bundles_of(manifest, admissions)
     grounds += connector_grounds(manifest, bundles, spec, common.layers)
-    level = _level_of(manifest, spec, seats, effect, grounds)
-    grounds += _elevated_grounds(manifest, spec, seats, effect, level)
+    level = _level_of(manifest, spec, admissions, effect, grounds)
+    grounds += _elevated_grounds(manifest, spec, admissions, effect, level)
     grounds += common.unexpanded
     grant = common.grant(spec.touches, effect)
     write: WriteApproval = min(
-        (seat.approval for seat in seats if seat.approval), key=WRITE_APPROVALS.index, default=manifest.approvals.write
+        (admission.approval for admission in admissions if admission.approval),
+        key=WRITE_APPROVALS.index,
+        default=manifest.approvals.write,
     )
     if write == "manifest" and not manifest.pinned:  # a file that anybody may have changed approves nothing
         write = "session"
@@ -285,12 +289,12 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
     asks = effect == "destructive" or (write != "manifest" and writes)
     max_calls: int | None = None
     max_cost: Decimal | None = None
-    for seat in seats:
-        max_calls, max_cost = least(max_calls, seat.max_calls), least(max_cost, seat.max_cost_usd)
+    for admission in admissions:
+        max_calls, max_cost = least(max_calls, admission.max_calls), least(max_cost, admission.max_cost_usd)
     unlimited = max_calls is None and max_cost is None and not manifest.budget
     return Reach(
         spec=spec,
-        seats=seats,
+        admissions=admissions,
         layers=common.layers,
         manifest=manifest,
         effect=effect,
@@ -309,26 +313,34 @@ def fold(manifest: Manifest, spec: ToolSpec) -> Reach:
 
 
 def _elevated_grounds(
-    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, level: Level | None
+    manifest: Manifest,
+    spec: ToolSpec,
+    admissions: tuple[Admission, ...],
+    effect: EffectClass | None,
+    level: Level | None,
 ) -> Iterator[Ground]:
     if effect not in ELEVATED:
         return
     if level == "native":
         text = f"class {effect} needs the level restricted or isolated"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(seats), "sandbox native")
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, spec.origin, wall(admissions), "sandbox native")
     if not manifest.budget:
         text = f"class {effect} needs a budget"
         yield Ground("SIDE_EFFECT_EXCEEDED", text, manifest.origin, add_budget(manifest), "side_effect_class")
 
 
-def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], grounds: list[Ground]) -> EffectClass | None:
+def _class_of(
+    manifest: Manifest, spec: ToolSpec, admissions: tuple[Admission, ...], grounds: list[Ground]
+) -> EffectClass | None:
     """The class a tool runs at; what keeps it from that class is added to the grounds."""
-    stated = [pair for seat in seats for pair in seat.effects]
+    stated = [pair for admission in admissions for pair in admission.effects]
     own = spec.effect or min((effect for effect, _ in stated), key=CLASSES.index, default=None)
     named = [
         manifest.definitions[name].effects for name in sorted(spec.named_connectors) if name in manifest.definitions
     ]
-    defined = tuple(Seat(manifest.origin, effects=effects) for effects in named)  # each states a class as a seat does
+    defined = tuple(
+        Admission(manifest.origin, effects=effects) for effects in named
+    )  # each states a class as an admission does
     stated += [pair for one in defined for pair in one.effects]
     if own is None:
         text = f"nobody states a side-effect class for `{spec.name}`"
@@ -342,16 +354,20 @@ def _class_of(manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], groun
     for ceiling, origin, why in ceilings:
         if not class_fits(own, ceiling):
             text = f"`{spec.name}` is {own}; at most {ceiling} is allowed{why}"
-            fix = raise_class(spec, (*seats, *defined), tops, own)
+            fix = raise_class(spec, (*admissions, *defined), tops, own)
             grounds.append(Ground("SIDE_EFFECT_EXCEEDED", text, origin, fix, f"side_effect_class {own}"))
     return own
 
 
 def _level_of(
-    manifest: Manifest, spec: ToolSpec, seats: tuple[Seat, ...], effect: EffectClass | None, grounds: list[Ground]
+    manifest: Manifest,
+    spec: ToolSpec,
+    admissions: tuple[Admission, ...],
+    effect: EffectClass | None,
+    grounds: list[Ground],
 ) -> Level | None:
     """The level a tool runs at; what keeps it from that level is added to the grounds."""
-    stated = [pair for seat in seats for pair in seat.levels]
+    stated = [pair for admission in admissions for pair in admission.levels]
     own: Level | None = spec.sandbox or min((level for level, _ in stated), key=LEVELS.index, default=None)
     if own is None:
         text = f"nobody states a sandbox level for `{spec.name}`"
@@ -364,7 +380,7 @@ def _level_of(
     levels: list[Level] = [own, *(ceiling for ceiling, _ in stated)]
     level: Level = min(levels, key=LEVELS.index) if manifest.narrow else own
     # Where the class needs a wall, letting the tool run in this process is no way out.
-    walled = wall(seats) if effect in ELEVATED and level == "native" else ""
+    walled = wall(admissions) if effect in ELEVATED and level == "native" else ""
     for ceiling, origin in stated:
         if not level_fits(level, ceiling):
             text = f"`{spec.name}` runs at {level}; at most {ceiling} is allowed"

@@ -27,7 +27,7 @@ from licet.core.decision.reach import Reach, fold, outside, reach_of
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.core.policy.manifest import Layer, Manifest, Seat, WriteApproval
+from licet.core.policy.manifest import Admission, Layer, Manifest, WriteApproval
 from licet.core.policy.tool import ToolSpec
 
 Category = Literal[
@@ -118,7 +118,7 @@ def unmet_needs(reach: Reach, most: int | None = None) -> tuple[Ground, ...]:
     """What a tool needs and the files do not give; what stands in the way of the tool itself is in its `grounds`."""
     spec = reach.spec
     told = {ground.capability for ground in reach.grounds}
-    denied = common_of(reach.manifest, reach.seats, spec).denied()
+    denied = common_of(reach.manifest, reach.admissions, spec).denied()
     unfit = (need for need in spec.needs.allow if str(need) not in told and not _fits(reach, need, denied))
     return tuple(_unmet(reach, need) for need in islice(unfit, most))
 
@@ -131,7 +131,9 @@ def argument_grounds(reach: Reach) -> tuple[Ground, ...]:
     text = f"is not an argument of `{reach.spec.name}`: its rule would stop nothing"
     others = ", ".join(f"`{one}`" for one in taken)
     fix = f"write the rule for one of {others}, or take it out" if taken else "take the rule out"
-    unknown = ((seat.origin, name) for seat in reach.seats for name in seat.args if name not in taken)
+    unknown = (
+        (admission.origin, name) for admission in reach.admissions for name in admission.args if name not in taken
+    )
     return tuple(
         Ground("ARGUMENT_NOT_ALLOWED", f"`{name}` {text}", origin, fix, f"args.{name}") for origin, name in unknown
     )
@@ -195,7 +197,7 @@ def _unmet(reach: Reach, need: Capability) -> Ground:
 
 def unheld_needs(reach: Reach) -> tuple[Ground, ...]:
     """The needs of which a tool would hold nothing at all; one that defers takes what there is, even nothing."""
-    common = common_of(reach.manifest, reach.seats, reach.spec)
+    common = common_of(reach.manifest, reach.admissions, reach.spec)
     needs = [need for need in reach.spec.needs.allow if not need.defers]
     lost = [need for need in needs if not common.holds_part_of(need)]
     if reach.spec.by_keys:  # `fs_reach.write` is one need, although it takes two rules to say it
@@ -258,9 +260,9 @@ class Undeclared:
 
     def most_of(self, name: str) -> Most | None:
         """The most that a tool could hold; None if nothing lets it be called."""
-        seats, natives = self._manifest.seats[name], self._manifest.natives
-        listing = (bundle.name for bundle in bundles_of(self._manifest, seats) if bundle.connectors is not None)
-        alike = (*map(_deciding, seats), *(name in listed.names for listed in natives), *listing)
+        admissions, natives = self._manifest.admissions[name], self._manifest.natives
+        listing = (bundle.name for bundle in bundles_of(self._manifest, admissions) if bundle.connectors is not None)
+        alike = (*map(_deciding, admissions), *(name in listed.names for listed in natives), *listing)
         if alike not in self._known:
             self._known[alike] = self._most_of(name)
         return self._known[alike]
@@ -268,8 +270,8 @@ class Undeclared:
     def _most_of(self, name: str) -> Most | None:
         manifest = self._manifest
         # Which classes and levels get in does not depend on any rule: try them where folding costs nothing.
-        seats = tuple(replace(seat, layer=None) for seat in manifest.seats[name])
-        bare = replace(manifest, layers=(), seats={name: seats}, tools={})
+        admissions = tuple(replace(admission, layer=None) for admission in manifest.admissions[name])
+        bare = replace(manifest, layers=(), admissions={name: admissions}, tools={})
         fitting = [
             (effect, level)
             for effect in reversed(CLASSES)
@@ -294,11 +296,11 @@ class Undeclared:
         )
 
 
-def _deciding(seat: Seat) -> Hashable:
-    """All of a seat that what a tool holds depends on; its layer lives as long as the manifest does."""
-    effects = tuple(effect for effect, _ in seat.effects)
-    levels, own = tuple(level for level, _ in seat.levels), (seat.max_calls, seat.max_cost_usd)
-    return effects, levels, id(seat.layer), seat.approval, *own
+def _deciding(admission: Admission) -> Hashable:
+    """All of an admission that what a tool holds depends on; its layer lives as long as the manifest does."""
+    effects = tuple(effect for effect, _ in admission.effects)
+    levels, own = tuple(level for level, _ in admission.levels), (admission.max_calls, admission.max_cost_usd)
+    return effects, levels, id(admission.layer), admission.approval, *own
 
 
 def _any_version(connectors: Connectors) -> Connectors:

@@ -13,7 +13,7 @@ from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRule
 
 if TYPE_CHECKING:
-    from licet.core.policy.manifest import Budget, Seat
+    from licet.core.policy.manifest import Admission, Budget
 
 
 class Bundle(Compared, frozen=True, kw_only=True):
@@ -24,9 +24,9 @@ class Bundle(Compared, frozen=True, kw_only=True):
     name: str
     origin: Origin
     tools: Mapping[str, Origin]  # where each of them is listed
-    seat: "Seat"  # what assigning the bundle says about each of its tools
+    admission: "Admission"  # what assigning the bundle says about each of its tools
     budget: "Budget"  # counted over all its tools together
-    approvals: Mapping[str, Any]  # the keys that it states; `write` is on the seat too
+    approvals: Mapping[str, Any]  # the keys that it states; `write` is on the admission too
     connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow, an empty list leaves nothing
     private: tuple[str, ...] | None = None  # the same
     places: Mapping[str, Origin]  # of its keys, and of the keys of its budget and approvals

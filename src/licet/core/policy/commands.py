@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.manifest import Manifest, Seat
+from licet.core.policy.manifest import Admission, Manifest
 from licet.core.policy.tool import ToolSpec
 
 COMMANDS = "licet run"  # no tool can be called so: names have no spaces
@@ -16,12 +16,12 @@ def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
 
     A deny of every tool, `tool:call:*`, is a deny of commands too.
     """
-    seats = {**manifest.seats, name: (Seat(manifest.origin),)}
+    admissions = {**manifest.admissions, name: (Admission(manifest.origin),)}
     layers = tuple(
         replace(layer, denies=tuple(rule for rule in layer.denies if not _names(rule.capability, name)))
         for layer in manifest.layers
     )
-    return replace(manifest, seats=seats, layers=layers, loaded=manifest.loaded or manifest)
+    return replace(manifest, admissions=admissions, layers=layers, loaded=manifest.loaded or manifest)
 
 
 def with_commands(manifest: Manifest) -> Manifest:

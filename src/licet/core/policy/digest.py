@@ -12,7 +12,7 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule
 from licet.core.policy.connector_definition import Definition
-from licet.core.policy.manifest import BUDGET_KEYS, Layer, Manifest, Seat
+from licet.core.policy.manifest import BUDGET_KEYS, Admission, Layer, Manifest
 from licet.core.policy.tool import ToolSpec
 
 _ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
@@ -26,7 +26,7 @@ def manifest_digest(manifest: Manifest) -> str:
 def document(manifest: Manifest) -> dict[str, Any]:
     """Everything that a manifest says, without file names, order, comments and spelling."""
     connectors = manifest.connectors
-    used = manifest.seats.keys()
+    used = manifest.admissions.keys()
     layers: dict[Layer, dict[str, Any]] = {}
     said: dict[str, Any] = plain(
         {
@@ -36,7 +36,10 @@ def document(manifest: Manifest) -> dict[str, Any]:
             "app": manifest.app,
             "personality": manifest.personality,
             "layers": [_layer(layer) for layer in manifest.layers if layer.kind != "policy files"],
-            "tools": {tool: [_seat(seat, layers) for seat in seats] for tool, seats in manifest.seats.items()},
+            "tools": {
+                tool: [_admission(admission, layers) for admission in admissions]
+                for tool, admissions in manifest.admissions.items()
+            },
             "declared": {name: _spec(spec) for name, spec in manifest.tools.items() if name in used},
             "sources": {name: source for name, (source, _) in manifest.sources.items() if name in used},
             "max_side_effect_class": manifest.max_effect,
@@ -81,26 +84,26 @@ def _layer(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _seat(seat: Seat, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
+def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
     # The tools of a bundle share its layer: what that says is put into words once.
-    if seat.layer and seat.layer not in layers:
-        layers[seat.layer] = _layer(seat.layer)
+    if admission.layer and admission.layer not in layers:
+        layers[admission.layer] = _layer(admission.layer)
     return {
-        "bundle": seat.bundle,
-        "effects": sorted({effect for effect, _ in seat.effects}),
-        "levels": sorted({level for level, _ in seat.levels}),
-        "destinations": layers[seat.layer] if seat.layer else None,
-        "args": seat.args,
-        "approval": seat.approval,
-        "max_calls": seat.max_calls,
-        **_stated(max_cost_usd=seat.max_cost_usd),
-        "limits": seat.limits,
+        "bundle": admission.bundle,
+        "effects": sorted({effect for effect, _ in admission.effects}),
+        "levels": sorted({level for level, _ in admission.levels}),
+        "destinations": layers[admission.layer] if admission.layer else None,
+        "args": admission.args,
+        "approval": admission.approval,
+        "max_calls": admission.max_calls,
+        **_stated(max_cost_usd=admission.max_cost_usd),
+        "limits": admission.limits,
     }
 
 
 def _bundles(manifest: Manifest) -> dict[str, Any]:
-    """What the bundles that the agent uses say about all their tools together; their classes and hosts are on seats."""
-    used = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+    """What the used bundles state for all their tools together; classes and hosts are part of the admissions."""
+    used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
     said = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
     return _stated(bundles={name: terms for name, terms in said.items() if terms} or None)
 

@@ -108,7 +108,7 @@ ALL_BUT_NETWORK = EVERY_DOMAIN - {"network"}
 OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:session"))  # in every ceiling
 
 
-class Seat(Struct, frozen=True):
+class Admission(Struct, frozen=True):
     """How a manifest admits one tool: through a bundle, by name, or both; and what it states about it."""
 
     origin: Origin
@@ -187,9 +187,9 @@ class Manifest(Compared, frozen=True, kw_only=True, dict=True):
     app: str = ""
     personality: str | None = None
     layers: tuple[Layer, ...] = ()
-    seats: Mapping[str, tuple[Seat, ...]] = field(default_factory=dict)  # of every tool that is admitted
+    admissions: Mapping[str, tuple[Admission, ...]] = field(default_factory=dict)  # of every tool that is admitted
     # Tools that are named although no bundle that holds them is assigned: what is said of them counts once one is.
-    unassigned: Mapping[str, tuple[Seat, ...]] = field(default_factory=dict)
+    unassigned: Mapping[str, tuple[Admission, ...]] = field(default_factory=dict)
     bundles: Mapping[str, Bundle] = field(default_factory=dict)  # of the workspace, assigned or not
     rosters: tuple[Roster, ...] = ()  # one per ceiling
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
@@ -275,7 +275,7 @@ class Manifest(Compared, frozen=True, kw_only=True, dict=True):
     def native(self) -> frozenset[str]:
         """The tools of this agent that every ceiling lets run in this process."""
         named = [ceiling.names for ceiling in self.natives]
-        return named[0].intersection(*named, self.seats) if named else frozenset()
+        return named[0].intersection(*named, self.admissions) if named else frozenset()
 
     @property
     def max_effect(self) -> EffectClass:
@@ -323,17 +323,17 @@ class Manifest(Compared, frozen=True, kw_only=True, dict=True):
 
         `ValueError` if they have bundles of one name that say different things.
         """
-        from licet.core.decision.admission import met_bundles, met_layers, met_seats
+        from licet.core.decision.admission import met_admissions, met_bundles, met_layers
 
-        seats, unassigned = met_seats(self, other)
+        admissions, unassigned = met_admissions(self, other)
         return replace(
             self,
             loaded=None,
             pinned="",  # it is another policy than the two that were pinned
             lock_problem=self.lock_problem or other.lock_problem,
             personality=other.personality or self.personality,
-            layers=distinct(met_layers(self, other, seats) + met_layers(other, self, seats)),
-            seats=seats,
+            layers=distinct(met_layers(self, other, admissions) + met_layers(other, self, admissions)),
+            admissions=admissions,
             unassigned=unassigned,
             bundles=met_bundles(self, other),
             rosters=self.rosters + other.rosters,

@@ -16,7 +16,15 @@ from licet.core.origin import Origin
 from licet.core.policy.addresses import beyond
 from licet.core.policy.commands import COMMANDS
 from licet.core.policy.effects import CLASSES, LEVELS, WRITES
-from licet.core.policy.manifest import BUDGET_KEYS, WRITE_APPROVALS, Layer, Manifest, Seat, WriteApproval, meet_layers
+from licet.core.policy.manifest import (
+    BUDGET_KEYS,
+    WRITE_APPROVALS,
+    Admission,
+    Layer,
+    Manifest,
+    WriteApproval,
+    meet_layers,
+)
 from licet.core.review.changes import (
     Change,
     Changes,
@@ -61,16 +69,18 @@ class _Version:
                 raise ValueError(f"{ground}" + (f"; {ground.fix}" if ground.fix else ""))
 
     def layers(self, tool: str) -> tuple[Layer, ...]:
-        seats = self.manifest.seats.get(tool, ())
-        return self.manifest.layers + tuple(seat.layer for seat in seats if seat.layer)
+        admissions = self.manifest.admissions.get(tool, ())
+        return self.manifest.layers + tuple(admission.layer for admission in admissions if admission.layer)
 
     def place(self, key: str) -> Origin:
         return self.manifest.places.get(key, self.manifest.origin)
 
-    def stating(self, tool: str, states: Callable[[Seat], object]) -> Origin:
+    def stating(self, tool: str, states: Callable[[Admission], object]) -> Origin:
         """Where the manifest states something about a tool, or would."""
-        seats = self.manifest.seats.get(tool, ())
-        return next((seat.origin for seat in (*filter(states, seats), *seats)), self.manifest.origin)
+        admissions = self.manifest.admissions.get(tool, ())
+        return next(
+            (admission.origin for admission in (*filter(states, admissions), *admissions)), self.manifest.origin
+        )
 
     def grant(self, tool: str) -> CapabilitySet:
         return self.tools[tool].grant if tool in self.tools else _NOTHING
@@ -167,7 +177,7 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     yield from spot.moved("level", "sandbox level", was.level, now.level, LEVELS.index)
     yield from spot.moved("cost", "cost_usd", was.cost_usd or Decimal(0), now.cost_usd or Decimal(0), Decimal)
     for key in ("max_calls", "max_cost_usd"):
-        stated = _stated(now.name, old, new, lambda seat, key=key: getattr(seat, key) is not None)  # type: ignore[misc]
+        stated = _stated(now.name, old, new, lambda admission, key=key: getattr(admission, key) is not None)  # type: ignore[misc]
         yield from stated.moved("limit", key, getattr(was, key), getattr(now, key), no_limit_is_most)
     if was.connector != now.connector:
         # A tool that stops naming a connector reaches no more for it; one that names another speaks to someone new.
@@ -184,17 +194,18 @@ def _same_tool(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version)
     theirs = dict(old.surface.limits), dict(new.surface.limits)
     for key, before, after in _keyed(was.limits, now.limits):
         if (before, after) != (theirs[0].get(key), theirs[1].get(key)):  # else the agent's own line says it
-            yield from _stated(now.name, old, new, lambda seat, key=key: key in seat.limits).limit(key, before, after)  # type: ignore[misc]
+            stated = _stated(now.name, old, new, lambda one, key=key: key in one.limits)  # type: ignore[misc]
+            yield from stated.limit(key, before, after)
     for key, rules, kept in _keyed(was.args, now.args):
         if rules != kept:
             # All rules on an argument must hold. More of them narrow; any other change may widen.
             side: Side = "shrunk" if set(rules or ()) < set(kept or ()) else "grown"
             words = " and ".join(rules or ()), " and ".join(kept or ())
-            stated = _stated(now.name, old, new, lambda seat, key=key: key in seat.args)  # type: ignore[misc]
+            stated = _stated(now.name, old, new, lambda admission, key=key: key in admission.args)  # type: ignore[misc]
             yield from stated.turned(side, "arguments", f"rules on `{key}`", *words)
 
 
-def _stated(tool: str, old: _Version, new: _Version, states: Callable[[Seat], object]) -> Spot:
+def _stated(tool: str, old: _Version, new: _Version, states: Callable[[Admission], object]) -> Spot:
     """Where the two manifests state something about a tool."""
     return Spot(old.stating(tool, states), new.stating(tool, states), tool)
 

@@ -32,7 +32,7 @@ KIND_OF_DOMAIN: dict[str, Kind] = {
 _NOTHING = CapabilitySet()
 
 
-class Entry(Compared, frozen=True):
+class ReachEntry(Compared, frozen=True):
     """One target that is reached, the ways in which it is, and the parts of it that are not."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
@@ -73,7 +73,7 @@ class Entry(Compared, frozen=True):
         }
 
 
-def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[Entry, ...]:
+def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[ReachEntry, ...]:
     """Everything that a set reaches, in order, and where it is written if that is known."""
     pieces: dict[tuple[Kind, str, tuple[str, ...]], list[Piece]] = {}
     for piece in rules - _NOTHING:
@@ -81,7 +81,7 @@ def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[
         pieces.setdefault(place, []).append(piece)
     written = written or Written(())
     return tuple(
-        Entry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
+        ReachEntry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
         for (kind, target, _), held in sorted(pieces.items(), key=lambda item: (KINDS.index(item[0][0]), item[0]))
     )
 

@@ -25,8 +25,8 @@ from licet.core.origin import Origin
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.digest import definitions_document, server_document
 from licet.core.policy.effects import ELEVATED, EffectClass, Level
-from licet.core.policy.manifest import Approvals, Budget, Layer, Manifest, Rule, Seat, WriteApproval, least_limits
-from licet.core.review.entries import Entry, Written, entries_of
+from licet.core.policy.manifest import Admission, Approvals, Budget, Layer, Manifest, Rule, WriteApproval, least_limits
+from licet.core.review.entries import ReachEntry, Written, entries_of
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
 
 Standing = Literal["callable", "undeclared", "blocked"]
@@ -57,7 +57,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     max_cost_usd: Decimal | None  # in a session, as the calls
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
-    entries: tuple[Entry, ...]
+    entries: tuple[ReachEntry, ...]
     grant: CapabilitySet
     optional: tuple[str, ...]  # what it declares and can do without, reached or not
     grounds: tuple[Ground, ...]  # why it cannot be called, from files alone
@@ -184,7 +184,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
     A tool that does not fit `judged`, the same manifest as a gate would have it, cannot be called. Without that,
     such a tool has what overlaps, which is what a gate that narrows gives it.
     """
-    admitted, manifest = manifest.seats, with_commands(manifest)
+    admitted, manifest = manifest.admissions, with_commands(manifest)
     tools, terms = _Tools(manifest, judged), agent_terms(manifest)
     return Surface(
         agent=manifest.agent,
@@ -222,12 +222,12 @@ class _Tools:
         self._manifest, self._judged = manifest, judged
         self._undeclared = Undeclared(manifest)
         self._written: dict[int, Written] = {}
-        self._entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
+        self._entries: dict[tuple[int, int], tuple[ReachEntry, ...]] = {}
         self._deletes: dict[int, bool] = {}
 
     def surface_of(self, name: str) -> ToolSurface:
         manifest = self._manifest
-        seats = manifest.seats[name]
+        admissions = manifest.admissions[name]
         answer = decide(Request(name), manifest)
         # Spending only grows: a call that a fresh session refuses is refused always.
         grounds = answer.rules if isinstance(answer, Deny) else ()
@@ -243,7 +243,7 @@ class _Tools:
         return ToolSurface(
             name=name,
             standing=standing,
-            bundles=tuple(sorted({seat.bundle for seat in seats if seat.bundle})),
+            bundles=tuple(sorted({admission.bundle for admission in admissions if admission.bundle})),
             effect=reach.effect if reach else None,
             level=level,
             connector=str(spec.connector or "") if spec else "",
@@ -252,13 +252,13 @@ class _Tools:
             deletes_ask=reach is not None and reach.effect in ELEVATED and self._holds_deletes(grant),
             max_calls=reach.max_calls if reach else None,
             max_cost_usd=reach.max_cost_usd if reach else None,
-            limits=_limits(manifest, seats),
-            args=_args(seats),
+            limits=_limits(manifest, admissions),
+            args=_args(admissions),
             entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
             grant=grant,
             optional=tuple(map(str, spec.optional.allow)) if spec else (),
             grounds=grounds,
-            origin=spec.origin if spec and spec.origin else seats[0].origin,
+            origin=spec.origin if spec and spec.origin else admissions[0].origin,
         )
 
     def _unfit(self, name: str) -> tuple[Ground, ...]:
@@ -269,7 +269,7 @@ class _Tools:
             return (too_many_pairs(name),)
         return unfit_grounds(reach) if reach is not None else ()
 
-    def _reached(self, name: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _reached(self, name: str, entries: tuple[ReachEntry, ...]) -> tuple[ReachEntry, ...]:
         """The entries without hosts whose addresses the lists of `private` close."""
         reach = reach_of(self._judged, name) if self._judged is not None and entries else None
         if reach is None or not any(entry.kind == "hosts" for entry in entries):
@@ -284,7 +284,7 @@ class _Tools:
 
     # By identity: the manifest and `_undeclared` keep every grant and layer, and make equal ones once.
 
-    def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[Entry, ...]:
+    def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[ReachEntry, ...]:
         if id(layers) not in self._written:
             self._written[id(layers)] = Written(layers)
         key = id(grant), id(layers)
@@ -300,17 +300,17 @@ class _Tools:
         return self._deletes[id(grant)]
 
 
-def _limits(manifest: Manifest, seats: Iterable[Seat]) -> tuple[tuple[str, int], ...]:
+def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[str, int], ...]:
     limits: Mapping[str, int] = manifest.limits
-    for seat in seats:
-        limits = least_limits(limits, seat.limits)
+    for admission in admissions:
+        limits = least_limits(limits, admission.limits)
     return tuple(sorted(limits.items()))
 
 
-def _args(seats: Iterable[Seat]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _args(admissions: Iterable[Admission]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     rules: dict[str, set[str]] = {}
-    for seat in seats:
-        for name, rule in seat.args.items():
+    for admission in admissions:
+        for name, rule in admission.args.items():
             rules.setdefault(name, set()).add(canonical_json(rule).decode())
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
 
@@ -337,7 +337,7 @@ def _box(rule: Capability) -> tuple[str, str, int | None]:
     return rule.domain, rule.key, rule.port
 
 
-def _reach_document(entries: tuple[Entry, ...]) -> dict[str, Any]:
+def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:  # they are in the order of their kinds
         kinds.setdefault(entry.kind, []).append(entry.document())

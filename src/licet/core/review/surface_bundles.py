@@ -55,7 +55,7 @@ def bundle_terms(manifest: Manifest) -> Iterator[Terms]:
 
 def used_bundles(manifest: Manifest) -> tuple[str, ...]:
     """The bundles through which tools are admitted."""
-    used = {seat.bundle for seats in manifest.seats.values() for seat in seats}
+    used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
     return tuple(sorted(used & manifest.bundles.keys()))
 
 

@@ -37,9 +37,9 @@ def is_wide(rule: Capability) -> bool:
 
 def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
-    seats = [seat.layer for held in manifest.seats.values() for seat in held if seat.layer]
+    admissions = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
-    layers = {id(layer): layer for layer in (*manifest.layers, *seats, *defined)}.values()
+    layers = {id(layer): layer for layer in (*manifest.layers, *admissions, *defined)}.values()
     wide = (
         rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
     )
@@ -57,7 +57,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each need of which the class of its tool never permits anything."""
-    for name in sorted(manifest.seats):
+    for name in sorted(manifest.admissions):
         reach = reach_of(manifest, name)
         if reach is None or reach.effect is None:
             continue
@@ -66,7 +66,7 @@ def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
             lost = [need for need in lost if not (need.domain == "fs" and need.action == "delete")]
         for need in lost:
             found = f"`{name}`, which needs {need} and is {reach.effect}"
-            origin = reach.spec.origin or manifest.seats[name][0].origin
+            origin = reach.spec.origin or manifest.admissions[name][0].origin
             hint = f"every such use is refused: {_permitting(reach, need)}"
             yield Problem(origin, found, "a need of which its class permits something", hint, "warning")
 
@@ -80,8 +80,8 @@ def _permitting(reach: Reach, need: Capability) -> str:
         steps += [add_to_layer(layer, (need,), reach.spec, manifest.roots, None) for layer in unnamed]
     wanted = next(one for one in CLASSES if CapabilitySet((need,)) & permits(one, _EVERY_TCP))
     if reach.effect and not class_fits(wanted, reach.effect):
-        steps.append(raise_class(reach.spec, reach.seats, manifest.max_effects, wanted))
-        steps += elevate(manifest, reach.seats, reach.level, wanted)
+        steps.append(raise_class(reach.spec, reach.admissions, manifest.max_effects, wanted))
+        steps += elevate(manifest, reach.admissions, reach.level, wanted)
     return "; ".join(steps)
 
 
@@ -95,7 +95,7 @@ def native_problems(manifest: Manifest) -> Iterator[Problem]:
         if wide:
             found = f"`{name}` at level native with {', '.join(f'`{need}`' for need in wide)}"
             hint = "nothing but its own code bounds it; name what it needs, or run it at `isolated`"
-            origin = reach.spec.origin or reach.seats[0].origin
+            origin = reach.spec.origin or reach.admissions[0].origin
             yield Problem(origin, found, "needs with bounds, for a tool without walls", hint, "warning")
 
 

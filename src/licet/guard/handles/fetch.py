@@ -12,7 +12,7 @@ import asyncio
 import json as json_text
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -22,19 +22,19 @@ from licet.core.decision.obstacles import address_grounds
 from licet.core.policy.seconds import seconds
 from licet.errors import Refused
 from licet.guard.deadline import Deadline
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.messages import (
     BadRequest,
+    BodyTooLarge,
     Corrupt,
     Decoder,
     Headers,
     Outgoing,
     Response,
-    TooLarge,
     checked_value,
     outgoing,
 )
-from licet.guard.handles.secrets import redacted_refusal
+from licet.guard.handles.secrets import Placeholders, redacted_refusal
 from licet.guard.meter import Exceeded
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
 from licet.guard.redaction.redact import Redactor, in_turn
@@ -42,22 +42,22 @@ from licet.guard.redaction.redact import Redactor, in_turn
 _MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
 
 
-async def checked_addresses(holding: Holding, http: Http, use: Use) -> tuple[str, ...]:
+async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
     """The addresses that a connection for a use may go to, or `Refused`."""
-    before = LOOKED_UP_FOR.set(f"{holding.request.session}@{holding.reach.manifest.agent}")
+    before = LOOKED_UP_FOR.set(f"{grant.request.session}@{grant.reach.manifest.agent}")
     try:
         addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
     except Unresolved as unknown:
-        holding.refuse("RESOLVE_FAILED", str(unknown), use)
+        grant.refuse("RESOLVE_FAILED", str(unknown), use)
     except Exception as error:
-        holding.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
+        grant.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
     finally:
         LOOKED_UP_FOR.reset(before)
     if not addresses:
-        holding.refuse("RESOLVE_FAILED", "the name has no address", use)
-    grounds = address_grounds(use, addresses, holding.reach)
+        grant.refuse("RESOLVE_FAILED", "the name has no address", use)
+    grounds = address_grounds(use, addresses, grant.reach)
     if grounds:
-        holding.deny(Deny(holding.request, grounds, use))
+        grant.deny(Deny(grant.request, grounds, use))
     return addresses[:_MOST_ADDRESSES]
 
 
@@ -78,29 +78,15 @@ class FetchLimits(Struct, frozen=True):
     most_body_bytes: int = 256 * 1024 * 1024
 
 
-class Placeholders(Protocol):
-    """Puts secrets in the place of the texts that stand for them."""
-
-    @property
-    def placed(self) -> Redactor:
-        """Knows the secrets that were placed so far."""
-
-    async def resolve(self, text: str) -> str:
-        """The text with its placeholders replaced."""
-
-    async def resolve_bytes(self, data: bytes, escape: Any = ...) -> bytes:
-        """The bytes with their placeholders replaced, each value escaped for where it stands."""
-
-
 class Streamed:
     """An answer whose body is still coming: iterate over it, or `read` all of it."""
 
-    __slots__ = ("_holding", "_pieces", "_use", "closed", "headers", "status", "url")
+    __slots__ = ("_grant", "_pieces", "_use", "closed", "headers", "status", "url")
 
     def __init__(
-        self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes], holding: Holding, use: Use
+        self, status: int, url: str, headers: Headers, pieces: AsyncIterator[bytes], grant: Grant, use: Use
     ) -> None:
-        self._holding, self._use = holding, use
+        self._grant, self._use = grant, use
         self.status = status
         self.url = url
         self.headers = headers
@@ -119,14 +105,14 @@ class Streamed:
 
     async def read(self) -> bytes:
         """The rest of the body; what is read of all bodies at once counts as memory of the call."""
-        return await _gathered(self, self._holding, self._use)
+        return await _gathered(self, self._grant, self._use)
 
 
-async def _gathered(pieces: AsyncIterable[bytes], holding: Holding, use: Use) -> bytes:
+async def _gathered(pieces: AsyncIterable[bytes], grant: Grant, use: Use) -> bytes:
     """All pieces as one; what is gathered at the same time counts together."""
     blocks: list[bytes] = []
     last = bytearray()  # small pieces go together: each for itself would take much more than its bytes
-    with holding.meter.share() as share:
+    with grant.meter.share() as share:
         try:
             async for piece in pieces:
                 share.take(len(piece))
@@ -141,23 +127,23 @@ async def _gathered(pieces: AsyncIterable[bytes], holding: Holding, use: Use) ->
                 return blocks[0] if blocks else bytes(last)
             share.take(sum(map(len, blocks)))  # for a moment, all of it is there twice
         except Exceeded as over:
-            holding.exceeded(over, use)
+            grant.exceeded(over, use)
         return b"".join((*blocks, last))
 
 
 class ScopedFetch:
     """HTTP requests that a call holds. Cookies are not kept, and nothing is read from the environment."""
 
-    __slots__ = ("_holding", "_http", "_limits", "_placeholders")
+    __slots__ = ("_grant", "_http", "_limits", "_placeholders")
 
     def __init__(
         self,
-        holding: Holding,
+        grant: Grant,
         http: Http | None,
         placeholders: Placeholders | None = None,
         limits: FetchLimits = FetchLimits(),  # noqa: B008 (frozen)
     ) -> None:
-        self._holding = holding
+        self._grant = grant
         self._http = http
         self._placeholders = placeholders
         self._limits = limits
@@ -209,7 +195,7 @@ class ScopedFetch:
                     aclosing(self._pieces(reply, known, use, most)) as pieces,
                     aclosing(self._redacted(pieces, placed, known, use, most, whole=whole)) as clean,
                 ):
-                    answer = Streamed(reply.status, placed.text(where), shown, clean, self._holding, use)
+                    answer = Streamed(reply.status, placed.text(where), shown, clean, self._grant, use)
                     yield answer
                     answer.closed = True
         except Refused as refusal:  # it may name where a redirect leads to
@@ -225,17 +211,17 @@ class ScopedFetch:
         try:
             there = destination(method, url)
         except InvalidUse as wrong:
-            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+            self._grant.invalid("HOST_NOT_ALLOWED", wrong)
         use = there.use
-        self._holding.require(use)
-        http = self._holding.backend(self._http, use)
+        self._grant.require(use)
+        http = self._grant.backend(self._http, use)
         try:
-            message = outgoing(*parts, self._holding.meter)
+            message = outgoing(*parts, self._grant.meter)
             waited, most = self._bounds(timeout, max_bytes)
         except BadRequest as wrong:
-            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+            self._grant.refuse("INPUT_INVALID", str(wrong), use)
         except Exceeded as over:
-            self._holding.exceeded(over, use)
+            self._grant.exceeded(over, use)
         clock = Deadline(waited)
         try:
             with clock:
@@ -252,11 +238,11 @@ class ScopedFetch:
                             return
                         await self._drain(reply)
                     there, message = self._follow(there, message, reply.status, known.all("location")[0])
-                self._holding.refuse("LIMIT_REDIRECTS", f"more than {self._limits.redirects} redirects", use)
+                self._grant.refuse("LIMIT_REDIRECTS", f"more than {self._limits.redirects} redirects", use)
         except TimeoutError:
             if not clock.expired:
                 raise
-            self._holding.refuse("LIMIT_TIME", f"no whole answer within {waited:g} seconds", use)
+            self._grant.refuse("LIMIT_TIME", f"no whole answer within {waited:g} seconds", use)
 
     def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
         limits = self._limits
@@ -271,10 +257,10 @@ class ScopedFetch:
 
     async def _permit(self, use: Use, clock: Deadline) -> None:
         if use.effect != "delete":
-            self._holding.check(use)
+            self._grant.check(use)
             return
         clock.pause()  # a person may be asked
-        await self._holding.permit(use)
+        await self._grant.permit(use)
         clock.resume()
 
     async def _revealed(self, message: Outgoing, use: Use) -> Outgoing:
@@ -288,7 +274,7 @@ class ScopedFetch:
         try:
             lines = tuple((name, checked_value(name, value)) for name, value in headers)
         except BadRequest as wrong:
-            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+            self._grant.refuse("INPUT_INVALID", str(wrong), use)
         return Outgoing(lines, body, message.is_json)
 
     async def _open(
@@ -297,10 +283,10 @@ class ScopedFetch:
         """The head of the answer, from the first address that a connection can be made to."""
         use, text = there.use, ""
         try:
-            await stack.enter_async_context(self._holding.meter.files(1))
+            await stack.enter_async_context(self._grant.meter.files(1))
         except Exceeded as over:
-            self._holding.exceeded(over, use)
-        for address in await checked_addresses(self._holding, http, use):
+            self._grant.exceeded(over, use)
+        for address in await checked_addresses(self._grant, http, use):
             exchange = Exchange(
                 there.method,
                 there.url,
@@ -316,21 +302,21 @@ class ScopedFetch:
             except Unreached as failed:
                 text = str(failed)
             except Unconnected as broken:
-                self._holding.refuse("CONNECT_FAILED", str(broken), use)
+                self._grant.refuse("CONNECT_FAILED", str(broken), use)
             except Exception as error:  # of a backend: its text may hold anything
-                self._holding.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
+                self._grant.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
             else:
                 self._measure(reply, use)
                 return reply
-        self._holding.refuse("CONNECT_FAILED", text, use)
+        self._grant.refuse("CONNECT_FAILED", text, use)
 
     def _measure(self, reply: Reply, use: Use) -> None:
         """Refuse a head that is too large."""
         limits = self._limits
         if len(reply.headers) > limits.header_lines:
-            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
+            self._grant.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
         if sum(len(name) + len(value) for name, value in reply.headers) > limits.header_bytes:
-            self._holding.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_bytes} bytes of headers", use)
+            self._grant.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_bytes} bytes of headers", use)
 
     def _follow(
         self, there: Destination, message: Outgoing, status: int, location: str
@@ -343,12 +329,12 @@ class ScopedFetch:
             # Header bytes are Latin-1 to the protocol; those who write other letters mean UTF-8.
             following = redirected(method, there.url, location.encode("latin-1", "replace").decode("utf-8", "replace"))
         except InvalidUse as wrong:
-            self._holding.invalid("HOST_NOT_ALLOWED", wrong)
+            self._grant.invalid("HOST_NOT_ALLOWED", wrong)
         if following.origin == there.origin:
             return following, message
         if message.body:
             text = f"a redirect from {there.use.target} would send the body to another origin"
-            self._holding.refuse("LIMIT_REDIRECTS", text, following.use)
+            self._grant.refuse("LIMIT_REDIRECTS", text, following.use)
         # Any header may be a credential: the caller meant them for the first origin.
         return following, Outgoing()
 
@@ -367,7 +353,7 @@ class ScopedFetch:
     ) -> AsyncGenerator[bytes]:
         """The content without secrets that were placed; a whole answer that is JSON stays JSON."""
         if whole:
-            content = await _gathered(pieces, self._holding, use)
+            content = await _gathered(pieces, self._grant, use)
             yield await in_turn(placed.work(content, as_json=_may_be_json(headers, content)))
             return
         stream, size = placed.stream(), 0
@@ -382,23 +368,23 @@ class ScopedFetch:
             yield clean
 
     def _too_large(self, use: Use, most: int) -> NoReturn:
-        self._holding.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
+        self._grant.refuse("LIMIT_SIZE", f"the body has more than {most} bytes", use)
 
     async def _pieces(self, reply: Reply, headers: Headers, use: Use, most: int) -> AsyncGenerator[bytes]:
-        holding, decoder = self._holding, Decoder(headers.get("content-encoding", ""), most)
+        grant, decoder = self._grant, Decoder(headers.get("content-encoding", ""), most)
         try:
             async for raw in reply.body:
-                if holding.over:
-                    holding.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+                if grant.over:
+                    grant.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
                 for number, piece in enumerate(decoder.feed(raw)):
                     if number:  # a little may unpack to a lot: others have their turn
                         await asyncio.sleep(0)
                     yield piece
             decoder.finish()
-        except TooLarge:
+        except BodyTooLarge:
             self._too_large(use, most)
         except (Corrupt, Unconnected) as broken:
-            holding.refuse("CONNECT_FAILED", str(broken), use)
+            grant.refuse("CONNECT_FAILED", str(broken), use)
 
 
 def _clean_headers(placed: Redactor, headers: Headers) -> Headers:

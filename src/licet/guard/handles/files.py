@@ -15,7 +15,7 @@ from licet.core.algebra.scope import inside, path_ancestors
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Kind, Use, path_text, use_of_path
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Escaped, Files, Held, Stat, TooLarge, Waiting
 
@@ -112,14 +112,14 @@ class ScopedFiles:
     A file from `open()` stays open until it is closed: what was granted when it was opened is not taken back.
     """
 
-    __slots__ = ("_files", "_held", "_holding", "_limit", "_workdir")
+    __slots__ = ("_files", "_grant", "_held", "_limit", "_workdir")
 
-    def __init__(self, holding: Holding, files: Files | None, workdir: str, read_limit: int = READ_LIMIT) -> None:
-        self._holding = holding
+    def __init__(self, grant: Grant, files: Files | None, workdir: str, read_limit: int = READ_LIMIT) -> None:
+        self._grant = grant
         self._files = files
         self._workdir = workdir
         self._limit = read_limit
-        self._held = held_paths(holding.reach.grant)
+        self._held = held_paths(grant.capabilities)
 
     async def read(self, path: Path, limit: int | None = None) -> str:
         """The text of a file in UTF-8; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
@@ -129,7 +129,7 @@ class ScopedFiles:
         """The bytes of a file; one of more than 10 MiB, or `limit` bytes, is refused: `open()` it instead."""
         sent, use = self._checked("read", path)
         if limit is not None and (not isinstance(limit, int) or limit < 0):  # a file reads all of it for -1
-            self._holding.refuse("INPUT_INVALID", "expected `limit` to be a number of bytes, 0 or more", use)
+            self._grant.refuse("INPUT_INVALID", "expected `limit` to be a number of bytes, 0 or more", use)
         most = self._limit if limit is None else min(limit, self._limit)
         try:
             with self._backend(use).open(use.target, "rb", self._held) as file:
@@ -141,15 +141,15 @@ class ScopedFiles:
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
         except Exceeded as over:
-            self._holding.exceeded(over, use)
+            self._grant.exceeded(over, use)
         if len(data) > most:
             text = f"the file is larger than {most} bytes"
-            self._holding.refuse("LIMIT_SIZE", text, use, "read it piece by piece with `ctx.fs.open(path, 'rb')`")
+            self._grant.refuse("LIMIT_SIZE", text, use, "read it piece by piece with `ctx.fs.open(path, 'rb')`")
         return data
 
     async def _rest(self, file: IO[bytes], data: bytes, most: int) -> bytes:
         """What was read of a large file, and the rest of it; both count as memory of the call while they are joined."""
-        with self._holding.meter.share() as share:
+        with self._grant.meter.share() as share:
             share.take(2 * min(_size(file), most + 1))
             return data + await asyncio.to_thread(file.read, most + 1 - len(data))
 
@@ -199,9 +199,7 @@ class ScopedFiles:
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
         except TooLarge as wrong:
-            self._holding.refuse(
-                "LIMIT_SIZE", str(wrong), use, "let a program list it, or keep files in subdirectories"
-            )
+            self._grant.refuse("LIMIT_SIZE", str(wrong), use, "let a program list it, or keep files in subdirectories")
 
     async def mkdir(self, path: Path) -> None:
         """Make a directory, and its parents as far as they are held; one that is there already is fine."""
@@ -239,14 +237,14 @@ class ScopedFiles:
         for action in _ACTIONS[binary]:
             sent, use = self._checked(action, path if use is None else sent)
         assert use is not None  # noqa: S101 - every mode has an action
-        meter = self._holding.meter
+        meter = self._grant.meter
         try:
             meter.check_files(1)
             file = self._backend(use).open(use.target, binary, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
         except Exceeded as over:
-            self._holding.exceeded(over, use)
+            self._grant.exceeded(over, use)
         meter.opened(file)
         return file if "b" in mode else io.TextIOWrapper(file, encoding)
 
@@ -256,30 +254,30 @@ class ScopedFiles:
             sent = path_text(path)
             return sent, use_of_path(action, sent, self._workdir)
         except InvalidUse as wrong:
-            self._holding.invalid("PATH_NOT_REACHABLE", wrong)
+            self._grant.invalid("PATH_NOT_REACHABLE", wrong)
 
     def _checked(self, action: str, path: Path) -> tuple[str, Use]:
         """The same, of a use that is held; a refusal repeats what the caller sent, and no directory of the host."""
         sent, use = self._use(action, path)
         try:
-            self._holding.check(use)
+            self._grant.check(use)
         except Refused as refusal:
             self._repeat(refusal, sent)
         return sent, use
 
     def _backend(self, use: Use) -> Files:
-        return self._holding.backend(self._files, use)
+        return self._grant.backend(self._files, use)
 
     async def _permit(self, use: Use, sent: str) -> None:
         try:
-            self._holding.require(use)
+            self._grant.require(use)
             self._backend(use)  # nobody is asked about a delete that cannot be done
-            await self._holding.permit(use)
+            await self._grant.permit(use)
         except Refused as refusal:
             self._repeat(refusal, sent)
 
     def _repeat(self, refusal: Refused, sent: str) -> NoReturn:
-        raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
+        raise refusal.repeating(self._grant.redacted(sent)) from refusal.__cause__
 
     def _act(self, act: Callable[[str, Held], _T], use: Use, sent: str) -> _T:
         try:
@@ -291,7 +289,7 @@ class ScopedFiles:
         """Refuse what led outside; pass on the system's no, naming the paths that the caller sent and no other."""
         if isinstance(wrong, Escaped):
             try:
-                self._holding.refuse("PATH_NOT_REACHABLE", f"the path may not be followed: {wrong}", use)
+                self._grant.refuse("PATH_NOT_REACHABLE", f"the path may not be followed: {wrong}", use)
             except Refused as refusal:
                 self._repeat(refusal, sent[0])
         first, second = (*sent, None)[:2]

@@ -240,7 +240,7 @@ _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _CODINGS = {"": "", "identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
 
-class TooLarge(Exception):
+class BodyTooLarge(Exception):
     """A body that is larger than it may be."""
 
 
@@ -262,11 +262,11 @@ class Decoder:
         self._unpack: Any = None  # the stream that is being read
 
     def feed(self, raw: bytes) -> Iterator[bytes]:
-        """The content that these bytes give; `TooLarge` or `Corrupt` if it goes wrong."""
+        """The content that these bytes give; `BodyTooLarge` or `Corrupt` if it goes wrong."""
         # What arrives counts as well: members that unpack to nothing could go on for ever.
         self._raw += len(raw)
         if self._raw > self._most:
-            raise TooLarge
+            raise BodyTooLarge
         if not self._coding:
             yield raw
             return
@@ -289,7 +289,7 @@ class Decoder:
                 raise Corrupt(f"the body is not {self._coding} data") from wrong
             self._decoded += len(piece)
             if self._decoded > self._most:
-                raise TooLarge
+                raise BodyTooLarge
             if piece:
                 yield piece
             raw = self._unpack.unconsumed_tail

@@ -7,7 +7,7 @@ boundary: half of them can be talked into running any other.
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -28,8 +28,9 @@ from licet.guard.execution import (
     Walls,
     limit_name,
 )
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import held_paths
+from licet.guard.handles.secrets import Placeholders
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn
@@ -52,28 +53,17 @@ _LIMITS: Mapping[Reason, str] = {
 }
 
 
-class Placeholders(Protocol):
-    """Puts secrets in the place of the texts that stand for them."""
-
-    @property
-    def placed(self) -> Redactor:
-        """Knows the secrets that were placed so far."""
-
-    async def resolve(self, text: str) -> str:
-        """The text with values instead of placeholders."""
-
-
 class ScopedProcesses:
     """The programs that a call holds. Names mean what they meant on the host's PATH when the gate was built."""
 
     __slots__ = (
-        *("_binaries", "_environ", "_holding", "_output_bytes", "_placeholders", "_processes", "_sandbox"),
+        *("_binaries", "_environ", "_grant", "_output_bytes", "_placeholders", "_processes", "_sandbox"),
         *("_seconds", "_workdir"),
     )
 
     def __init__(
         self,
-        holding: Holding,
+        grant: Grant,
         processes: Processes | None,
         sandbox: Sandbox | None,
         *,
@@ -84,7 +74,7 @@ class ScopedProcesses:
         seconds: float = 30.0,
         output_bytes: int = OUTPUT_BYTES,
     ) -> None:
-        self._holding = holding
+        self._grant = grant
         self._processes = processes
         self._sandbox = sandbox
         self._binaries = binaries
@@ -107,10 +97,10 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd, timeout)
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
-            async with self._holding.meter.files(_FILES_OF_A_RUN):
+            async with self._grant.meter.files(_FILES_OF_A_RUN):
                 finished = await self._backend(use).run(command, walls)
         except Exceeded as over:
-            self._holding.exceeded(over, use)
+            self._grant.exceeded(over, use)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
         self._record(use, Ending(finished.exit_code, finished.reason))
@@ -124,7 +114,7 @@ class ScopedProcesses:
         try:
             return min(seconds(timeout, "timeout"), self._seconds)
         except ValueError as wrong:
-            self._holding.refuse("INPUT_INVALID", str(wrong), use)
+            self._grant.refuse("INPUT_INVALID", str(wrong), use)
 
     @asynccontextmanager
     async def _started(
@@ -134,10 +124,10 @@ class ScopedProcesses:
         use, command, walls = await self._prepared(name, args, env, cwd)
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._holding.meter.files(_FILES_OF_A_START))
+                await stack.enter_async_context(self._grant.meter.files(_FILES_OF_A_START))
                 running = await stack.enter_async_context(self._backend(use).start(command, walls, streams))
             except Exceeded as over:
-                self._holding.exceeded(over, use)
+                self._grant.exceeded(over, use)
             except (SandboxUnavailable, Unavailable, OSError) as wrong:
                 self._not_run(use, wrong)
             yield running
@@ -146,11 +136,11 @@ class ScopedProcesses:
 
     def _record(self, use: Use, ending: Ending) -> None:
         """Have the receipt tell how a program ended."""
-        if len(self._holding.ended) < _MOST_CODES:
-            self._holding.ended += (ending.returncode,)
+        if len(self._grant.ended) < _MOST_CODES:
+            self._grant.ended += (ending.returncode,)
         if ending.limit:
             what, fix = _LIMITS[ending.limit], f"the limit is {limit_name(ending.limit)}"
-            self._holding.limited(ending.limit, f"{use.target} {what}", use, fix)
+            self._grant.limited(ending.limit, f"{use.target} {what}", use, fix)
 
     async def _prepared(
         self,
@@ -175,37 +165,37 @@ class ScopedProcesses:
 
     def _not_run(self, use: Use, wrong: Exception) -> NoReturn:
         if isinstance(wrong, SandboxUnavailable):
-            self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use)
+            self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use)
         if isinstance(wrong, OSError):
-            self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
-        self._holding.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
+            self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
+        self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
 
     def _program(self, name: str) -> tuple[Use, str, str]:
         """The use that was granted, the file to run, and the name it is called by."""
         try:
             asked = Use(f"process:exec:{name}")
         except InvalidUse as wrong:
-            self._holding.invalid("BINARY_NOT_ALLOWED", wrong)
-        called, grant = asked.target, self._holding.reach.grant
+            self._grant.invalid("BINARY_NOT_ALLOWED", wrong)
+        called, grant = asked.target, self._grant.capabilities
         if not (grant.has(asked) or self._held_by_path()):
-            self._holding.check(asked)  # wherever it is: no backend is asked to find it
+            self._grant.check(asked)  # wherever it is: no backend is asked to find it
         real, failed = self._found(called)
         uses = [asked]
         if real is not None and real != called:
             uses.append(Use(f"process:exec:{real}"))
         for use in (*uses, *self._by_their_names(uses)):
             if grant.verdict(use) is False:
-                self._holding.check(use)
+                self._grant.check(use)
         granted = next((use for use in uses if grant.has(use)), asked)
-        self._holding.check(granted)
+        self._grant.check(granted)
         self._backend(granted)
         if real is None:  # told only to those who may run it
-            self._holding.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)
+            self._grant.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)
         return granted, real, called
 
     def _held_by_path(self) -> bool:
         """Whether the grant names programs by path: then a name has to be found before it can be decided on."""
-        rules = self._holding.reach.grant.allow
+        rules = self._grant.capabilities.allow
         return any(rule.domain == "process" and str(rule.key).startswith("/") for rule in rules)
 
     def _found(self, name: str) -> tuple[str | None, str]:
@@ -220,7 +210,7 @@ class ScopedProcesses:
             return None, f"the backend failed to find {name}: {type(error).__name__}"
 
     def _backend(self, use: Use) -> Processes:
-        return self._holding.backend(self._processes, use)
+        return self._grant.backend(self._processes, use)
 
     def _by_their_names(self, uses: list[Use]) -> list[Use]:
         # A program that is denied by name is denied by path too, and under the other names it has.
@@ -235,10 +225,10 @@ class ScopedProcesses:
             try:
                 use = Use(f"env:read:{name}")
             except InvalidUse as wrong:
-                self._holding.invalid("ENV_NOT_ALLOWED", wrong)
-            self._holding.check(use)
+                self._grant.invalid("ENV_NOT_ALLOWED", wrong)
+            self._grant.check(use)
             if use.target not in named:
-                self._holding.refuse(
+                self._grant.refuse(
                     "ENV_NOT_ALLOWED", f"{use.target} is not named: `*` sets no variable of a child", use,
                     f"name `{use.target}` in the tool's `env` and under `capabilities.env`",
                 )  # fmt: skip
@@ -249,36 +239,36 @@ class ScopedProcesses:
         declared = {}
         for name in sorted(self._named()):
             if name in self._environ:
-                self._holding.check(Use(f"env:read:{name}"))
+                self._grant.check(Use(f"env:read:{name}"))
                 declared[name] = self._environ[name]
         return declared
 
     def _named(self) -> set[str]:
-        return {rule.key for rule in self._holding.reach.grant.allow if rule.domain == "env" and rule.key != TOP}
+        return {rule.key for rule in self._grant.capabilities.allow if rule.domain == "env" and rule.key != TOP}
 
     def _directory(self, cwd: Any) -> str:
         """Where the child starts: inside what the call may read, and what it really is."""
         if cwd is None:
             home = use_of_path("read", os.path.realpath(self._workdir))
-            held = self._holding.reach.grant.has(home) or self._holds_below(home.target)
+            held = self._grant.capabilities.has(home) or self._holds_below(home.target)
             return home.target if held else "/"
         sent = ""
         try:
             sent = path_text(cwd)
             use = use_of_path("read", sent, self._workdir)
-            self._holding.check(use)
+            self._grant.check(use)
             real = use_of_path("read", os.path.realpath(use.target))
             if real != use:
-                self._holding.check(real)
+                self._grant.check(real)
         except InvalidUse as wrong:
-            self._holding.invalid("PATH_NOT_REACHABLE", wrong)
+            self._grant.invalid("PATH_NOT_REACHABLE", wrong)
         except Refused as refusal:  # no directory of the host is repeated, nor where a link leads
-            raise refusal.repeating(self._holding.redacted(sent)) from refusal.__cause__
+            raise refusal.repeating(self._grant.redacted(sent)) from refusal.__cause__
         return real.target
 
     def _holds_below(self, directory: str) -> bool:
         """Whether something in a directory is held, which then is behind the walls too, and shows nothing else."""
-        held = held_paths(self._holding.reach.grant)
+        held = held_paths(self._grant.capabilities)
         paths = [path for path in (*held.allowed("read"), *held.allowed("write")) if os.path.lexists(path)]
         reals = {*map(os.path.realpath, paths)} - {directory}
         return any(inside(real, (directory,)) for real in reals)
@@ -287,13 +277,13 @@ class ScopedProcesses:
         text = "no sandbox is configured"
         if self._sandbox is not None:
             try:
-                walls = self._sandbox.walls(self._holding)
+                walls = self._sandbox.walls(self._grant)
             except SandboxUnavailable as missing:
                 text = str(missing)
             else:
-                self._holding.programs = walls.layers
+                self._grant.programs = walls.layers
                 return walls
-        self._holding.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+        self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
 
 
 async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished:

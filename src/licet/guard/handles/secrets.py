@@ -10,14 +10,14 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import Deny, Ground
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.ports import Secrets, SecretsFunction, Unavailable
 from licet.guard.redaction.redact import Redactor
 
@@ -25,13 +25,27 @@ _PLACEHOLDER = re.compile(r"licet-ref-[0-9a-f]{32}")
 _MARK = "licet-ref-"
 
 
+class Placeholders(Protocol):
+    """Replaces placeholders in the text and bytes of a request or a command with the secrets they name."""
+
+    @property
+    def placed(self) -> Redactor:
+        """The redactor of the secrets that were inserted so far."""
+
+    async def resolve(self, text: str) -> str:
+        """The text with its placeholders replaced."""
+
+    async def resolve_bytes(self, data: bytes, escape: Callable[[str], str] = ...) -> bytes:
+        """The bytes with their placeholders replaced, each value escaped for where it stands."""
+
+
 class ScopedSecrets:
     """The secrets that a call holds. A placeholder means nothing to another call, and nothing outside of requests."""
 
-    __slots__ = ("_backend", "_holding", "_placed", "_redactor", "placed")
+    __slots__ = ("_backend", "_grant", "_placed", "_redactor", "placed")
 
-    def __init__(self, holding: Holding, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
-        self._holding = holding
+    def __init__(self, grant: Grant, backend: Secrets | SecretsFunction | None, redactor: Redactor) -> None:
+        self._grant = grant
         self._backend = backend
         self._redactor = redactor
         self._placed: dict[str, Use] = {}
@@ -44,7 +58,7 @@ class ScopedSecrets:
     def ref(self, reference: str) -> str:
         """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
         use = self._use(reference)
-        self._holding.check(use)
+        self._grant.check(use)
         for placeholder, placed in self._placed.items():
             if placed == use:
                 return placeholder
@@ -81,7 +95,7 @@ class ScopedSecrets:
         try:
             return Use(f"secret:read:{reference}")
         except InvalidUse as wrong:
-            self._holding.invalid("SECRET_NOT_DECLARED", wrong)
+            self._grant.invalid("SECRET_NOT_DECLARED", wrong)
 
     async def _place(self, use: Use) -> str:
         value = await self._value(use)
@@ -89,9 +103,9 @@ class ScopedSecrets:
         return value
 
     async def _value(self, use: Use) -> str:
-        holding = self._holding
-        holding.check(use)
-        backend: Any = holding.backend(self._backend, use)
+        grant = self._grant
+        grant.check(use)
+        backend: Any = grant.backend(self._backend, use)
         text, fix, value = f"no backend knows {use.target}", "", None
         try:
             value = await getter(backend)(use.target)
@@ -100,7 +114,7 @@ class ScopedSecrets:
         except Exception as error:  # its text may hold anything
             text = f"the backend for {use.target} failed: {type(error).__name__}"
         if type(value) is not str:
-            holding.refuse("BACKEND_MISSING", text, use, fix)
+            grant.refuse("BACKEND_MISSING", text, use, fix)
         self._redactor.add(use.target, value)
         return value
 
@@ -129,10 +143,10 @@ _use = lru_cache(1024)(lambda name: Use(f"env:read:{name}"))
 class ScopedEnv:
     """The variables that a call holds. It cannot list them, and it cannot change any."""
 
-    __slots__ = ("_environ", "_holding")
+    __slots__ = ("_environ", "_grant")
 
-    def __init__(self, holding: Holding, environ: Mapping[str, str] | None) -> None:
-        self._holding = holding
+    def __init__(self, grant: Grant, environ: Mapping[str, str] | None) -> None:
+        self._grant = grant
         self._environ = environ
 
     def get(self, name: str, default: str | None = None) -> str | None:
@@ -140,6 +154,6 @@ class ScopedEnv:
         try:
             use = _use(name) if type(name) is str else Use(f"env:read:{name}")
         except InvalidUse as wrong:
-            self._holding.invalid("ENV_NOT_ALLOWED", wrong)
-        self._holding.check(use)
-        return self._holding.backend(self._environ, use).get(use.target, default)
+            self._grant.invalid("ENV_NOT_ALLOWED", wrong)
+        self._grant.check(use)
+        return self._grant.backend(self._environ, use).get(use.target, default)

@@ -145,9 +145,9 @@ class Redactor:
 
     # Texts that come in pieces ---------------------------------------------------------------------------------------
 
-    def stream(self) -> "Stream":
+    def stream(self) -> "RedactedStream":
         """Redacts a text that comes in pieces; values that are added meanwhile count from then on."""
-        return Stream(self)
+        return RedactedStream(self)
 
 
 async def in_turn(work: Generator[None, None, bytes]) -> bytes:
@@ -170,7 +170,7 @@ def _at_once(work: Generator[None, None, bytes]) -> bytes:
             return result
 
 
-class Stream:
+class RedactedStream:
     """What comes in pieces, without secrets. Bytes that may be the beginning of one are held until that is known."""
 
     __slots__ = ("_before", "_held", "_redactor")

@@ -16,8 +16,17 @@ from licet.core.compared import Compared
 from licet.core.origin import Origin, Problem
 from licet.core.policy.tool import TOUCHES_NOTHING, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.declare import tool
-from licet.policy_files.source.names import MOST_IN_FILE, TOOL, Binding, Function, Imported, Names, NotLiteral, Spent
-from licet.policy_files.source.text import Lines, Text, parse
+from licet.policy_files.source.names import (
+    MOST_IN_FILE,
+    TOOL,
+    Binding,
+    Function,
+    Imported,
+    Names,
+    NotLiteral,
+    TooManyValues,
+)
+from licet.policy_files.source.text import Lines, SourceText, parse
 
 MOST_ARGUMENTS = 50  # of one decorator
 LONGEST_SHOWN = 300  # of what is wrong with a value
@@ -34,7 +43,7 @@ _CODE = frozenset({"available"})  # runs beside the tool, and says nothing about
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
-class Declared(Struct, frozen=True):
+class DeclaredTool(Struct, frozen=True):
     """A decorated function: its spec, or None and at least one problem that is an error."""
 
     function: str
@@ -59,10 +68,10 @@ class Module(Compared, frozen=True):
 
     lines: Lines
     names: Mapping[str, Meaning]
-    declared: tuple[Declared, ...]
+    declared: tuple[DeclaredTool, ...]
     problems: tuple[Problem, ...]  # of the whole file, not of one tool
     unread: Problem | None = None  # why the rest of the file was not read, where it was not
-    by_function: Mapping[str, Declared] = {}  # the first of a name
+    by_function: Mapping[str, DeclaredTool] = {}  # the first of a name
 
 
 @lru_cache(maxsize=8)  # a command may review a policy and then load its tools
@@ -74,7 +83,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     names = Names(text)
     top = {node for node in names.top if isinstance(node, Function)}
     in_class = {one for node in text.nodes if isinstance(node, ast.ClassDef) for one in node.body}
-    declared: list[Declared] = []
+    declared: list[DeclaredTool] = []
     problems: list[Problem] = []
     decorators: set[ast.AST] = set()
     unread: Problem | None = None
@@ -86,7 +95,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
         elif node in top:
             try:
                 declared.append(_declared(text, names, node, marks))
-            except Spent as spent:
+            except TooManyValues as spent:
                 found = f"more than {MOST_IN_FILE} values in the declarations up to `{node.name}`"
                 unread = Problem(text.place(spent.node), found, "fewer", UNREAD)
                 break
@@ -115,7 +124,7 @@ def _meaning(bindings: list[Binding]) -> Meaning:
     return Meaning(len(bindings), line, offset, imported, isinstance(node, Function))
 
 
-def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
+def _marked(text: SourceText, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
     """What is decorated with `tool`, in the order of the text, and the decorators that are it."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in sorted((node for node in text.nodes if isinstance(node, kinds)), key=lambda node: node.lineno):
@@ -123,7 +132,7 @@ def _marked(text: Text, names: Names) -> Iterator[tuple[Function | ast.ClassDef,
             yield node, marks
 
 
-def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Declared:
+def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> DeclaredTool:
     mark = marks[0]
     origin = text.place_of_decorator(mark)
     problems = list(_doubts(text, names, node, marks))
@@ -153,7 +162,7 @@ def _declared(text: Text, names: Names, node: Function, marks: list[ast.expr]) -
             spec = replace(spec_of(**{**described, **given}, origin=origin), parameters=_parameters(node))
         except Malformed as error:
             problems.append(_malformed(origin, error))
-    return Declared(node.name, spec, tuple(problems))
+    return DeclaredTool(node.name, spec, tuple(problems))
 
 
 def _parameters(node: Function) -> tuple[str, ...] | None:
@@ -177,7 +186,7 @@ def _plain(annotation: ast.expr) -> bool:
     )
 
 
-def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
+def _doubts(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
     """What makes the text an unsure witness of the tool that a program would get."""
     origin = text.place_of_decorator(marks[0])
     if len(marks) > 1:
@@ -196,7 +205,7 @@ def _doubts(text: Text, names: Names, node: Function, marks: list[ast.expr]) -> 
 
 
 def _take(
-    text: Text,
+    text: SourceText,
     names: Names,
     node: Function,
     keyword: ast.keyword,
@@ -245,7 +254,7 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 
-def _each_once(declared: list[Declared]) -> Iterator[Declared]:
+def _each_once(declared: list[DeclaredTool]) -> Iterator[DeclaredTool]:
     first: dict[str, ToolSpec] = {}
     for one in declared:
         spec = one.spec
@@ -256,19 +265,19 @@ def _each_once(declared: list[Declared]) -> Iterator[Declared]:
                 "each name once",
                 f"the first is at {first[spec.name].origin}",
             )
-            yield Declared(one.function, None, (*one.problems, again))
+            yield DeclaredTool(one.function, None, (*one.problems, again))
             continue
         if spec is not None:
             first[spec.name] = spec
         yield one
 
 
-def _misplaced(text: Text, mark: ast.expr, found: str, severity: Literal["error", "warning"]) -> Problem:
+def _misplaced(text: SourceText, mark: ast.expr, found: str, severity: Literal["error", "warning"]) -> Problem:
     hint = "it is not read; declare it in licet.yaml" if severity == "warning" else ""
     return Problem(text.place_of_decorator(mark), found, "a function of the module", hint, severity)
 
 
-def _other_uses(text: Text, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
+def _other_uses(text: SourceText, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
     """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
     for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):

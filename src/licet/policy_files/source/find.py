@@ -22,7 +22,7 @@ from licet.policy_files.source.text import read_bytes
 from licet.policy_files.tool_files import code_directories
 from licet.regular_files import size_text
 
-__all__ = ["Modules", "Source", "find_tool", "read_tools", "shown_file"]
+__all__ = ["Modules", "SourceTools", "find_tool", "read_tools", "shown_file"]
 
 MOST_HOPS = 8
 _MOST_COMPARED = 100  # functions of a file that a name may have been meant as
@@ -37,7 +37,7 @@ _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
 
-class Source(Struct, frozen=True):
+class SourceTools(Struct, frozen=True):
     """The tools that a file declares, in order; the functions they are, by tool name; and everything that is wrong."""
 
     specs: tuple[ToolSpec, ...]
@@ -45,17 +45,17 @@ class Source(Struct, frozen=True):
     functions: Mapping[str, str]
 
 
-def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Source:
+def read_tools(path: str | os.PathLike[str], display: str | None = None) -> SourceTools:
     """Read the tools of a Python file without importing it; whatever is wrong comes back as problems."""
     file = os.fspath(path) if display is None else display
     module = Modules().read(path, file)
     if isinstance(module, Problem):
-        return Source((), (module,), {})
+        return SourceTools((), (module,), {})
     specs = tuple(one.spec for one in module.declared if one.spec)
     problems = [problem for one in module.declared for problem in one.problems] + list(module.problems)
     functions = {one.spec.name: one.function for one in module.declared if one.spec}
     ordered = sorted(problems, key=lambda problem: (problem.origin.line, problem.origin.column))
-    return Source(specs, tuple(ordered), functions)
+    return SourceTools(specs, tuple(ordered), functions)
 
 
 class Modules:

@@ -16,7 +16,7 @@ from licet.core.algebra.capability import destination
 from licet.core.algebra.scope import Malformed, binary, path_key, variable
 from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.policy_files.source.names import Function
-from licet.policy_files.source.text import Text
+from licet.policy_files.source.text import SourceText
 from licet.policy_files.source.values import Beginning, FunctionValues, SourceNames
 
 MOST_FUNCTIONS = 100  # of one file: nobody reviews more guesses at once
@@ -101,7 +101,7 @@ class Guess(Struct, frozen=True):
         return ", ".join(dict.fromkeys(touch.what for touch in self.touches if touch.category == category))
 
 
-def guess_tools(text: Text) -> tuple[Guess, ...]:
+def guess_tools(text: SourceText) -> tuple[Guess, ...]:
     """The public, undecorated functions of a module, each with what it touches; the first hundred of them.
 
     Functions that `@tool` would refuse are left out: with such a declaration the module could not be imported.

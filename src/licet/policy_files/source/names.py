@@ -17,7 +17,7 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.tool import ToolCapabilities
-from licet.policy_files.source.text import Text
+from licet.policy_files.source.text import SourceText
 
 TOOL = "licet.tool"
 LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
@@ -79,7 +79,7 @@ class NotLiteral(Exception):
         super().__init__(found)
 
 
-class Spent(Exception):
+class TooManyValues(Exception):
     """More values in one file than anyone would write; `node` is where it was too much."""
 
     def __init__(self, node: ast.AST) -> None:
@@ -94,7 +94,7 @@ class _TooMany(Exception):
 class Names:
     """The names of one module; `top` has the nodes that belong to the module itself."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: SourceText) -> None:
         self._text = text
         self.top = tuple(_module_level(text.tree))
         self._bindings: dict[str, list[Binding]] = {}
@@ -165,8 +165,8 @@ class Names:
             raise NotLiteral(node, "names or values nested too deeply") from None
         except _TooMany:
             raise NotLiteral(node, f"more than {MOST_VALUES} values") from None
-        except Spent:
-            raise Spent(node) from None
+        except TooManyValues:
+            raise TooManyValues(node) from None
 
     def excerpt(self, node: ast.expr) -> str:
         """The beginning of a piece of code, on one line; made once, since many tools may be given by the same one."""
@@ -180,7 +180,7 @@ class Names:
         if left[0] < 0:
             raise _TooMany
         if self._left < 0:
-            raise Spent(node)
+            raise TooManyValues(node)
         match node:
             case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
                 raise NotLiteral(node, f"a number of {number.bit_length()} bits")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from licet.modules.finder import Place
+from licet.modules.finder import ModulePlace
 from licet.modules.imports import followed, library_directories, with_parents
 from licet.policy_files.tool_files import code_directories
 
@@ -36,7 +36,7 @@ class ProjectModules(Struct, frozen=True):
     that is not of a library, these are the paths at which a module of that name would be found.
     """
 
-    modules: Mapping[str, Place]
+    modules: Mapping[str, ModulePlace]
     missing: tuple[str, ...]  # of names that are found nowhere: a file that is planted there would be loaded next time
     second: tuple[str, ...]  # of names that are found: what is loaded now, and what would be a second module
 
@@ -93,11 +93,11 @@ class _Project:
         self._directories, self._named = directories, named
         self._finders: dict[str, importlib.machinery.FileFinder] = {}
         self._libraries = library_directories()
-        self._places: dict[str, Place | None] = {}
+        self._places: dict[str, ModulePlace | None] = {}
         self._inside: dict[str, list[str]] = {}  # by package: the directories of its modules
         self._taken: dict[str, None] = {}  # top-level names that come from the project, or from nowhere
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> ModulePlace | None:
         """Where a module is, if it is one of the project."""
         if name not in self._places:
             self._places[name] = self._found(name)
@@ -113,7 +113,7 @@ class _Project:
                 (missing if self._places[name] is None else second).extend(there)
         return tuple(missing), tuple(second)
 
-    def _found(self, name: str) -> Place | None:
+    def _found(self, name: str) -> ModulePlace | None:
         parent, _, last = name.rpartition(".")
         if not last.isidentifier():
             return None
@@ -135,7 +135,7 @@ class _Project:
             return True
         return any(self._spec(directory, top) is not None for directory in self._libraries)
 
-    def _search(self, name: str, directories: Sequence[str]) -> Place | None:
+    def _search(self, name: str, directories: Sequence[str]) -> ModulePlace | None:
         portions: list[str] = []  # of a package that has no file
         for directory in directories:
             spec = self._spec(directory, name)
@@ -147,11 +147,11 @@ class _Project:
                 continue
             if inside:
                 self._inside[name] = inside
-            return Place(spec.origin, inside[0] if inside else None)
+            return ModulePlace(spec.origin, inside[0] if inside else None)
         if not portions:
             return None
         self._inside[name] = portions
-        return Place(None, portions[0])
+        return ModulePlace(None, portions[0])
 
     def _spec(self, directory: str, name: str) -> importlib.machinery.ModuleSpec | None:
         finder = self._finders.get(directory)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from licet.core.origin import Origin, Problem
 from licet.modules.imports import parse_cost
-from licet.regular_files import TooLarge, read_regular, size_text
+from licet.regular_files import FileTooLarge, read_regular, size_text
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
 MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it
@@ -45,7 +45,7 @@ class Lines(Struct, frozen=True):
         return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
 
 
-class Text(Lines, frozen=True):
+class SourceText(Lines, frozen=True):
     """A file that could be read as Python, with its tree, which is large: nothing that is kept refers to one."""
 
     tree: ast.Module
@@ -76,13 +76,13 @@ def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
     start = Origin(file, 1, 1)
     try:
         return read_regular(path, MOST_BYTES)
-    except TooLarge:
+    except FileTooLarge:
         return Problem(start, f"more than {MOST_BYTES} bytes", f"at most {size_text(MOST_BYTES)} of Python")
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         return Problem(start, f"no readable file ({getattr(error, 'strerror', None) or error})", "a Python file")
 
 
-def parse(data: bytes, file: str) -> Text | Problem:
+def parse(data: bytes, file: str) -> SourceText | Problem:
     """The syntax tree of a file, or why it has none."""
     text = _decoded(data, file)
     if isinstance(text, Problem):
@@ -112,7 +112,7 @@ def parse(data: bytes, file: str) -> Text | Problem:
         return Problem(start, "code nested too deeply", "code that a person can read")
     except ValueError as error:
         return Problem(start, f"a file that is not text ({error})", "Python")
-    return Text(file, lines, tree, tuple(ast.walk(tree)))
+    return SourceText(file, lines, tree, tuple(ast.walk(tree)))
 
 
 def _decoded(data: bytes, file: str) -> str | Problem:

@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from licet.policy_files.source.names import LONGEST_CHAIN, Function
-from licet.policy_files.source.text import Text
+from licet.policy_files.source.text import SourceText
 
 _HOPS = 8  # from an expression to the literal that it stands for
 _LONGEST = 1000  # characters of a text
@@ -34,7 +34,7 @@ class Beginning(Struct, frozen=True):
 class SourceNames:
     """What the imported names and the constants of a module stand for."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: SourceText) -> None:
         self.imported: dict[str, str] = {}
         for node in text.nodes:
             match node:

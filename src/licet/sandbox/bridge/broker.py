@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 from licet.errors import Refused
 from licet.guard.bind import BoundContext
 from licet.guard.meter import Exceeded, Meter
-from licet.sandbox.bridge.operations import NOW, Answered, Mirrors, Operations, at
+from licet.sandbox.bridge.operations import NOW, Mirrors, OperationReply, Operations, at
 from licet.sandbox.bridge.outbox import Outbox
-from licet.sandbox.bridge.programs import Programs
+from licet.sandbox.bridge.programs import CallPrograms
 from licet.sandbox.workers.wire import (
     FROM_WORKER,
     RESULT_BYTES,
     BrokenWire,
     Closed,
     Frame,
+    FrameTooLarge,
     Overrun,
-    TooMuch,
     Unpacker,
     packed_head,
 )
@@ -39,7 +39,7 @@ MOST_REFUSALS = (
 _GROWN = 4  # bytes of memory for each byte of a head: heads hold few values, see `Sizes`
 
 
-class Outcome(NamedTuple):
+class WorkerOutcome(NamedTuple):
     """The result of a call as a worker sends it: a value as JSON, or what the tool raised."""
 
     head: dict[str, Any]
@@ -67,7 +67,7 @@ class Broker:
         self._context, self._direct = context, direct
         self._loop = asyncio.get_running_loop()
         self._unpacker = Unpacker(FROM_WORKER, self._admit)
-        self._done: asyncio.Future[Outcome] = self._loop.create_future()
+        self._done: asyncio.Future[WorkerOutcome] = self._loop.create_future()
         self._open: dict[int, asyncio.Task[None] | None] = {}
         self._last = 0
         self._refusals: dict[int, Refused] = {}
@@ -80,14 +80,14 @@ class Broker:
         self._left = False  # whether complete frames wait in the unpacker
         self._reading = False
         self._mirrors: Mirrors | None = None
-        self._programs: Programs | None = None
+        self._programs: CallPrograms | None = None
 
     @cached_property
     def _operations(self) -> Operations:
-        self._mirrors, self._programs = Mirrors(self._meter), Programs(self._context)
+        self._mirrors, self._programs = Mirrors(self._meter), CallPrograms(self._context)
         return Operations(self._context, self._mirrors, self._programs, self.reply, direct=self._direct)
 
-    async def serve(self, start: bytes) -> Outcome:
+    async def serve(self, start: bytes) -> WorkerOutcome:
         """Send the frame that starts the call, and answer questions until the call ends.
 
         Raises `BrokenWire` or `Closed` if there is no result.
@@ -163,7 +163,7 @@ class Broker:
     def _admit(self, head: Mapping[str, Any], size: int, blob: int) -> None:
         """Check the size of a frame before its blob is read."""
         if head.get("op") == "result" and blob > RESULT_BYTES:
-            raise TooMuch(f"a result of {blob} bytes, expected at most {RESULT_BYTES}")
+            raise FrameTooLarge(f"a result of {blob} bytes, expected at most {RESULT_BYTES}")
         try:
             self._meter.take_memory(blob + _GROWN * size)
         except Exceeded as over:
@@ -177,7 +177,7 @@ class Broker:
             raise BrokenWire("a frame of another call")
         op = head.get("op")
         if op == "result":
-            self._done.set_result(Outcome(head, frame.blob, self._own(head.get("refused"))))
+            self._done.set_result(WorkerOutcome(head, frame.blob, self._own(head.get("refused"))))
             return
         number = head.get("id")
         # Numbers only grow, so a question cannot be repeated by sending the same bytes.
@@ -223,14 +223,14 @@ class Broker:
 
     # What goes out -------------------------------------------------------------------------------------------------
 
-    async def reply(self, number: int, answered: Answered) -> None:
+    async def reply(self, number: int, answered: OperationReply) -> None:
         """Answer one question, after the worker has read enough of the earlier answers."""
         size = len(answered.blob)
         try:
             self._meter.take_memory(size)
         except Exceeded as over:  # the tool gets a refusal, and may ask for less
             _close(answered.files)
-            self._context._holding.exceeded(over)
+            self._context._grant.exceeded(over)
         try:
             await self._outbox.room()
         except BaseException:
@@ -240,7 +240,7 @@ class Broker:
             self._meter.give_memory(size)
         self.answer(number, answered)
 
-    def answer(self, number: int, answered: Answered) -> None:
+    def answer(self, number: int, answered: OperationReply) -> None:
         """Answer one question; files are closed when they are sent."""
         self._answered(number)
         head = {**answered.head, "id": number}
@@ -269,7 +269,7 @@ class Broker:
         elif isinstance(error, OSError) and error.errno is not None:
             paths = [path for path in (error.filename, error.filename2) if isinstance(path, str)]
             head |= {"errno": error.errno, "text": error.strerror or "", "paths": paths}
-        self.answer(number, Answered(head))
+        self.answer(number, OperationReply(head))
 
     def _keep(self, refusal: Refused) -> int:
         """Remember a refusal by a number, without its traceback, which would keep the question in memory."""

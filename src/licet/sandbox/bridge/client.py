@@ -21,7 +21,7 @@ from licet.sandbox.workers.wire import FROM_HOST, Closed, Frame, Wire, packed
 MOST_AT_ONCE = 16
 
 
-class Answer:
+class HostReply:
     """The host's answer to one question."""
 
     __slots__ = ("blob", "files", "head")
@@ -42,7 +42,7 @@ class HostClient:
         self.wire = Wire(end, FROM_HOST)
         self.call = 0
         self._next = 0
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, HostReply] = {}
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,7 +63,7 @@ class HostClient:
         if self._loop is not None and self._reading:
             self._loop.remove_reader(self.wire.socket)
 
-    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
+    async def ask(self, op: str, blob: bytes = b"", **fields: Any) -> HostReply:
         """Ask, and wait for the answer: in the loop if there is one, otherwise by blocking."""
         if self._loop is None or self._room is None:
             return self.ask_now(op, blob, **fields)
@@ -77,7 +77,7 @@ class HostClient:
                 await arrived
             return _checked(self._answers.pop(number))
 
-    def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> Answer:
+    def ask_now(self, op: str, blob: bytes = b"", **fields: Any) -> HostReply:
         """Ask, and block until the answer is there."""
         if not self.call:
             raise RuntimeError("no call is running, so the host cannot be asked")
@@ -126,14 +126,14 @@ class HostClient:
             elif self._loop is not None:
                 self._loop.call_soon_threadsafe(_arrived, waiting)
 
-    def _whole(self, frame: Frame) -> Answer:
+    def _whole(self, frame: Frame) -> HostReply:
         """An answer with its files; an error if this process may not open so many."""
         count = frame.head.get("files", 0)
         try:
             files = self.wire.files(count) if count else ()
         except OSError as wrong:
-            return Answer({"error": "OSError", "errno": wrong.errno, "text": wrong.strerror, "paths": ()}, b"", ())
-        return Answer(frame.head, frame.blob, files)
+            return HostReply({"error": "OSError", "errno": wrong.errno, "text": wrong.strerror, "paths": ()}, b"", ())
+        return HostReply(frame.head, frame.blob, files)
 
 
 def _arrived(waiting: "asyncio.Future[None]") -> None:
@@ -141,7 +141,7 @@ def _arrived(waiting: "asyncio.Future[None]") -> None:
         waiting.set_result(None)
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: HostReply) -> HostReply:
     head = answer.head
     if "refused" in head:
         raise _refused(head)

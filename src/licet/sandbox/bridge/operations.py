@@ -19,7 +19,7 @@ from licet.guard.execution import JsonText, Streams
 from licet.guard.handles.kv import ScopedKv
 from licet.guard.meter import Exceeded, Meter
 from licet.sandbox.bridge.outbox import packed_names
-from licet.sandbox.bridge.programs import Programs
+from licet.sandbox.bridge.programs import CallPrograms
 from licet.sandbox.connect import connect
 from licet.sandbox.workers.wire import FROM_WORKER, BrokenWire, Overrun
 
@@ -28,7 +28,7 @@ Head = Mapping[str, Any]
 MOST_PIECES = 32  # of one stream, asked for and not sent; an honest worker asks for one at a time
 
 
-class Answered(Struct, frozen=True):
+class OperationReply(Struct, frozen=True):
     """An answer: fields, bytes, and files that are closed once they are sent."""
 
     head: dict[str, Any]
@@ -36,7 +36,7 @@ class Answered(Struct, frozen=True):
     files: tuple[int, ...] = ()
 
 
-Act = Callable[[int, Head, bytes], Awaitable[Answered | None]]
+Act = Callable[[int, Head, bytes], Awaitable[OperationReply | None]]
 
 
 class Mirrors:
@@ -101,8 +101,8 @@ class Operations:
         self,
         context: BoundContext,
         mirrors: Mirrors,
-        programs: Programs,
-        answer: Callable[[int, Answered], Awaitable[None]],
+        programs: CallPrograms,
+        answer: Callable[[int, OperationReply], Awaitable[None]],
         *,
         direct: bool,
     ) -> None:
@@ -124,53 +124,55 @@ class Operations:
 
     # Files -----------------------------------------------------------------------------------------------------------
 
-    async def fs_read(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({}, await self.context.fs.read_bytes(_of(head, "path"), head.get("limit")))
+    async def fs_read(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({}, await self.context.fs.read_bytes(_of(head, "path"), head.get("limit")))
 
-    async def fs_write(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_write(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.write(_of(head, "path"), blob)
-        return Answered({})
+        return OperationReply({})
 
-    async def fs_exists(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({"value": await self.context.fs.exists(_of(head, "path"))})
+    async def fs_exists(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({"value": await self.context.fs.exists(_of(head, "path"))})
 
-    async def fs_stat(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
+    async def fs_stat(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({"value": astuple(await self.context.fs.stat(_of(head, "path")))})
 
     async def fs_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self.context.fs.list, _of(head, "path"))
 
-    async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_mkdir(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.mkdir(_of(head, "path"))
-        return Answered({})
+        return OperationReply({})
 
-    async def fs_delete(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.delete(_of(head, "path"))
-        return Answered({})
+        return OperationReply({})
 
-    async def fs_rename(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_rename(self, _: int, head: Head, blob: bytes) -> OperationReply:
         await self.context.fs.rename(_of(head, "source"), _of(head, "target"))
-        return Answered({})
+        return OperationReply({})
 
-    async def fs_open(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fs_open(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Open a file and pass it to the worker."""
         mode = _of(head, "mode")
         file = await self.context.fs.open(_of(head, "path"), mode.replace("b", "", 1) + "b")
         try:
             fd = os.dup(file.fileno())
         except io.UnsupportedOperation:
-            return Answered({}, files=(self._mirrors.copy(file, file.writable()),))
+            return OperationReply({}, files=(self._mirrors.copy(file, file.writable()),))
         file.close()
-        return Answered({}, files=(fd,))
+        return OperationReply({}, files=(fd,))
 
     # Network ---------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def fetch(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Send a request and read the complete response."""
         answer = await self.context.fetch(*_where(head), **self._options(head, blob))
-        return Answered({"status": answer.status, "url": answer.url, "headers": answer.headers.pairs}, answer.content)
+        return OperationReply(
+            {"status": answer.status, "url": answer.url, "headers": answer.headers.pairs}, answer.content
+        )
 
-    async def stream_open(self, number: int, head: Head, blob: bytes) -> Answered | None:
+    async def stream_open(self, number: int, head: Head, blob: bytes) -> OperationReply | None:
         """A request whose body is read in pieces, all in one task: a deadline belongs to a task."""
         asked = number
         wanted: asyncio.Queue[int | None] = asyncio.Queue()
@@ -178,19 +180,19 @@ class Operations:
             async with self.context.fetch.stream(*_where(head), **self._options(head, blob)) as answer:
                 self._streams[number] = wanted
                 opened = {"stream": number, "status": answer.status, "url": answer.url, "headers": answer.headers.pairs}
-                await self._answer(number, Answered(opened))
+                await self._answer(number, OperationReply(opened))
                 pieces = aiter(answer)
                 while (following := await wanted.get()) is not None:
                     asked = following
                     piece = await anext(pieces, None)
-                    await self._answer(asked, Answered({"done": piece is None}, piece or b""))
+                    await self._answer(asked, OperationReply({"done": piece is None}, piece or b""))
         except Exception as error:
             raise _At(asked, error) from error
         finally:
             self._streams.pop(number, None)
         return None
 
-    async def stream_next(self, number: int, head: Head, blob: bytes) -> Answered | None:
+    async def stream_next(self, number: int, head: Head, blob: bytes) -> OperationReply | None:
         """Ask for the next piece; the task of the stream answers."""
         wanted = self._stream(head)
         if wanted.qsize() >= MOST_PIECES:
@@ -198,12 +200,12 @@ class Operations:
         wanted.put_nowait(number)
         return None
 
-    async def stream_close(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def stream_close(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Close a stream, whether it was read to its end, failed, or neither."""
         wanted = self._streams.pop(_of(head, "stream", int), None)
         if wanted is not None:
             wanted.put_nowait(None)
-        return Answered({})
+        return OperationReply({})
 
     def _stream(self, head: Head) -> "asyncio.Queue[int | None]":
         wanted = self._streams.get(_of(head, "stream", int))
@@ -211,18 +213,18 @@ class Operations:
             raise RuntimeError("the answer is closed: read it inside `async with`")
         return wanted
 
-    async def connect(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def connect(self, _: int, head: Head, blob: bytes) -> OperationReply:
         """Connect to a host, and pass the socket to the worker; only at a level with direct access."""
         self._needs_direct()
-        made = await connect(self.context._holding, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
-        return Answered({}, files=(made.detach(),))
+        made = await connect(self.context._grant, self.context._ports.http, _of(head, "host"), _of(head, "port", int))
+        return OperationReply({}, files=(made.detach(),))
 
     def _options(self, head: Head, blob: bytes) -> dict[str, Any]:
         if type(headers := head.get("headers")) is int:  # there were too many: the worker sent their number
             try:
-                self.context._holding.meter.check_headers(headers)
+                self.context._grant.meter.check_headers(headers)
             except Exceeded as over:
-                self.context._holding.exceeded(over)
+                self.context._grant.exceeded(over)
         return _options(head, blob)
 
     def _needs_direct(self) -> None:
@@ -231,39 +233,39 @@ class Operations:
 
     # Secrets, storage, programs --------------------------------------------------------------------------------------
 
-    async def secrets_get(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({"value": await self.context.secrets.get(_of(head, "reference"))})
+    async def secrets_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({"value": await self.context.secrets.get(_of(head, "reference"))})
 
     def _kv(self, head: Head) -> ScopedKv:
         kind = head.get("kind")
         return self.context.kv if kind is None else self.context.kv.of(kind)
 
-    async def kv_get(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({"value": await self._kv(head).get(head.get("key"))})  # type: ignore[arg-type]
+    async def kv_get(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({"value": await self._kv(head).get(head.get("key"))})  # type: ignore[arg-type]
 
-    async def kv_set(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def kv_set(self, _: int, head: Head, blob: bytes) -> OperationReply:
         kv = self._kv(head)
         kv.check_text(blob)
         await kv.set(head.get("key"), _value(blob), head.get("ttl_seconds"))  # type: ignore[arg-type]
-        return Answered({})
+        return OperationReply({})
 
-    async def kv_delete(self, _: int, head: Head, blob: bytes) -> Answered:
-        return Answered({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
+    async def kv_delete(self, _: int, head: Head, blob: bytes) -> OperationReply:
+        return OperationReply({"value": await self._kv(head).delete(head.get("key"))})  # type: ignore[arg-type]
 
     async def kv_list(self, number: int, head: Head, blob: bytes) -> None:
         await self._list(number, self._kv(head).list, head.get("prefix"))
 
     async def _list(self, number: int, names: Callable[[Any], Awaitable[list[str]]], of: Any) -> None:
         """Answer with a list. A call has one list in memory at a time."""
-        holding = self.context._holding
+        grant = self.context._grant
         async with self._listing:
             try:
-                data = await packed_names(await names(of), holding.meter)
+                data = await packed_names(await names(of), grant.meter)
             except Exceeded as over:
-                holding.exceeded(over)
-            await self._answer(number, Answered({}, data))
+                grant.exceeded(over)
+            await self._answer(number, OperationReply({}, data))
 
-    async def process_spawn(self, _: int, head: Head, blob: bytes) -> Answered:
+    async def process_spawn(self, _: int, head: Head, blob: bytes) -> OperationReply:
         names = ("env", "cwd", "timeout")
         ended = await self.context.process.spawn(
             _of(head, "name"), _of(head, "args", list), blob, **{name: head.get(name) for name in names}
@@ -271,37 +273,37 @@ class Operations:
         fields = ("exit_code", "truncated", "timed_out", "reason")
         summary: dict[str, Any] = {name: getattr(ended, name) for name in fields}
         summary["stdout"] = len(ended.stdout_bytes)
-        return Answered(summary, ended.stdout_bytes + ended.stderr_bytes)
+        return OperationReply(summary, ended.stdout_bytes + ended.stderr_bytes)
 
-    async def process_start(self, number: int, head: Head, blob: bytes) -> Answered:
+    async def process_start(self, number: int, head: Head, blob: bytes) -> OperationReply:
         """Start a program, and pass its pipes to the worker; the question's number becomes the program's."""
         self._needs_direct()
         streams = Streams(*(_of(head, name, bool) for name in Streams.__struct_fields__))
         name, args = _of(head, "name"), _of(head, "args", list)
         files = await self._programs.start(number, name, args, streams, head.get("env"), head.get("cwd"))
-        return Answered({}, files=files)
+        return OperationReply({}, files=files)
 
     # Answered at once -------------------------------------------------------------------------------------------------
 
-    def process_signal(self, head: Head) -> Answered:
+    def process_signal(self, head: Head) -> OperationReply:
         """Send a signal to a program that was started here."""
         self._needs_direct()
         self._programs.signal(_of(head, "program", int), _of(head, "signal", int))
-        return Answered({})
+        return OperationReply({})
 
-    def secrets_ref(self, head: Head) -> Answered:
-        return Answered({"value": self.context.secrets.ref(_of(head, "reference"))})
+    def secrets_ref(self, head: Head) -> OperationReply:
+        return OperationReply({"value": self.context.secrets.ref(_of(head, "reference"))})
 
-    def kv_of(self, head: Head) -> Answered:
+    def kv_of(self, head: Head) -> OperationReply:
         self.context.kv.of(_of(head, "kind"))
-        return Answered({})
+        return OperationReply({})
 
-    def env_get(self, head: Head) -> Answered:
-        return Answered({"value": self.context.env.get(_of(head, "name"))})
+    def env_get(self, head: Head) -> OperationReply:
+        return OperationReply({"value": self.context.env.get(_of(head, "name"))})
 
-    def charge(self, head: Head) -> Answered:
+    def charge(self, head: Head) -> OperationReply:
         self.context.charge(_of(head, "amount"))
-        return Answered({})
+        return OperationReply({})
 
 
 class _At(Exception):
@@ -368,7 +370,7 @@ _LATER = {
     "process.start": "process_start",
     "connect": "connect",
 }
-NOW: dict[object, Callable[[Operations, Head], Answered]] = {
+NOW: dict[object, Callable[[Operations, Head], OperationReply]] = {
     "secrets.ref": Operations.secrets_ref,
     "kv.of": Operations.kv_of,
     "env.get": Operations.env_get,

@@ -74,7 +74,7 @@ MOST_RUNNING = 16  # of one call at once
 _SENT = signal.valid_signals() - {signal.SIGSTOP} if hasattr(signal, "SIGSTOP") else set()
 
 
-class Programs:
+class CallPrograms:
     """The programs that one call has started; they end with it at the latest."""
 
     def __init__(self, context: BoundContext) -> None:
@@ -127,7 +127,7 @@ class Programs:
     def _redacted(self, running: Running, streams: Streams) -> tuple[int, ...]:
         """Our ends of the streams. Output may hold secrets that were placed for the program, so it is redacted."""
         files = running.handed()
-        if not any(rule.domain == "secret" for rule in self._context._holding.reach.grant.allow):
+        if not any(rule.domain == "secret" for rule in self._context._grant.capabilities.allow):
             return files
         given = []
         for index, file in enumerate(files):

@@ -110,7 +110,7 @@ def install(start: Start, send: Send, variables: Iterable[str]) -> None:
 _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
-class _Program:
+class _StartedProgram:
     """A program that was started: its exit status, and the threads that copy its output."""
 
     def __init__(self, number: int, status_pipe: int) -> None:
@@ -151,7 +151,7 @@ class _Programs:
 
     def __init__(self, start: Start, send: Send, variables: frozenset[str]) -> None:
         self._start, self._send, self._variables = start, send, variables
-        self._known: dict[int, _Program] = {}
+        self._known: dict[int, _StartedProgram] = {}
         self._directory = os.getcwd()
         self._environment = dict(os.environ)
         self._waitpid, self._kill, self._killpg, self._getpgid = os.waitpid, os.kill, os.killpg, os.getpgid
@@ -190,7 +190,7 @@ class _Programs:
             }
         )
         *streams, status_pipe = files
-        started = self._known[_FIRST + number] = _Program(number, status_pipe)
+        started = self._known[_FIRST + number] = _StartedProgram(number, status_pipe)
         left = iter(streams)
         for stream, file in ((stream, next(left)) for stream in range(3) if wanted[stream]):
             if near[stream] != -1:  # the library's pipe is replaced by the host's, under the same descriptor

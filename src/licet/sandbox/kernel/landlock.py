@@ -33,7 +33,7 @@ DELETE = _REMOVE_DIR | _REMOVE_FILE | _REFER  # together with WRITE also rename,
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # other rights apply to directories only
 
 
-class Rule(NamedTuple):
+class PathRule(NamedTuple):
     """The rights on a file, or on a directory and everything below it."""
 
     path: str
@@ -77,7 +77,7 @@ def handled(version: int) -> Handled:
     return Handled(files, tcp, scope)
 
 
-def ruleset(rules: Iterable[Rule], *, tcp_ports: Sequence[int] | None = (), version: int | None = None) -> int:
+def ruleset(rules: Iterable[PathRule], *, tcp_ports: Sequence[int] | None = (), version: int | None = None) -> int:
     """Build a ruleset and return its fd, for `restrict` in this process or in a fork.
 
     A missing path is left out. `tcp_ports` are the ports that may be connected to; None leaves TCP unchecked, which is
@@ -103,7 +103,7 @@ def ruleset(rules: Iterable[Rule], *, tcp_ports: Sequence[int] | None = (), vers
     return fd
 
 
-def _add_path(fd: int, rule: Rule, known: int) -> None:
+def _add_path(fd: int, rule: PathRule, known: int) -> None:
     try:
         path_fd = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

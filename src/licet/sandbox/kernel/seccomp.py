@@ -63,22 +63,22 @@ class Test(NamedTuple):
     none: bool = False
 
 
-class Answer(NamedTuple):
+class CallRule(NamedTuple):
     """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`."""
 
     allowed: tuple[tuple[Test, ...], ...]
     otherwise: int = errno.EPERM
 
 
-YES: Final = Answer(((),))
-NO: Final = Answer(())
-UNKNOWN: Final = Answer((), errno.ENOSYS)
+YES: Final = CallRule(((),))
+NO: Final = CallRule(())
+UNKNOWN: Final = CallRule((), errno.ENOSYS)
 
 OWN_PID: Final = 0xFFFFFFFE  # a placeholder for the pid; no process has this one
 
 
-def _if(*tests: Test, otherwise: int = errno.EPERM) -> Answer:
-    return Answer((tests,), otherwise)
+def _if(*tests: Test, otherwise: int = errno.EPERM) -> CallRule:
+    return CallRule((tests,), otherwise)
 
 
 _THREAD, _PARENT = 0x10000, 0x8000
@@ -106,7 +106,7 @@ _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
-def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, Answer]:
+def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
@@ -126,14 +126,14 @@ def answers(*, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bo
         found["sendto"] = _if(Test(4, (0,)), Test(4, (0,), high=True), Test(3, (0,), _FASTOPEN))
         found["sendmsg"] = _if(Test(2, (0,), _FASTOPEN))
         # SO_LINGER makes the process that closes the socket last wait, which may be the host.
-        found["setsockopt"] = Answer(((Test(1, (_SOCKETS,), none=True),), (Test(2, (_LINGER,), none=True),)))
+        found["setsockopt"] = CallRule(((Test(1, (_SOCKETS,), none=True),), (Test(2, (_LINGER,), none=True),)))
     if metadata:
         found |= dict.fromkeys(_names(_WITH_METADATA), YES)
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
         found |= {name: _if(Test(argument, (0,), _SET_IDS)) for name, argument in modes}
     # Programs that copy or list files accept ENOTSUP, as from a file system without attributes.
-    found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else Answer((), errno.ENOTSUP))
+    found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else CallRule((), errno.ENOTSUP))
     found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(Test(0, (OWN_PID,))))
     found |= _opening(abi)
     return found
@@ -143,7 +143,7 @@ def _names(*listed: str) -> Iterable[str]:
     return " ".join(listed).split()
 
 
-def _always(*, execute: bool) -> dict[str, Answer]:
+def _always(*, execute: bool) -> dict[str, CallRule]:
     options = (*_PRCTL, _SUBREAPER, _SECCOMP_RULES) if execute else _PRCTL
     return {
         # Not datagrams: they can be sent to any named unix socket.
@@ -151,7 +151,7 @@ def _always(*, execute: bool) -> dict[str, Answer]:
         "fcntl": _if(Test(1, _FCNTL)),
         "ioctl": _if(Test(1, _IOCTL), otherwise=errno.ENOTTY),  # as for a file without the operation
         # A process may make itself die with its parent, or undumpable, but not the opposite.
-        "prctl": Answer(
+        "prctl": CallRule(
             (
                 (Test(0, options),),
                 (Test(0, (_PDEATHSIG,)), Test(1, (_SIGKILL,))),
@@ -165,17 +165,17 @@ def _always(*, execute: bool) -> dict[str, Answer]:
     }
 
 
-def _opening(abi: int) -> dict[str, Answer]:
+def _opening(abi: int) -> dict[str, CallRule]:
     """Rules for opening files: no file is created with set-id bits, because other users may run it.
 
     Before version 3 Landlock does not check truncation by path, or of a file that is opened for reading.
     """
 
-    def opened(flags: int) -> Answer:
+    def opened(flags: int) -> CallRule:
         written = Test(flags, (0, _WRONLY, _RDWR, _WRONLY | _TRUNC, _RDWR | _TRUNC), _TRUNC | 3)
         cut = (written,) if abi < 3 else ()
         # Without O_CREAT the mode argument is undefined, so it is not tested.
-        return Answer(((Test(flags, (0,), _CREAT | _TMPFILE), *cut), (Test(flags + 1, (0,), _SET_IDS), *cut)))
+        return CallRule(((Test(flags, (0,), _CREAT | _TMPFILE), *cut), (Test(flags + 1, (0,), _SET_IDS), *cut)))
 
     found = {
         "open": opened(1),
@@ -276,7 +276,7 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
     return ((_IF_AT_LEAST, 0, 1, first), (_JUMP, 0, 0, len(below)), *below, *above)
 
 
-def _answered(answer: Answer) -> Code:
+def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
     ways = [_way(tests) for tests in answer.allowed]
     return (*(step for way in ways for step in way), (_RETURN, 0, 0, _ERRNO | answer.otherwise))

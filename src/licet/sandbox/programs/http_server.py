@@ -27,7 +27,7 @@ _BODILESS = ("GET", "HEAD")
 _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
 
 
-class BadRequest(Exception):
+class BadProxyRequest(Exception):
     """The bytes that a program sent are not a request that the proxy passes on."""
 
     def __init__(self, text: str, status: int = 400) -> None:
@@ -35,7 +35,7 @@ class BadRequest(Exception):
         self.status = status
 
 
-class Request(Struct, frozen=True):
+class ProxyRequest(Struct, frozen=True):
     """The head of a request."""
 
     method: str
@@ -66,12 +66,12 @@ class HttpConnection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._has_body = True  # of the response
 
-    async def read_request(self, first: bytes) -> Request:
-        """The request whose first byte was read. Raises `BadRequest`, and `Exceeded` for too many headers."""
+    async def read_request(self, first: bytes) -> ProxyRequest:
+        """The request whose first byte was read. Raises `BadProxyRequest`, and `Exceeded` for too many headers."""
         try:
             raw = first + await self.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            raise BadRequest(f"the head of the request has more than {MOST_HEAD} bytes", 431) from None
+            raise BadProxyRequest(f"the head of the request has more than {MOST_HEAD} bytes", 431) from None
         self._meter.check_headers(raw.count(b"\r\n") - 2)  # without the request line and the empty line
         _check_text(raw)
         if b"\r\nhost:" not in raw.lower():
@@ -80,9 +80,9 @@ class HttpConnection:
         self._http.receive_data(raw)
         event = self._next_event()
         if not isinstance(event, h11.Request):
-            raise BadRequest("expected an HTTP request")
+            raise BadProxyRequest("expected an HTTP request")
         headers = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in event.headers.raw_items())
-        request = Request(event.method.decode("ascii"), event.target.decode("ascii"), headers)
+        request = ProxyRequest(event.method.decode("ascii"), event.target.decode("ascii"), headers)
         _check_request(request, raw)
         self._has_body = request.method != "HEAD"
         return request
@@ -98,9 +98,9 @@ class HttpConnection:
                 continue
             chunks += event.chunk_start
             if chunks >= MOST_CHUNKS:
-                raise BadRequest(f"the body has more than {MOST_CHUNKS} chunks", 413)
+                raise BadProxyRequest(f"the body has more than {MOST_CHUNKS} chunks", 413)
             if len(body) + len(event.data) > MOST_BODY:
-                raise BadRequest(f"the body has more than {MOST_BODY} bytes", 413)
+                raise BadProxyRequest(f"the body has more than {MOST_BODY} bytes", 413)
             take(len(event.data))
             body += event.data
             if chunks % _CHUNKS_AT_ONCE == 0:
@@ -111,7 +111,7 @@ class HttpConnection:
         try:
             return self._http.next_event()
         except h11.RemoteProtocolError as wrong:
-            raise BadRequest(f"the request is not valid HTTP/1.1: {wrong}") from None
+            raise BadProxyRequest(f"the request is not valid HTTP/1.1: {wrong}") from None
 
     # The response
 
@@ -157,38 +157,38 @@ class HttpConnection:
 def _check_text(raw: bytes) -> None:
     """Refuse bytes that readers understand differently: not ASCII, bare line ends, folded lines, other versions."""
     if not raw.isascii():
-        raise BadRequest("the head of the request is not ASCII")
+        raise BadProxyRequest("the head of the request is not ASCII")
     start, *lines = raw[:-4].split(b"\r\n")
     if any(b"\r" in line or b"\n" in line for line in (start, *lines)):
-        raise BadRequest("a line of the head does not end with CR LF")
+        raise BadProxyRequest("a line of the head does not end with CR LF")
     if any(line.startswith((b" ", b"\t")) for line in lines):
-        raise BadRequest("a header is continued on a second line")
+        raise BadProxyRequest("a header is continued on a second line")
     if not start.endswith((b" HTTP/1.1", b" HTTP/1.0")):
-        raise BadRequest("the first line is not a request of HTTP/1.1 or HTTP/1.0")
+        raise BadProxyRequest("the first line is not a request of HTTP/1.1 or HTTP/1.0")
 
 
-def _check_request(request: Request, raw: bytes) -> None:
+def _check_request(request: ProxyRequest, raw: bytes) -> None:
     """Refuse control characters, headers that name another method, and a length that is stated twice or is too large.
 
     h11 merges lengths that are equal, so they are counted in the raw bytes.
     """
     for name, value in request.headers:
         if not HEADER_VALUE.fullmatch(value):
-            raise BadRequest(f"the header {name} has a value that is not one line of visible ASCII")
+            raise BadProxyRequest(f"the header {name} has a value that is not one line of visible ASCII")
         if name.lower().replace("_", "-") in METHOD_OVERRIDES:
-            raise BadRequest(f"the header {name} names another method than the one that is checked: send that one")
+            raise BadProxyRequest(f"the header {name} names another method than the one that is checked: send that one")
     lines = [line.split(b":", 1) for line in raw[:-4].split(b"\r\n")[1:]]
     lengths = [value.strip(b" \t") for name, value in lines if name.lower() == b"content-length"]
     chunked = any(name.lower() == b"transfer-encoding" for name, _ in lines)
     if len(lengths) + chunked > 1:
-        raise BadRequest("the length of the body is stated in two ways")
+        raise BadProxyRequest("the length of the body is stated in two ways")
     if lengths and not _LENGTH.fullmatch(lengths[0]):
-        raise BadRequest("the length of the body is not a number")
+        raise BadProxyRequest("the length of the body is not a number")
     length = int(lengths[0]) if lengths else 0
     if request.method in _BODILESS and (chunked or length):
-        raise BadRequest(f"{request.method} has no body through this proxy")
+        raise BadProxyRequest(f"{request.method} has no body through this proxy")
     if length > MOST_BODY:
-        raise BadRequest(f"the body has more than {MOST_BODY} bytes", 413)
+        raise BadProxyRequest(f"the body has more than {MOST_BODY} bytes", 413)
 
 
 def _reason(status: int) -> str:

@@ -248,16 +248,16 @@ def _filter(version: int, *, spaces: bool, network: bool) -> bytes:
     return seccomp.program(execute=True, fork=True, inet=inet, metadata=spaces, own_pid=own_pid, abi=version)
 
 
-def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.Rule, int | None]:
+def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:
     """A rule for the file that the host checked; a file that has replaced it is refused."""
     if identity is None:
-        return landlock.Rule(path, access), None
+        return landlock.PathRule(path, access), None
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     found = os.fstat(fd)
     if [found.st_dev, found.st_ino] != identity:
         raise OSError(errno.ESTALE, "a granted path was replaced by another file", path)
     through = f"/proc/self/fd/{fd}"
-    return landlock.Rule(through if os.path.lexists(through) else path, access), fd
+    return landlock.PathRule(through if os.path.lexists(through) else path, access), fd
 
 
 def _reset_signals() -> None:

@@ -45,7 +45,7 @@ class MemoryProcesses:
     async def start(self, command: Command, walls: Walls, streams: Streams) -> AsyncIterator[Running]:
         """A program with pipes: its function is called when the input has ended, and then the output is written."""
         program, command = self._program(walls.around(command))
-        running = _Running(program, command, streams)
+        running = _RunningFunction(program, command, streams)
         try:
             yield running
         finally:
@@ -69,7 +69,7 @@ async def _in_time(program: Program, command: Command) -> Finished:
     return Finished(-9, b"", b"", timed_out=True, reason="LIMIT_TIME")
 
 
-class _Running:
+class _RunningFunction:
     """The function of a program, between pipes."""
 
     def __init__(self, program: Program, command: Command, streams: Streams) -> None:

@@ -14,12 +14,12 @@ import h11
 
 from licet.core.algebra.use import Destination, InvalidUse, destination
 from licet.errors import Refused
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.fetch import checked_addresses
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.connect import connect
-from licet.sandbox.programs.http_server import CHUNK, MOST_HEAD, BadRequest, HttpConnection, Request
+from licet.sandbox.programs.http_server import CHUNK, MOST_HEAD, BadProxyRequest, HttpConnection, ProxyRequest
 
 MOST_OPEN = 128  # connections at once
 MOST_REQUESTS = 10_000  # of one call: each leaves an event in memory
@@ -39,8 +39,8 @@ _GRANTED, _NOT_ALLOWED, _UNREACHABLE, _NO_SUCH_COMMAND, _NO_SUCH_ADDRESS = 0, 2,
 class Egress:
     """Serves the connections to a listener in another network namespace, with what one call holds."""
 
-    def __init__(self, holding: Holding, http: Http) -> None:
-        self._holding, self._http = holding, http
+    def __init__(self, grant: Grant, http: Http) -> None:
+        self._grant, self._http = grant, http
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -67,13 +67,13 @@ class Egress:
         """Accept one connection; the loop calls this again if there are more."""
         if self._listener is None:
             return
-        meter = self._holding.meter
+        meter = self._grant.meter
         try:
             meter.take_files(_FILES)
         except Exceeded as over:  # waiting connections stay in the kernel's queue
             if not self._reported:
                 self._reported = True
-                self._holding.limited(over.reason, f"connections of a program wait: {over}", None, over.fix)
+                self._grant.limited(over.reason, f"connections of a program wait: {over}", None, over.fix)
             self._pause()
             return
         try:
@@ -95,7 +95,7 @@ class Egress:
     def _closed(self, ended: "asyncio.Task[None]", end: socket.socket) -> None:
         self._open.discard(ended)
         end.close()  # a task that was cancelled before it ran has not
-        self._holding.meter.give_files(_FILES)
+        self._grant.meter.give_files(_FILES)
 
     def _pause(self) -> None:
         if self._listener is not None:
@@ -108,7 +108,7 @@ class Egress:
 
     async def _serve(self, end: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=end, limit=MOST_HEAD)
-        client = HttpConnection(reader, writer, self._holding.meter)
+        client = HttpConnection(reader, writer, self._grant.meter)
         try:
             # An error here concerns one program and its peer: it ends this connection alone.
             with suppress(OSError, EOFError, h11.LocalProtocolError):
@@ -128,58 +128,58 @@ class Egress:
                 await self._connect(wanted, client)
             elif wanted is not None:
                 await self._forward(wanted, client)
-        except BadRequest as wrong:
+        except BadProxyRequest as wrong:
             await client.refuse(wrong.status, str(wrong))
         except Refused as refusal:
             status = 502 if refusal.code in _NOT_REACHED else _STATUS.get(refusal.code, 403)
             await client.refuse(status, str(refusal))
 
-    async def _request(self, first: bytes, client: HttpConnection) -> Request:
+    async def _request(self, first: bytes, client: HttpConnection) -> ProxyRequest:
         try:
             return await client.read_request(first)
         except Exceeded as over:
-            self._holding.exceeded(over)
+            self._grant.exceeded(over)
 
     # Tunnels
 
     async def _socks(self, host: str, port: int, client: HttpConnection) -> None:
         try:
-            server = await connect(self._holding, self._http, host, port)
+            server = await connect(self._grant, self._http, host, port)
         except Refused as refusal:
             client.writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
         await _tunnel(client, server)
 
-    async def _connect(self, request: Request, client: HttpConnection) -> None:
+    async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
         if not port.isdecimal() or not port.isascii():
-            self._holding.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port"))
-        server = await connect(self._holding, self._http, host, int(port[:6]))
+            self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port"))
+        server = await connect(self._grant, self._http, host, int(port[:6]))
         await client.accept_tunnel()
         await _tunnel(client, server)
 
     # Plain requests
 
-    async def _forward(self, request: Request, client: HttpConnection) -> None:
+    async def _forward(self, request: ProxyRequest, client: HttpConnection) -> None:
         """Check a request and send it; its body counts as memory of the call until it is answered."""
-        holding = self._holding
+        grant = self._grant
         try:
             there = destination(request.method, request.target)
         except InvalidUse as wrong:
-            holding.invalid("HOST_NOT_ALLOWED", wrong)
-        await holding.permit(there.use)
-        addresses = await checked_addresses(holding, self._http, there.use)
-        with holding.meter.share() as share:
+            grant.invalid("HOST_NOT_ALLOWED", wrong)
+        await grant.permit(there.use)
+        addresses = await checked_addresses(grant, self._http, there.use)
+        with grant.meter.share() as share:
             try:
                 async with asyncio.timeout(_SECONDS):
                     body = await client.read_body(lambda size: share.take(_COPIES * size))
             except Exceeded as over:
-                holding.exceeded(over, there.use)
+                grant.exceeded(over, there.use)
             await self._exchange(there, request, body, addresses, client)
 
     async def _exchange(
-        self, there: Destination, request: Request, body: bytes, addresses: tuple[str, ...], client: HttpConnection
+        self, there: Destination, request: ProxyRequest, body: bytes, addresses: tuple[str, ...], client: HttpConnection
     ) -> None:
         use, text, headers = there.use, "no connection", request.passed_on
         for address in addresses:
@@ -196,14 +196,14 @@ class Egress:
                 if started:
                     client.break_off()
                     return
-                self._holding.refuse("CONNECT_FAILED", str(broken), use)
+                self._grant.refuse("CONNECT_FAILED", str(broken), use)
             else:
                 return
-        self._holding.refuse("CONNECT_FAILED", text, use)
+        self._grant.refuse("CONNECT_FAILED", text, use)
 
     async def _pass_on(self, reply: Reply, client: HttpConnection) -> None:
         async for piece in reply.body:
-            if self._holding.over:
+            if self._grant.over:
                 client.break_off()
                 return
             await client.send(piece)

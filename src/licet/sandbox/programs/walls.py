@@ -21,7 +21,7 @@ from licet.core.decision.decision import Reason
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.handles.files import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
@@ -79,15 +79,15 @@ class ProgramWalls:
         support.require("isolated")
         return ("process", *support.layers("isolated"), *(_SPACES if support.namespaces else ()))
 
-    def walls(self, holding: Holding) -> Walls:
+    def walls(self, grant: Grant) -> Walls:
         """The walls of a program with this grant. Raises `SandboxUnavailable` if they do not hold on this machine."""
         support, in_force = self._support(), self.layers()
-        reach = holding.reach
+        reach = grant.reach
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
         if support.namespaces:
             http = self._http if network else None
-            return _CallWalls(holding, http, Layers((*in_force, *way_out)), self._held, support.landlock)
+            return _CallWalls(grant, http, Layers((*in_force, *way_out)), self._held, support.landlock)
         if not reach.manifest.allow_degraded:
             reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
             raise SandboxUnavailable("; ".join(reasons))
@@ -96,24 +96,24 @@ class ProgramWalls:
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
-        return _CallWalls(holding, None, layers, self._held, support.landlock)
+        return _CallWalls(grant, None, layers, self._held, support.landlock)
 
 
 class _CallWalls:
     """The walls of one call's programs."""
 
-    def __init__(self, holding: Holding, http: Http | None, layers: Layers, held: set[str], version: int) -> None:
+    def __init__(self, grant: Grant, http: Http | None, layers: Layers, held: set[str], version: int) -> None:
         self.layers, self._version = layers, version
         self._held = held
-        self._holding, self._http, self._spaces = holding, http, not layers.missing
+        self._grant, self._http, self._spaces = grant, http, not layers.missing
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
-        limits = limits_of(self._holding.reach)
-        anything = any(rule.domain == "process" and rule.key == TOP for rule in self._holding.reach.grant.allow)
-        paths = kernel_paths(self._holding, private_root=self._spaces, execute=anything)
+        limits = limits_of(self._grant.reach)
+        anything = any(rule.domain == "process" and rule.key == TOP for rule in self._grant.capabilities.allow)
+        paths = kernel_paths(self._grant, private_root=self._spaces, execute=anything)
         self._held.update(paths.hold)
-        own = of_binary(command, self._holding.reach)
+        own = of_binary(command, self._grant.reach)
         scratch = _scratch_place((*own, *paths.read, *paths.write)) if self._spaces else _new_scratch()
         try:
             environment = {**command.environment, "TMPDIR": scratch, **(_proxy_variables() if self._http else {})}
@@ -144,8 +144,8 @@ class _CallWalls:
                 },
                 "rules": (*common, *paths.rules),
             }
-            rules_text = program_access(self._holding.reach, orders, paths.rules, common)
-            self._holding.program_access = self._holding.program_access.with_program(rules_text)
+            rules_text = program_access(self._grant.reach, orders, paths.rules, common)
+            self._grant.program_access = self._grant.program_access.with_program(rules_text)
             watch = LauncherClient(orders, self._egress(), None if self._spaces else scratch)
         except BaseException:
             if not self._spaces:
@@ -158,11 +158,11 @@ class _CallWalls:
             return None
         from licet.sandbox.programs.proxy import Egress
 
-        return Egress(self._holding, self._http)
+        return Egress(self._grant, self._http)
 
     def _rules(self, own: Mapping[str, Identity], scratch: str, anything: bool) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch."""
-        unread = held_paths(self._holding.reach.grant).denied("read")
+        unread = held_paths(self._grant.capabilities).denied("read")
         usable = landlock.READ | landlock.EXECUTE
         for path in SYSTEM:
             for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
@@ -205,8 +205,8 @@ def _proxy_variables() -> Mapping[str, str]:
 def limits_of(reach: Reach) -> Mapping[str, int]:
     """The limits of a program: the tightest of manifest, bundle and tool, or a safe default."""
     limits = reach.manifest.limits
-    for seat in reach.seats:
-        limits = least_limits(limits, seat.limits)
+    for admission in reach.admissions:
+        limits = least_limits(limits, admission.limits)
     return {**_DEFAULTS, **limits}
 
 

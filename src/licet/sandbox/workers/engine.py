@@ -21,12 +21,12 @@ from licet.core.policy.effects import Level
 from licet.declare import Tool
 from licet.guard.bind import BoundContext
 from licet.guard.execution import JsonText, Raised, Sandbox, SandboxUnavailable, Stopped, ToolCall, Walls
-from licet.guard.gate import Gate
+from licet.guard.gate import BareGate
 from licet.sandbox import probe
-from licet.sandbox.bridge.broker import Broker, Outcome
+from licet.sandbox.bridge.broker import Broker, WorkerOutcome
 from licet.sandbox.programs.walls import ProgramWalls
 from licet.sandbox.workers.pool import Prepared, _in_a_fork, close_workers, pool, prepare, start_of
-from licet.sandbox.workers.wire import BrokenWire, Closed, Overrun, TooMuch
+from licet.sandbox.workers.wire import BrokenWire, Closed, FrameTooLarge, Overrun
 from licet.sandbox.workers.worker import NO_WALLS, OUT_OF_MEMORY
 from licet.sandbox.workers.zygote_client import WorkerProcess, Zygote
 
@@ -34,7 +34,7 @@ _MOST_LINES = 10_000_000  # of a Python file: a larger line number is not believ
 _EXIT_SECONDS = 10.0  # seconds to learn how a worker ended: needed only on a very busy machine
 
 
-def value_of(outcome: Outcome, limits: Mapping[str, int]) -> Any:
+def value_of(outcome: WorkerOutcome, limits: Mapping[str, int]) -> Any:
     """The value that the tool returned. Raises what the tool raised."""
     if outcome.refusal is not None:
         raise outcome.refusal
@@ -65,7 +65,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
     """
     if isinstance(wrong, Overrun):
         return Stopped(wrong.reason, str(wrong))
-    if isinstance(wrong, TooMuch):
+    if isinstance(wrong, FrameTooLarge):
         return Stopped("LIMIT_OUTPUT", "the tool's process sent more than one message may hold")
     if isinstance(wrong, BrokenWire):
         return Stopped("TOOL_CRASHED", "the tool's process broke the protocol")
@@ -94,7 +94,7 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
 
 
 _KNOWN = 512  # kinds of call that are prepared
-_Key = tuple[ref[Gate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
+_Key = tuple[ref[BareGate], Tool, CapabilitySet, frozenset[tuple[str, int]], Level]
 
 
 if hasattr(os, "register_at_fork"):
@@ -143,14 +143,14 @@ class Workers:
     async def _walled(self, level: Level, call: ToolCall, context: BoundContext) -> Any:
         prepared = self._prepare(level, call, context)
         zygote, worker = pool.take(prepared)
-        context._holding.access = worker.access
+        context._grant.access = worker.access
         zygote.watch(worker)
         kept, loop = False, asyncio.get_running_loop()
         try:
             start = start_of(prepared, call, context, worker.calls)
             if not call.tool.reuse and not pool.ready(prepared):
                 loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
-            meter, isolated = context._holding.meter, level == "isolated"
+            meter, isolated = context._grant.meter, level == "isolated"
             broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=isolated, meter=meter)
             outcome = await broker.serve(start)
             kept = call.tool.reuse and broker.clean and _reusable(worker, prepared)
@@ -175,7 +175,7 @@ class Workers:
     def _prepare(self, level: Level, call: ToolCall, context: BoundContext) -> Prepared:
         # A weak reference to the gate: parked workers do not keep a gate alive.
         limits = frozenset(call.limits.items())
-        key: _Key = (ref(context._session.gate), call.tool, context._holding.reach.grant, limits, level)
+        key: _Key = (ref(context._session.gate), call.tool, context._grant.capabilities, limits, level)
         found = self._prepared.get(key)
         if found is None or not found.in_force():
             if len(self._prepared) >= _KNOWN:

@@ -21,12 +21,12 @@ from licet.core.decision.decision import Approval
 from licet.core.policy.effects import Level
 from licet.core.policy.manifest import Manifest, meet_layers
 from licet.declare import Tool
-from licet.declare.arguments import Given, is_plain
+from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json
 from licet.guard.access import Access
 from licet.guard.bind import BoundContext
 from licet.guard.execution import SandboxUnavailable, ToolCall
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 from licet.guard.links import changeable
 from licet.sandbox import probe
 from licet.sandbox.grant_paths import Rules, base_rules, denied_among, grant_rules
@@ -84,7 +84,7 @@ class Prepared(Struct, eq=False, dict=True):
 
 def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.Support) -> Prepared:
     """Prepare workers for such calls. Raises `SandboxUnavailable` if there can be none."""
-    tool, reach = call.tool, context._holding.reach
+    tool, reach = call.tool, context._grant.reach
     support.require(level)
     source = source_of(tool)
     limits = {**DEFAULTS, **call.limits}
@@ -93,7 +93,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         raise SandboxUnavailable(f"{inside} may not be read, but lies among the libraries that every worker reads")
 
     # Only the grant of this call is kept: workers for later calls must not hold its data.
-    holding = Holding(context._holding.request, reach, "", (), _nobody)
+    grant = Grant(context._grant.request, reach, "", (), _nobody)
 
     # A weak reference: parked workers do not keep their gate alive.
     gate, registered = ref(context._session.gate), context._registered
@@ -103,7 +103,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
         return at is not None and at.still(registered)
 
     def rules() -> Rules:
-        return grant_rules(holding) if level == "isolated" else []
+        return grant_rules(grant) if level == "isolated" else []
 
     fixed = {
         "landlock": support.landlock,
@@ -155,7 +155,7 @@ def start_of(prepared: Prepared, call: ToolCall, context: BoundContext, number: 
         given = {name: value for name, value in given.items() if name not in defaults or value is not defaults[name]}
     # The validated arguments may not validate again (aliases, secrets), so the arguments are sent as they came.
     plain = is_plain(given)
-    sent = call.arguments.sent if not plain and isinstance(call.arguments, Given) else plain_json(given)
+    sent = call.arguments.sent if not plain and isinstance(call.arguments, ValidatedArguments) else plain_json(given)
     head: dict[str, Any] = {"call": number, "plain": plain}
     if call.tool.context_parameter is not None:
         head |= {"session_id": context.session_id, "agent": context.agent, "workdir": context.workdir}

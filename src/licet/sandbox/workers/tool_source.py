@@ -19,7 +19,7 @@ from licet.core.algebra.scope import inside
 from licet.declare import Tool
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
-from licet.modules.finder import KnownModules, Place
+from licet.modules.finder import KnownModules, ModulePlace
 from licet.modules.imports import followed, library_directories
 
 _LICET = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -30,12 +30,12 @@ _FIX = (
 SCRIPT = "licet_script"  # the module name of a script in a worker: as `__main__` it would run as a program
 
 
-class Source(Struct, frozen=True):
+class ToolSource(Struct, frozen=True):
     """The code of one tool."""
 
     module: str
     qualname: str
-    modules: dict[str, Place]
+    modules: dict[str, ModulePlace]
 
     @property
     def files(self) -> list[str]:
@@ -56,7 +56,7 @@ class Source(Struct, frozen=True):
         return [place.file for place in self.modules.values() if place.file is not None]
 
 
-def source_of(tool: Tool) -> Source:
+def source_of(tool: Tool) -> ToolSource:
     """The code of a tool. Raises `SandboxUnavailable` if another process could not load it."""
     fn: Any = tool.fn
     file, qualname, name = fn.__code__.co_filename, fn.__qualname__, fn.__module__
@@ -70,10 +70,10 @@ def source_of(tool: Tool) -> Source:
     if name == "__main__":
         spec = fn.__globals__.get("__spec__")
         name = spec.name if spec is not None else SCRIPT
-    place = Place(os.path.realpath(file), None)
+    place = ModulePlace(os.path.realpath(file), None)
     if os.path.basename(file) == "__init__.py":
-        place = Place(place.file, os.path.dirname(place.file or ""))
-    return Source(name, qualname, _reached(name, place))
+        place = ModulePlace(place.file, os.path.dirname(place.file or ""))
+    return ToolSource(name, qualname, _reached(name, place))
 
 
 def project_files(tools: Iterable[Tool]) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _files_from(module: str, file: str) -> Iterator[str]:
     if _is_library(file) or not os.path.isfile(file):
         return
     directory = os.path.dirname(file) if os.path.basename(file) == "__init__.py" else None
-    for name, place in _reached(module, Place(file, directory)).items():
+    for name, place in _reached(module, ModulePlace(file, directory)).items():
         origin = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
         yield from (os.path.abspath(path) for path in (place.file, origin) if path and os.path.isabs(path))
 
@@ -138,12 +138,12 @@ def _is_library(path: str) -> bool:
     return inside(path, libraries())
 
 
-def _reached(name: str, place: Place) -> dict[str, Place]:
+def _reached(name: str, place: ModulePlace) -> dict[str, ModulePlace]:
     """A module, its packages, and the project modules that they import, by name."""
     return followed({name: place}, _place)
 
 
-def _place(name: str) -> Place | None:
+def _place(name: str) -> ModulePlace | None:
     """Where a project module is, without importing it; None for a library."""
     if name.partition(".")[0] in sys.stdlib_module_names or name.partition(".")[0] == "licet":
         return None
@@ -167,7 +167,7 @@ def _place(name: str) -> Place | None:
     file = os.path.realpath(spec.origin) if spec.has_location and spec.origin else None
     if (file is None and directory is None) or _is_library(file or str(directory)):
         return None
-    return Place(file, directory)
+    return ModulePlace(file, directory)
 
 
 def _of_a_project(name: str) -> importlib.machinery.ModuleSpec | None:

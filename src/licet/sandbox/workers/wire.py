@@ -40,7 +40,7 @@ class BrokenWire(Exception):
     """The bytes that came are not a frame, or exceed a limit of the protocol."""
 
 
-class TooMuch(BrokenWire):
+class FrameTooLarge(BrokenWire):
     """A frame that exceeds the size limits."""
 
 
@@ -124,7 +124,7 @@ class Unpacker:
             if self._head is None:
                 size, blob = _LENGTHS.unpack_from(buffer)
                 if size > self._sizes.head or blob > self._sizes.blob:
-                    raise TooMuch(f"a frame of {size} + {blob} bytes, expected at most {self._sizes}")
+                    raise FrameTooLarge(f"a frame of {size} + {blob} bytes, expected at most {self._sizes}")
                 self._wanted = _LENGTHS.size + size
                 if len(buffer) < self._wanted:
                     return

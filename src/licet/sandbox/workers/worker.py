@@ -27,7 +27,7 @@ from licet.errors import Refused
 from licet.guard.close import result_text
 from licet.modules.finder import FromText, module_spec
 from licet.sandbox.bridge import socket_shim, subprocess_shim
-from licet.sandbox.bridge.client import Answer, HostClient
+from licet.sandbox.bridge.client import HostClient, HostReply
 from licet.sandbox.bridge.context import RemoteContext, SyncHandle
 from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.workers.wire import Closed, Frame
@@ -127,7 +127,7 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     except OSError:
         os.chdir(scratch)
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
-    rules.append(landlock.Rule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
+    rules.append(landlock.PathRule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
     version = spec["landlock"]
     ruleset = landlock.ruleset(rules, version=version)
     hardening.harden(limits=hardening.Limits(**spec["limits"]), keep_fds={0, 1, 2, *keep, ruleset}, parent=parent)
@@ -137,16 +137,16 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     seccomp.install(seccomp.program(own_pid=own_pid, abi=version))
 
 
-def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.Rule]:
+def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.PathRule]:
     """A rule for the file that the host checked; a file that has replaced it since then gets none."""
     if identity is None:
-        yield landlock.Rule(path, access)
+        yield landlock.PathRule(path, access)
         return
     with contextlib.suppress(OSError):  # a file that was removed needs no rule
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)  # `harden` closes it before the tool is loaded
         found = os.fstat(fd)
         if [found.st_dev, found.st_ino] == identity:
-            yield landlock.Rule(f"/proc/self/fd/{fd}", access)
+            yield landlock.PathRule(f"/proc/self/fd/{fd}", access)
 
 
 class _Worker:
@@ -190,7 +190,7 @@ class _Worker:
     def _signal(self, program: int, number: int) -> None:
         self._ask("process.signal", program=program, signal=number)
 
-    def _ask(self, op: str, **fields: Any) -> Answer:
+    def _ask(self, op: str, **fields: Any) -> HostReply:
         """Ask on behalf of a library, which expects an `OSError` for a refusal."""
         try:
             return self._host.ask_now(op, **fields)

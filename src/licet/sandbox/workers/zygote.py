@@ -154,5 +154,5 @@ def _rehearse() -> None:
         wire.receive()
         wire.send({})
     if landlock.abi():
-        os.close(landlock.ruleset([landlock.Rule("/", landlock.READ)]))
+        os.close(landlock.ruleset([landlock.PathRule("/", landlock.READ)]))
     hardening.limit(hardening.Limits())

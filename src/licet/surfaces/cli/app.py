@@ -26,7 +26,7 @@ NO_OUTPUT = 74  # EX_IOERR
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-class Entry(Struct, frozen=True):
+class Command(Struct, frozen=True):
     """One command in the list: its purpose, and an example that a newcomer can type."""
 
     name: str
@@ -35,25 +35,27 @@ class Entry(Struct, frozen=True):
 
 
 FIRST = (
-    Entry("init", "write a manifest for the tools in a file", "licet init tools.py"),
-    Entry("check", "find every problem in policy files", "licet check"),
-    Entry("surface", "show everything that an agent can reach", "licet surface"),
-    Entry(
+    Command("init", "write a manifest for the tools in a file", "licet init tools.py"),
+    Command("check", "find every problem in policy files", "licet check"),
+    Command("surface", "show everything that an agent can reach", "licet surface"),
+    Command(
         "explain",
         "show why a use is allowed or denied, and what would allow it",
         "licet explain fetch_weather https://api.weather.gov",
     ),
-    Entry("diff", "show what two versions of a policy allow more or less of", "licet diff ../before/.licet/licet.yaml"),
+    Command(
+        "diff", "show what two versions of a policy allow more or less of", "licet diff ../before/.licet/licet.yaml"
+    ),
 )
 FURTHER = (
-    Entry("trust", "accept the policy of this directory", "licet trust"),
-    Entry("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
-    Entry("run", "run any command under a manifest", "licet run -- git log"),
-    Entry("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
-    Entry("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
-    Entry("doctor", "test which sandbox levels this machine supports", "licet doctor"),
-    Entry("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
-    Entry("completion", "print the completion script for your shell", "licet completion bash"),
+    Command("trust", "accept the policy of this directory", "licet trust"),
+    Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
+    Command("run", "run any command under a manifest", "licet run -- git log"),
+    Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
+    Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
+    Command("doctor", "test which sandbox levels this machine supports", "licet doctor"),
+    Command("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
+    Command("completion", "print the completion script for your shell", "licet completion bash"),
 )
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
 

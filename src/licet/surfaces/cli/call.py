@@ -298,7 +298,7 @@ def _readable(text: str) -> str:
 
 def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
     """Advice that only applies at the command line."""
-    known = policy.seats.keys()
+    known = policy.admissions.keys()
     if result.tool not in known and (near := difflib.get_close_matches(result.tool, known, 1)):
         yield f"  did you mean  {near[0]}"
     if result.reason == "LEDGER_UNAVAILABLE":

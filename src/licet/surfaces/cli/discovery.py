@@ -118,4 +118,4 @@ def _tools_of(path: Path | None) -> set[str]:
     from licet.policy_files.load import read_policy
 
     policy = read_policy(path)
-    return set(policy.manifest.seats) if policy.manifest is not None else set()
+    return set(policy.manifest.admissions) if policy.manifest is not None else set()

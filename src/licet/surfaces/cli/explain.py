@@ -171,7 +171,7 @@ def _show(decision: Decision, manifest: Manifest) -> None:
     show(verdict, colour=COLOURS[decision.verdict])
     for line in reasons:
         show(line)
-    known = manifest.seats.keys() | manifest.tools.keys()
+    known = manifest.admissions.keys() | manifest.tools.keys()
     if tool not in known and (near := difflib.get_close_matches(tool, known, 1)):
         show(f"  did you mean  {near[0]}")
 

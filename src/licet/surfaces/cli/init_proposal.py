@@ -16,7 +16,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import visible
 from licet.core.origin import Problem
 from licet.policy_files.source.guess import ANY, Category, Guess, guess_tools
-from licet.policy_files.source.text import Text, parse, read_bytes
+from licet.policy_files.source.text import SourceText, parse, read_bytes
 
 _HEADER = "guessed by `licet init` from what the source does: review every line, then delete this comment"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -48,7 +48,7 @@ def propose(file: Path) -> Proposal | None:
     if isinstance(data, Problem):
         return None
     text = parse(data, str(file))
-    guesses = guess_tools(text) if isinstance(text, Text) else ()
+    guesses = guess_tools(text) if isinstance(text, SourceText) else ()
     if isinstance(text, Problem) or not guesses:
         return None
     before = data.decode("utf-8-sig")
@@ -60,7 +60,7 @@ def _lines(text: str) -> list[str]:
     return _LINE.findall(text)
 
 
-def _declared(before: str, text: Text, guesses: tuple[Guess, ...]) -> str:
+def _declared(before: str, text: SourceText, guesses: tuple[Guess, ...]) -> str:
     end = "\r\n" if "\r\n" in before else "\n"
     lines = _lines(before)
     taken = {node.id for node in text.nodes if isinstance(node, ast.Name)}
@@ -73,7 +73,7 @@ def _declared(before: str, text: Text, guesses: tuple[Guess, ...]) -> str:
     return "".join(lines)
 
 
-def _after_opening(text: Text) -> int:
+def _after_opening(text: SourceText) -> int:
     """The line after the docstring and the imports from `__future__`, which must stay first."""
     place = 0
     for number, node in enumerate(text.tree.body):

@@ -22,7 +22,7 @@ from licet.core.decision.validate import Misfit, validate_tools
 from licet.core.origin import Origin, Problem
 from licet.core.policy.manifest import Manifest
 from licet.errors import ManifestError
-from licet.policy_files.documents import Policy
+from licet.policy_files.documents import PolicyDocument
 from licet.policy_files.load import load_manifest
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 from licet.policy_files.shapes import meant_by, nearest
@@ -170,14 +170,14 @@ _MOST_LISTED = 50  # arguments that one message names
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def read(path: Path, setting: Setting) -> Policy:
+def read(path: Path, setting: Setting) -> PolicyDocument:
     """Read a policy file and everything that it refers to. Tools are read from source and never imported."""
     if path.suffix == ".py":
         hint = f"`licet init {path}` writes the policy for its tools"
         wrong = Problem(Origin(str(path), 1, 1), "a Python file", "a policy file in YAML or JSON", hint)
-        return Policy("manifest", None, (wrong,))
+        return PolicyDocument("manifest", None, (wrong,))
     if folders := [one for one in (path, setting.workspace, setting.personality) if one is not None and one.is_dir()]:
-        return Policy("manifest", None, tuple(map(_directory, folders)))
+        return PolicyDocument("manifest", None, tuple(map(_directory, folders)))
     places = Places.here(setting.workdir)
     for title, place in (("working", places.workdir), ("home", places.home)):
         if place and (why := _unnameable(place)):
@@ -188,7 +188,7 @@ def read(path: Path, setting: Setting) -> Policy:
 def _misfits(manifest: Manifest) -> tuple[Misfit, ...]:
     """The misfits of the declared tools of this agent, up to a limit."""
     # A workspace may declare tools for other agents too, and a file may deny tools of a bundle: no gate admits these.
-    admitted = {name for name in manifest.seats if not call_denials(manifest, name)}
+    admitted = {name for name in manifest.admissions if not call_denials(manifest, name)}
     specs = [spec for name, spec in manifest.tools.items() if name in admitted]
     return validate_tools(specs, manifest, most=MOST_PROBLEMS + 1)
 
@@ -201,12 +201,14 @@ def misfit_problems(manifest: Manifest) -> Iterator[Problem]:
 def argument_name_problems(manifest: Manifest) -> Iterator[Problem]:
     """A problem for each argument rule whose tool has no such argument, where the source shows its parameters."""
     told: list[Problem] = []
-    for name, seats in manifest.seats.items():
+    for name, admissions in manifest.admissions.items():
         taken = manifest.tools[name].parameters if name in manifest.tools else None
         if taken is None:
             continue
         known = frozenset(taken)
-        for origin, argument in ((seat.origin, argument) for seat in seats for argument in seat.args):
+        for origin, argument in (
+            (admission.origin, argument) for admission in admissions for argument in admission.args
+        ):
             if argument in known or len(told) > MOST_PROBLEMS:
                 continue
             message = f"`{argument}` is not an argument of `{name}`, so its rule has no effect"
@@ -241,17 +243,17 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit."""
     # A source that could not be read is a problem of its own.
     known = manifest.tools.keys() | manifest.sources.keys()
-    unknown = [name for name in manifest.seats if name not in known and not call_denials(manifest, name)]
+    unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
     if unknown:
         number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
         found = f"{number} without a declaration ({_listed(unknown)})"
         hint = "without one it cannot be checked whether they fit"
         # If a name is misspelt, the tool that was meant is declared and not admitted.
-        unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.seats.keys())
+        unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.admissions.keys())
         near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
         if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
             hint += f"; did you mean {', '.join(meant)}?"
-        origin = manifest.seats[unknown[0]][0].origin
+        origin = manifest.admissions[unknown[0]][0].origin
         yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
 
 
@@ -291,6 +293,6 @@ def _problem(manifest: Manifest, misfit: Misfit) -> Problem:
     ways = [misfit.fix, *(["narrow what the tool declares"] if needed or not misfit.fix else [])]
     if name not in message:
         message = f"{name} {message}" if needed else f"{name} does not fit: {message}"
-    origin = spec.origin or manifest.seats[misfit.tool][0].origin
+    origin = spec.origin or manifest.admissions[misfit.tool][0].origin
     hint = ", or ".join(filter(None, ways))
     return MisfitProblem(origin, f"that {message}", f"a tool that fits `{manifest.agent}`", hint, misfit=misfit)

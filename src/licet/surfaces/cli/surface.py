@@ -17,7 +17,7 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
-from licet.core.review.entries import KINDS, Entry
+from licet.core.review.entries import KINDS, ReachEntry
 from licet.core.review.surface import Surface, ToolSurface, surface
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -165,7 +165,7 @@ def _reached(tool: ToolSurface, short: Short) -> Table | Text:
     return grid
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: ReachEntry) -> str:
     told = entry.kind in ("hosts", "paths") or (entry.kind == "storage" and set(entry.ways) != {"read", "write"})
     ways = f"  {', '.join(entry.ways)}" if told else ""
     without = f" except {', '.join(entry.excepts)}" if entry.excepts else ""

@@ -16,7 +16,7 @@ from licet.core.canonical import money_text
 from licet.core.policy.digest import command_text
 from licet.core.policy.effects import WRITES
 from licet.core.policy.manifest import Budget
-from licet.core.review.entries import KINDS, Entry, entries_of, piece_text, target_of, ways_of
+from licet.core.review.entries import KINDS, ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_bundles import Terms
 from licet.surfaces.map.model import (
@@ -94,7 +94,7 @@ _MOST_NOTES = 3  # lines about exceptions on one card
 _MOST_TOLD = 12  # exceptions of one entry in a tooltip
 
 
-Held = list[tuple[str, Entry]]  # who reaches a target, and how
+Held = list[tuple[str, ReachEntry]]  # who reaches a target, and how
 
 
 def picture_of(surface: Surface) -> Picture:
@@ -107,7 +107,7 @@ def picture_of(surface: Surface) -> Picture:
     for card, _, entries in holders:
         for entry in entries:
             reached.setdefault((entry.kind, entry.target), []).append((card.tip[0], entry))
-    writing = _Writing()
+    writing = _WritingEntries()
     links = Links()
     cards = [_agent(surface), *_bundle_cards(surface, links)]
     tools, others = drawn(holders, MOST_TOOLS, lambda holder: any(map(writing, holder[2])))
@@ -132,23 +132,23 @@ def picture_of(surface: Surface) -> Picture:
     return Picture(_summary(surface, reached), tuple(cards), tuple(links))
 
 
-class _Writing:
+class _WritingEntries:
     """Whether an entry allows writes. Many tools share an entry, so the answer is cached."""
 
     def __init__(self) -> None:
         self._known: dict[int, bool] = {}
 
-    def __call__(self, entry: Entry) -> bool:
+    def __call__(self, entry: ReachEntry) -> bool:
         if id(entry) not in self._known:
             self._known[id(entry)] = bool(CapabilitySet(piece.rule for piece in entry.pieces) & _WRITES)
         return self._known[id(entry)]
 
 
-def _tip(holder: Card, entry: Entry) -> str:
+def _tip(holder: Card, entry: ReachEntry) -> str:
     return f"{holder.tip[0]} → {_told(entry)}"
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: ReachEntry) -> str:
     """An entry in words, with as many exceptions as a tooltip can hold."""
     return "; ".join(
         piece_text(Piece(piece.rule, piece.excepts[:_MOST_TOLD])) + (" …" if len(piece.excepts) > _MOST_TOLD else "")
@@ -261,7 +261,7 @@ def _commands(commands: ToolSurface) -> Card:
     return replace(card, key="commands", group="~commands", lines=(replace(first, text=ANY_COMMAND), *facts))
 
 
-def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[Entry, ...]]:
+def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], tuple[ReachEntry, ...]]:
     command = command_text(server["command"])
     lines, height = _stacked(name, f"server · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
@@ -278,7 +278,9 @@ def _unadmitted(names: tuple[str, ...]) -> Card:
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
-def _target_cards(kind: str, reached: dict[tuple[str, str], Held], links: Links, writing: _Writing) -> list[Card]:
+def _target_cards(
+    kind: str, reached: dict[tuple[str, str], Held], links: Links, writing: _WritingEntries
+) -> list[Card]:
     places, others = drawn(
         [*reached], MOST_TARGETS, lambda place: any(writing(entry) for entry in _distinct(reached[place]))
     )
@@ -300,7 +302,7 @@ def _target(kind: str, target: str, held: Held) -> Card:
     return Card(f"{kind}:{target}", 3, kind, f"k-{kind}", lines[-1].baseline + 10, tuple(lines), tip)
 
 
-def _distinct(held: Held) -> list[Entry]:
+def _distinct(held: Held) -> list[ReachEntry]:
     """The entries of a target; tools that reach the same share one."""
     return [*{id(entry): entry for _, entry in held}.values()]
 

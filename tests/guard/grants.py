@@ -10,14 +10,14 @@ from licet.core.algebra.use import Use
 from licet.core.decision.decision import Approval, Event, Request
 from licet.core.decision.reach import reach_of
 from licet.core.policy.effects import EffectClass
-from licet.guard.grant import Holding
+from licet.guard.grant import Grant
 
 
 async def nobody(approval: Approval, use: Use) -> None:
     raise AssertionError(f"nobody is here to be asked about {use}")
 
 
-def holding(
+def grant(
     needs: Iterable[str] = (),
     allows: Iterable[str] | None = None,
     deny: Iterable[str] = (),
@@ -31,8 +31,8 @@ def holding(
     ttl: int | None = None,
     ask: Any = nobody,
     seen: list[Event] | None = None,
-) -> Holding:
-    """The holding of one call of a tool; unless `allows` says otherwise, the manifest allows what the tool needs."""
+) -> Grant:
+    """The grant of one call of a tool; unless `allows` says otherwise, the manifest allows what the tool needs."""
     needs = tuple(needs)
     spec = replace(tool(name, *needs, effect=effect), storage_ttl_seconds=ttl)
     ceiling = manifest(
@@ -47,4 +47,4 @@ def holding(
     reach = reach_of(ceiling, name)
     assert reach is not None
     observers = () if seen is None else (seen.append,)
-    return Holding(Request(name, (), session), reach, ceiling.digest, observers, ask)
+    return Grant(Request(name, (), session), reach, ceiling.digest, observers, ask)
