@@ -30,7 +30,8 @@ from benchmarks.peers import cedar_uid, load, tenuo_hosts, tenuo_paths, tenuo_wa
 from benchmarks.worlds import REQUESTS, host_in, path_in
 from licet import Use, load_manifest, use_of_path, use_of_url
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Allow, Request, Usage
+from licet.core.decision.decision import Allow
+from licet.core.decision.request import Request, Usage
 
 __all__ = ["CALL_PEERS", "SIZE", "Call", "floor_calls", "licet_calls", "requests"]
 

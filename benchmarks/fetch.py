@@ -79,8 +79,8 @@ def _fetch() -> tuple[Any, Any]:
 
     from licet import load_manifest
     from licet.backends.http import HttpClient
-    from licet.core.decision.decision import Request
     from licet.core.decision.reach import Reach, reach_of
+    from licet.core.decision.request import Request
     from licet.guard.grant import Grant
     from licet.guard.handles.fetch import ScopedFetch
 

@@ -14,8 +14,8 @@ from benchmarks.harness import Contestant, Effort, Row, at_most, race, versus_fl
 from licet import CapabilitySet, load_manifest
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, Request
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Approval, Request
 from licet.core.policy.tool import ToolSpec
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles

@@ -173,8 +173,8 @@ def _handle(kind: str, port: str | None) -> Callable[..., Awaitable[Any]]:
     """`ctx.process.spawn` of a call that may start anything, and reach one port."""
     from licet import load_manifest
     from licet.backends.http import HttpClient
-    from licet.core.decision.decision import Request
     from licet.core.decision.reach import reach_of
+    from licet.core.decision.request import Request
     from licet.guard.grant import Grant
     from licet.guard.handles.processes import ScopedProcesses
     from licet.sandbox.programs.runner import LocalProcesses

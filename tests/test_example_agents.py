@@ -17,7 +17,7 @@ from licet import Backends, Gate, load_manifest, run
 from licet.assemble import Places, review
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Request
+from licet.core.decision.request import Request
 from licet.core.decision.validate import validate_tools
 from licet.sandbox import probe
 from licet.surfaces.cli.app import licet

@@ -13,7 +13,7 @@ import pytest
 from licet.assemble import Places, review
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Request
+from licet.core.decision.request import Request
 from licet.core.decision.validate import validate_tools
 from licet.core.policy.manifest import Manifest
 

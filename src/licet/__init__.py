@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from licet.core.algebra.set import CapabilitySet
     from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
     from licet.core.decision.decide import decide
-    from licet.core.decision.decision import Allow, Ask, Decision, Deny, Request, Usage
+    from licet.core.decision.decision import Allow, Ask, Decision, Deny
+    from licet.core.decision.request import Request, Usage
     from licet.core.decision.validate import Misfit, validate_registration, validate_tools
     from licet.core.policy.manifest import Manifest
     from licet.core.policy.tool import ToolSpec
@@ -77,7 +78,8 @@ _HOMES = {
     "licet.policy_files.load": ("load_manifest",),
     "licet.core.algebra.capability": ("Capability",),
     "licet.core.decision.decide": ("decide",),
-    "licet.core.decision.decision": ("Allow", "Ask", "Decision", "Deny", "Request", "Usage"),
+    "licet.core.decision.decision": ("Allow", "Ask", "Decision", "Deny"),
+    "licet.core.decision.request": ("Request", "Usage"),
     "licet.core.algebra.set": ("CapabilitySet",),
     "licet.core.policy.tool": ("ToolSpec",),
     "licet.core.algebra.use": ("Use", "use_of_path", "use_of_url"),

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import REASON_OF_DOMAIN, Ask, Deny, Reason, Spelled
+from licet.core.decision.decision import Ask, Deny
 from licet.core.decision.obstacles import explain, missing_at_host
 from licet.core.decision.reach import Reach
+from licet.core.decision.request import REASON_OF_DOMAIN, Reason, Spelled
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Problem
 

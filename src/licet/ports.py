@@ -5,10 +5,10 @@ module, and the call is refused. See docs/backends.md.
 """
 
 from licet.core.decision.budget import Spent
-from licet.core.decision.decision import Approval, Usage
+from licet.core.decision.request import Approval, Usage
 from licet.core.ledger.entry import Entry
 from licet.core.policy.effects import Level
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.declare.context import Json
 from licet.guard.execution import (
     Command,

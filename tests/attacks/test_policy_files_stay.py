@@ -7,8 +7,8 @@ from attacks.granted import agree, both_ways, granted, refused
 from licet import load_manifest
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.decision import Request
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Request
 from licet.core.policy.tool import ToolSpec
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles

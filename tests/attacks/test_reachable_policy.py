@@ -7,7 +7,9 @@ from typing import Any
 from guard.gates import call, gate
 from licet import Context, Refused, tool
 from licet.core.decision.reach import Reach
-from licet.core.policy.manifest import Admission, Layer, Manifest
+from licet.core.policy.layer import Layer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission
 
 _POLICY = (Manifest, Reach, Admission, Layer)
 _DEEPEST = 6

@@ -15,8 +15,8 @@ import pytest
 from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, is_gone, this_process
 from licet.core.decision.budget import Spent
-from licet.core.decision.decision import Usage
-from licet.core.policy.manifest import Budget
+from licet.core.decision.request import Usage
+from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 from older_files import older_file
 

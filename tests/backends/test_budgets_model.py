@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import astuple
 
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets, this_process
-from licet.core.decision.decision import Usage
-from licet.core.policy.manifest import Budget
+from licet.core.decision.request import Usage
+from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation
 
 AGENTS, SESSIONS, TOOLS, DAYS = ("a", "b"), ("s", "u"), ("t", "v"), ("2026-01-31", "2026-02-01")

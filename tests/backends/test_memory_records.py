@@ -14,7 +14,7 @@ from licet.backends.keys import check_signature
 from licet.backends.memory import MemoryLedger
 from licet.core.ledger.entry import Entry
 from licet.core.ledger.verify import verify
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.guard.ports import Claim
 
 

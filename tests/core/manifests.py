@@ -12,19 +12,9 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
 from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.manifest import (
-    ALL_BUT_NETWORK,
-    EVERY_DOMAIN,
-    WRITE_APPROVALS,
-    Admission,
-    Approvals,
-    Budget,
-    Layer,
-    Manifest,
-    MaxEffect,
-    Natives,
-    Rule,
-)
+from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
 
 from .strategies import PlainSet, rules, sets_of

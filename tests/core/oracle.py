@@ -10,7 +10,9 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.policy.connector import ConnectorRef
-from licet.core.policy.manifest import Admission, Layer, Manifest
+from licet.core.policy.layer import Layer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
 from .naive import EFFECT_OF, universe

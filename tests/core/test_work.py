@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from counted import work
 from licet.core.decision.validate import validate_tools
 from licet.core.policy.connector import ConnectorRule, Connectors
-from licet.core.policy.manifest import ALL_BUT_NETWORK, Admission, Manifest, MaxEffect, Natives
+from licet.core.policy.layer import ALL_BUT_NETWORK
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, MaxEffect, Natives
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 

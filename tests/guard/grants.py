@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from core.manifests import manifest, tool
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, Event, Request
+from licet.core.decision.decision import Event
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Approval, Request
 from licet.core.policy.effects import EffectClass
 from licet.guard.grant import Grant
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from licet import Capability, CapabilitySet, ToolSpec
 from licet.core.canonical import digest
-from licet.core.decision.decision import Approval
+from licet.core.decision.request import Approval
 from licet.guard.people import Question
 
 SPEC = ToolSpec("pay", CapabilitySet(["network:https:post@bank.example"]), effect="write_limited", sandbox="restricted")

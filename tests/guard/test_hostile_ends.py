@@ -16,7 +16,8 @@ from guard.gates import gate
 from licet import Backends, Gate, Result, tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
-from licet.core.decision.decision import Deny, Ground, Request
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground, Request
 from licet.errors import Refused
 from licet.guard.execution import Raised, SandboxUnavailable, Stopped
 from licet.guard.ports import Unavailable
@@ -114,7 +115,7 @@ RAISED: dict[str, tuple[Callable[[], BaseException], str]] = {
         "TOOL_FAILED: Refused",
     ),
     "a refusal with strange grounds": (
-        lambda: by_hand(decision=Deny(Request("x"), (7,)), code="FROZEN", use=None),
+        lambda: by_hand(decision=Deny(Request("x"), (7,)), code="FROZEN", use=None),  # type: ignore[arg-type]
         "TOOL_FAILED: Refused",
     ),
     "a refusal without grounds": (
@@ -122,7 +123,7 @@ RAISED: dict[str, tuple[Callable[[], BaseException], str]] = {
         "TOOL_FAILED: Refused",
     ),
     "a refusal with a strange source": (
-        lambda: by_hand(decision=Deny(Request("x"), object()), code="FROZEN", use=None),
+        lambda: by_hand(decision=Deny(Request("x"), object()), code="FROZEN", use=None),  # type: ignore[arg-type]
         "TOOL_FAILED: Refused",
     ),
     "another class of refusal": (StrangeRefusal, "TOOL_FAILED: StrangeRefusal"),

@@ -17,7 +17,7 @@ from licet.core.algebra.capability import Capability, destination
 from licet.core.algebra.scope import Malformed, path_key
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Request
+from licet.core.decision.request import Request
 from licet.core.policy.manifest import Manifest
 from licet.policy_files import argument_rules
 from licet.policy_files.load import read_policy

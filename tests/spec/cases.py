@@ -14,7 +14,7 @@ import yaml
 from licet import ManifestError, load_manifest
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, Request, Usage
+from licet.core.decision.request import Approval, Request, Usage
 from licet.core.policy.connector import ConnectorRef
 from licet.core.policy.effects import EffectClass, Level
 from licet.core.policy.manifest import Manifest

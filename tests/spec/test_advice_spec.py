@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from effort import LONG
 from licet import Use, decide, use_of_path
 from licet.assemble import review
-from licet.core.decision.decision import REASON_OF_DOMAIN, Deny, Request
+from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_need
 from licet.core.decision.foreseen import foreseen
+from licet.core.decision.request import REASON_OF_DOMAIN, Request
 from licet.core.origin import Origin
 from licet.core.policy.tool import needs_of, spec_of
 

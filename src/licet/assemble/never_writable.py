@@ -22,7 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.policy.manifest import CODE, POLICY, SECOND_CODE, Manifest
+from licet.core.policy.layer import CODE, POLICY, SECOND_CODE
+from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.guard.protection import KEPT, Protect, ProtectedPath, outermost, protection_layer
 from licet.modules.finder import FromText

@@ -12,21 +12,13 @@ from msgspec.structs import replace
 from licet.assemble.gate import Backends, Gate
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
-from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.origin import CHECK_AND_RUN, Origin
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.effects import ELEVATED
-from licet.core.policy.manifest import (
-    OWN_STORAGE,
-    POLICY,
-    Admission,
-    Approvals,
-    Layer,
-    Manifest,
-    MaxEffect,
-    Natives,
-    Rule,
-)
+from licet.core.policy.layer import OWN_STORAGE, POLICY, Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, Approvals, MaxEffect, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.guard.ports import Ports

@@ -15,7 +15,8 @@ from licet.assemble.review import Places
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.digest import document
-from licet.core.policy.manifest import Manifest, meet_layers
+from licet.core.policy.layer import meet_layers
+from licet.core.policy.manifest import Manifest
 from licet.errors import LicetError
 from licet.policy_files.load import load_manifest
 from licet.policy_files.syntax import MOST_BYTES

@@ -29,7 +29,7 @@ from licet.backends.sqlite.batches import SqliteBatches
 from licet.backends.sqlite.file import Format, SqliteFile
 from licet.core.canonical import money_text
 from licet.core.decision.budget import NOTHING, Spent, overspent, plus, settlement
-from licet.core.decision.decision import Usage
+from licet.core.decision.request import Usage
 from licet.guard.ports import Claim, Reservation
 
 _UNKNOWN = "-"

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, get_args
 from msgspec.structs import replace
 
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, ApprovalAnswered, ApprovalAsked, Ask, Deny, Ground, Reason
+from licet.core.decision.decision import ApprovalAnswered, ApprovalAsked, Ask, Deny
 from licet.core.decision.reach import Reach
+from licet.core.decision.request import Approval, Ground, Reason
 from licet.declare.received import exact
 from licet.guard.deadline import Deadline
 from licet.guard.people import Agreement, Answer, Answered, Approver, ApproverFunction, Question

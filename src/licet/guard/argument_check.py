@@ -7,7 +7,8 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.canonical import canonical_json, data_digest
 from licet.core.decision.decide import tied, use_of
-from licet.core.decision.decision import Deny, Ground
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground
 from licet.declare.received import exact, received
 from licet.errors import Refused
 from licet.guard.grant import MOST_OF_A_GROUND

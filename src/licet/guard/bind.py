@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.budget import NOTHING, plus_up, reported, settled_amount
-from licet.core.decision.decision import Deny, Ground
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.handles.kv import ScopedKv

@@ -15,19 +15,16 @@ from licet.core.algebra.use import Use
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide, delete_ground
 from licet.core.decision.decision import (
-    UNUSED,
     Allow,
-    Approval,
     ApprovalRemembered,
     Ask,
     Deny,
-    Ground,
-    Reason,
     SandboxEntered,
     SandboxStopped,
     SessionEnded,
     SessionOpened,
 )
+from licet.core.decision.request import UNUSED, Approval, Ground, Reason
 from licet.declare.arguments import InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received

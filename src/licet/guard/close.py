@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Ask, Deny, Ground, Reason, Request, all_events
+from licet.core.decision.decision import Ask, Deny, all_events
+from licet.core.decision.request import Ground, Reason, Request
 from licet.core.origin import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
 from licet.errors import Refused

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 from licet.core.origin import Origin
 from licet.core.policy.effects import Level
 from licet.declare import Tool

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Rules
-from licet.core.decision.decision import Approval, Deny, Ground, Request
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Approval, Ground, Request
 from licet.core.decision.validate import Misfit
 from licet.core.origin import Origin
-from licet.core.policy.manifest import Layer, Manifest, Rule
+from licet.core.policy.layer import Layer, Rule
+from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused, RegistrationRefused
 from licet.guard.grant import Observer

@@ -14,22 +14,10 @@ from typing import Any, NoReturn, TypeVar
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import (
-    REASON_OF_DOMAIN,
-    Approval,
-    ApprovalAsked,
-    Ask,
-    CapabilityDenied,
-    CapabilityGranted,
-    Deny,
-    Event,
-    Ground,
-    Happened,
-    Reason,
-    Request,
-)
+from licet.core.decision.decision import ApprovalAsked, Ask, CapabilityDenied, CapabilityGranted, Deny, Event, Happened
 from licet.core.decision.decision import Ask as Asked
 from licet.core.decision.reach import Reach
+from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.ledger.denials import UNLISTED
 from licet.core.policy.effects import delete_asks
 from licet.errors import Refused

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 
 # Where the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {"host_memory_mb": 64, "host_files": 64, "waiting_kb": 4096, "request_headers": 256}

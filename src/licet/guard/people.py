@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from licet.core.algebra.capability import Capability
-from licet.core.decision.decision import Approval
+from licet.core.decision.request import Approval
 from licet.core.policy.tool import ToolSpec
 
 

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, Literal, Protocol
 from msgspec import Struct
 
 from licet.core.decision.budget import Spent
-from licet.core.decision.decision import Usage
+from licet.core.decision.request import Usage
 from licet.core.ledger.entry import Entry
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.declare.context import Json
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction

@@ -12,7 +12,8 @@ from licet.core.algebra.capability import capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.algebra.scope import path_ancestors
 from licet.core.origin import Origin
-from licet.core.policy.manifest import EVERY_DOMAIN, SECOND_CODE, Layer, Manifest, Rule
+from licet.core.policy.layer import EVERY_DOMAIN, SECOND_CODE, Layer, Rule
+from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 
 KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"

@@ -16,13 +16,14 @@ from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import use_of_path
 from licet.core.decision.budget import NOTHING
-from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
 from licet.core.origin import Origin
 from licet.core.policy.connector import Installed
 from licet.core.policy.effects import CLASSES, LEVELS, class_fits, deletes_ask, level_fits
-from licet.core.policy.manifest import Manifest, least_limits
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import least_limits
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
 from licet.declare.received import parameter_names

@@ -7,18 +7,9 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
-from licet.core.decision.decision import (
-    Ask,
-    CapabilityDenied,
-    CapabilityGranted,
-    Deny,
-    Event,
-    Ground,
-    Reason,
-    Request,
-    all_events,
-)
+from licet.core.decision.decision import Ask, CapabilityDenied, CapabilityGranted, Deny, Event, all_events
 from licet.core.decision.obstacles import explain, ran_until
+from licet.core.decision.request import Ground, Reason, Request
 from licet.errors import Refused
 from licet.guard.access import NO_PROGRAMS, Access, ProgramAccess
 from licet.guard.execution import Layers

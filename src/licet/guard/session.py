@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from licet.core.algebra.set import Rules
 from licet.core.algebra.use import Use
 from licet.core.decision.budget import bundle_account
-from licet.core.decision.decision import Approval, Deny, Ground, Request
-from licet.core.policy.manifest import Budget
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Approval, Ground, Request
+from licet.core.policy.terms import Budget
 from licet.errors import Refused
 from licet.guard.bind import is_available
 from licet.guard.call import run_call

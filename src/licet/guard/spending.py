@@ -11,15 +11,8 @@ from msgspec.structs import replace
 from licet.core.canonical import money_text
 from licet.core.decision.budget import bundle_account
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import (
-    BudgetRefunded,
-    BudgetReserved,
-    BudgetSettled,
-    BudgetUnsettled,
-    Deny,
-    Happened,
-    Usage,
-)
+from licet.core.decision.decision import BudgetRefunded, BudgetReserved, BudgetSettled, BudgetUnsettled, Deny, Happened
+from licet.core.decision.request import Usage
 from licet.guard.deadline import in_time
 from licet.guard.grant import Grant
 from licet.guard.ports import Budgets, Reservation, Unavailable

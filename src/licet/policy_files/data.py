@@ -15,7 +15,8 @@ from typing import Any
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.origin import DATA, Origin, Problem
 from licet.core.policy import manifest as core
-from licet.core.policy.manifest import POLICY, Manifest
+from licet.core.policy.layer import POLICY
+from licet.core.policy.manifest import Manifest
 from licet.errors import ManifestError
 from licet.policy_files.documents import (
     Document,

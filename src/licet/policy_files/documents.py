@@ -13,7 +13,8 @@ from licet.core.algebra.capability import capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.decision.admission import bundle_problems
 from licet.core.origin import Origin, Problem
-from licet.core.policy.manifest import EVERY_DOMAIN, Layer, Manifest, Rule
+from licet.core.policy.layer import EVERY_DOMAIN, Layer, Rule
+from licet.core.policy.manifest import Manifest
 from licet.policy_files.containers import check
 from licet.policy_files.nodes import Mapping, Node, Scalar
 from licet.policy_files.public_suffix import suffix_problems

@@ -9,7 +9,7 @@ from licet.core.algebra.capability import Capability, capability
 from licet.core.algebra.domains import DOMAINS
 from licet.core.origin import Origin, Problem
 from licet.core.policy.connector import ConnectorRef
-from licet.core.policy.manifest import Rule
+from licet.core.policy.layer import Rule
 from licet.policy_files.shapes import Located
 
 Value = Located[Any]

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.origin import Origin, Problem
-from licet.core.policy.manifest import POLICY, Manifest
+from licet.core.policy.layer import POLICY
+from licet.core.policy.manifest import Manifest
 from licet.core.review.wide import ceiling_problems
 from licet.errors import ManifestError
 from licet.policy_files.documents import (

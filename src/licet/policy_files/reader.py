@@ -12,19 +12,9 @@ from licet.core.algebra.capability import Capability
 from licet.core.decision.bundle_rules import bundles_of
 from licet.core.origin import Origin, Problem
 from licet.core.policy.bundle import Bundle, Roster
-from licet.core.policy.manifest import (
-    OWN_STORAGE,
-    Admission,
-    Approvals,
-    Budget,
-    Example,
-    Layer,
-    Manifest,
-    MaxEffect,
-    Natives,
-    Rule,
-    WriteApproval,
-)
+from licet.core.policy.layer import OWN_STORAGE, Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, Approvals, Budget, Example, MaxEffect, Natives, WriteApproval
 from licet.core.policy.tool import LISTS
 from licet.policy_files.argument_rules import argument_problems
 from licet.policy_files.fields import (

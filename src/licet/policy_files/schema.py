@@ -10,7 +10,7 @@ from licet.core.algebra.use import Use
 from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.manifest import WRITE_APPROVALS
+from licet.core.policy.terms import WRITE_APPROVALS
 from licet.policy_files.containers import Either, Field, Keyed, Listed, Record
 from licet.policy_files.shapes import Flag, Free, Money, OneOf, Shape, TextShape, Whole
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 
-from licet.core.policy.manifest import CODE, SECOND_CODE
+from licet.core.policy.layer import CODE, SECOND_CODE
 
 _OURS = "licet"  # it runs already: nothing that is written now takes its place
 

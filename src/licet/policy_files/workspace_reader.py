@@ -8,7 +8,7 @@ from licet.core.origin import Origin, Problem
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors, Versions, version_range
 from licet.core.policy.connector_definition import Definition
 from licet.core.policy.effects import class_fits
-from licet.core.policy.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
+from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.policy_files.fields import Fields, Lists, Problems, Value, key_origin, plain, record, stated
 from licet.policy_files.shapes import nearest

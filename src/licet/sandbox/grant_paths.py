@@ -19,7 +19,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
-from licet.core.policy.manifest import SECOND_CODE
+from licet.core.policy.layer import SECOND_CODE
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Grant
 from licet.guard.handles.files import HeldPaths, held_paths

@@ -17,8 +17,8 @@ from licet.core.decision.budget import (
     settlement,
     spent_of,
 )
-from licet.core.decision.decision import Usage
-from licet.core.policy.manifest import Budget
+from licet.core.decision.request import Usage
+from licet.core.policy.terms import Budget
 
 D = Decimal
 CALLS, COST, DAY, CALLS_A_DAY = "max_calls_per_session", "max_cost_usd", "max_cost_usd_per_day", "max_calls_per_day"

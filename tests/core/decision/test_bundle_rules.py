@@ -11,11 +11,13 @@ from licet.assemble import review
 from licet.core.algebra.use import Use
 from licet.core.canonical import key_text
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Deny, Request
+from licet.core.decision.decision import Deny
 from licet.core.decision.foreseen import closed_address_problems, foreseen
 from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.policy.manifest import Approvals, Manifest
+from licet.core.decision.request import Request
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 

@@ -19,26 +19,18 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import (
-    Allow,
-    Approval,
-    Ask,
-    CapabilityDenied,
-    CapabilityGranted,
-    Decision,
-    Deny,
-    Request,
-    Usage,
-    events,
-)
+from licet.core.decision.decision import Allow, Ask, CapabilityDenied, CapabilityGranted, Decision, Deny, events
 from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Approval, Request, Usage
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Roster
 from licet.core.policy.connector import ConnectorRef
 from licet.core.policy.digest import document
 from licet.core.policy.effects import CLASSES, LEVELS
-from licet.core.policy.manifest import WRITE_APPROVALS, Admission, Approvals, Budget, Layer, Manifest, MaxEffect, Rule
+from licet.core.policy.layer import Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, Budget, MaxEffect
 from licet.errors import Refused
 
 EVERY_USE = tuple(use for domain in DOMAINS for use in oracle.all_uses(domain))

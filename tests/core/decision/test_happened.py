@@ -3,22 +3,21 @@
 import pytest
 
 from licet.core.algebra.use import Use
+from licet.core.decision.decide import decide
 from licet.core.decision.decision import (
-    Allow,
-    Approval,
     ApprovalAsked,
     Ask,
     CapabilityDenied,
     Decision,
     Deny,
-    Ground,
     Happened,
-    Reason,
-    Request,
     SessionEnded,
     all_events,
     events,
 )
+from licet.core.decision.request import Approval, Ground, Reason, Request
+
+from ..manifests import manifest, tool
 
 USE = Use.parse("fs:read:/srv/a")
 CALL = "tool:call:t"
@@ -32,7 +31,7 @@ def denied(reason: Reason, use: Use | None = None) -> Deny:
 
 
 OTHERS: dict[str, Decision] = {
-    "allowed": Allow(Request("t"), None),
+    "allowed": decide(Request("t"), manifest(tool("t"))),
     "asked about": Ask(REQUEST, Approval("m", "t", "", ""), (Ground("APPROVAL_REQUIRED", "why"),)),
     "refused for another reason": denied("BUDGET_EXCEEDED"),
     "refused for one use": denied("SESSION_ENDED", USE),

@@ -14,10 +14,12 @@ from core.strategies import rules_of, sets_of
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Request
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Request
 from licet.core.decision.validate import Misfit, validate_registration, validate_tools
-from licet.core.policy.manifest import Budget, Layer, Manifest, Natives
+from licet.core.policy.layer import Layer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Budget, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.errors import RegistrationRefused
 

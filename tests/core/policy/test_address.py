@@ -11,7 +11,9 @@ from licet.core.decision.obstacles import address_grounds, is_written
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Origin
 from licet.core.policy.addresses import Nature, Private, barred, nature
-from licet.core.policy.manifest import Layer, Manifest, Natives
+from licet.core.policy.layer import Layer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Natives
 
 # The last address before a range, its first, its last, and the first after it; a dash where that is closed as well.
 RANGES = [

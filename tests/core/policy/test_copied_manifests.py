@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from core.manifests import admission, layer, manifest, manifests, tool
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Request
+from licet.core.decision.request import Request
 from licet.core.policy.manifest import Manifest
 
 COPIES: dict[str, Callable[[Any], Any]] = {

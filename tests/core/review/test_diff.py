@@ -18,7 +18,9 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.policy.manifest import ALL_BUT_NETWORK, EVERY_DOMAIN, Approvals, Budget, Manifest, Natives, Rule
+from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.review.changes import Change, Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface

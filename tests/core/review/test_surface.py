@@ -16,11 +16,14 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Deny, Request
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Request
 from licet.core.policy.addresses import beyond, common_ranges
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors
-from licet.core.policy.manifest import EVERY_DOMAIN, Approvals, Budget, Manifest, Natives
+from licet.core.policy.layer import EVERY_DOMAIN
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals, Budget, Natives
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.entries import entries_of, target_of, ways_of
 from licet.core.review.surface import ToolSurface, surface

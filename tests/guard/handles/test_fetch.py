@@ -13,7 +13,8 @@ from counted import work
 from guard.grants import grant
 from licet.backends.http_memory import Answer, MemoryHttp, Names, Routes
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, Event
+from licet.core.decision.decision import Event
+from licet.core.decision.request import Approval
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.fetch import FetchLimits, ScopedFetch

@@ -12,7 +12,8 @@ from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.backends.files.memory import MemoryFiles
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval, Ask, Ground, Request
+from licet.core.decision.decision import Ask
+from licet.core.decision.request import Approval, Ground, Request
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles, held_paths

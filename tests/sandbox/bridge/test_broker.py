@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from licet.core.decision.decision import Deny, Ground, Request
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground, Request
 from licet.errors import Refused
 from licet.guard.meter import Meter
 from licet.sandbox.bridge.broker import MOST_REFUSALS, Broker

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from core.manifests import HERE, admission, layer, manifest, manifests, tool
 from licet.core.algebra.scope import visible
-from licet.core.policy.manifest import Budget, Manifest
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Budget
 from licet.core.review.surface import surface
 from licet.surfaces.map.draw import element, safe, shortened, svg_map, width
 from licet.surfaces.map.layout import GAP, Column, Group, Item, place

@@ -8,15 +8,15 @@ every other ceiling assigns it too, or names the tool. A tool in no bundle must 
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import TOP
-from licet.core.decision.decision import Ground
 from licet.core.decision.fixes import remove
+from licet.core.decision.request import Ground
 from licet.core.origin import Problem
 from licet.core.policy.bundle import Bundle, Roster
-from licet.core.policy.manifest import Admission, Layer, Manifest, Rule, distinct
+from licet.core.policy.layer import distinct
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission
 
 _MOST_NAMED = 5  # tools that one line of advice takes out of a bundle
 Admissions = Mapping[str, tuple[Admission, ...]]
@@ -36,82 +36,6 @@ def call_denials(manifest: Manifest, tool: str) -> tuple[Ground, ...]:
             if rule.capability.key in (tool, TOP)
         )
     )
-
-
-# Where two ceilings meet ----------------------------------------------------------------------------------------------
-
-
-def met_admissions(one: Manifest, two: Manifest) -> tuple[Admissions, Admissions]:
-    """The tools that two ceilings admit together, and those that are named while their bundle is not assigned."""
-    admissions: dict[str, tuple[Admission, ...]] = {}
-    unassigned: dict[str, tuple[Admission, ...]] = {}
-    for tool in sorted({*one.admissions, *one.unassigned, *two.admissions, *two.unassigned}):
-        if _admitted(one, two, tool):
-            admissions[tool] = distinct(_said(one, tool) + _said(two, tool))
-        elif tool in one.unassigned or tool in two.unassigned:
-            unassigned[tool] = distinct(_said(one, tool) + _said(two, tool))
-    return admissions, unassigned
-
-
-def met_bundles(one: Manifest, two: Manifest) -> Mapping[str, Bundle]:
-    """The bundles of both; `ValueError` where two of one name state different terms, since one would be lost."""
-    for name in one.bundles.keys() & two.bundles.keys():
-        if _terms(one.bundles[name]) != _terms(two.bundles[name]):
-            places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
-            raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
-    return {**two.bundles, **one.bundles}
-
-
-def _terms(bundle: Bundle) -> object:
-    """What a bundle says about all its tools together, wherever that is written."""
-    listed = bundle.connectors
-    connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
-    private = None if bundle.private is None else set(bundle.private)
-    return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
-
-
-def met_layers(manifest: Manifest, other: Manifest, admissions: Admissions) -> tuple[Layer, ...]:
-    """The layers of one of two ceilings, whose rules `tool:call` are about the tools that both admit together."""
-    added = tuple(
-        Rule(Capability(f"tool:call:{tool}"), manifest.unassigned[tool][0].origin, "capabilities.tools")
-        for tool in admissions
-        if tool not in manifest.admissions
-    )
-    dropped = {tool for tool in manifest.admissions.keys() & other.admissions.keys() if tool not in admissions}
-    if not added and not dropped:
-        return manifest.layers
-    return tuple(
-        replace(layer, allows=(*(rule for rule in layer.allows if not _admits(rule, dropped)), *added))
-        if layer.kind in ("manifest", "personality")
-        else layer
-        for layer in manifest.layers
-    )
-
-
-def _admitted(one: Manifest, two: Manifest, tool: str) -> bool:
-    mine, theirs = _assigned(one, tool), _assigned(two, tool)
-    if not mine and not theirs:
-        return tool in one.admissions and tool in two.admissions
-    return bool(mine & theirs or (mine and _names(two, tool)) or (theirs and _names(one, tool)))
-
-
-def _said(manifest: Manifest, tool: str) -> tuple[Admission, ...]:
-    return manifest.admissions.get(tool) or manifest.unassigned.get(tool, ())
-
-
-def _assigned(manifest: Manifest, tool: str) -> set[str]:
-    return {admission.bundle for admission in manifest.admissions.get(tool, ()) if admission.bundle}
-
-
-def _names(manifest: Manifest, tool: str) -> bool:
-    """Whether a ceiling names a tool itself, besides assigning a bundle that holds it."""
-    listed = any(tool in roster.named for roster in manifest.rosters)
-    return listed or any(not admission.bundle for admission in _said(manifest, tool))
-
-
-def _admits(rule: Rule, tools: set[str]) -> bool:
-    about = rule.capability
-    return about.domain == "tool" and about.key in tools and rule.key.endswith("tools")
 
 
 # What would admit a tool ----------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from decimal import ROUND_CEILING, Context, Decimal, Inexact, InvalidOperation
 from msgspec import Struct
 
 from licet.core.canonical import money_text
-from licet.core.decision.decision import UNUSED, Usage
+from licet.core.decision.request import UNUSED, Usage
 from licet.core.policy.bundle import Bundle
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 
 NOTHING = Decimal(0)
 _FINEST = Decimal("1e-15")

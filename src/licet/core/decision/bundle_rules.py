@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import Connectors
-from licet.core.policy.manifest import WRITE_APPROVALS, Admission, Approvals, Manifest, both_keys
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, both_keys
 
 
 def bundles_of(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[Bundle, ...]:

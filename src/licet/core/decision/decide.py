@@ -13,11 +13,14 @@ from licet.core.algebra.domains import METHODS
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.decision.budget import NOTHING, overspent, overspent_bundle, spent_of
-from licet.core.decision.decision import UNUSED, Allow, Approval, Ask, Decision, Deny, Ground, Request, Usage
+from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.fixes import settle
 from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import UNUSED, Approval, Ground, Request, Usage
 from licet.core.policy.effects import delete_asks
-from licet.core.policy.manifest import WRITE_APPROVALS, Manifest, WriteApproval, distinct
+from licet.core.policy.layer import distinct
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
 
 _Asking = tuple[Approval, Ground, Use | None]  # what is to be agreed to, why, and for which use if for one
 

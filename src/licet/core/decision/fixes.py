@@ -12,7 +12,9 @@ from licet.core.algebra.scope import TOP, Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
 from licet.core.policy.effects import ELEVATED, EffectClass, Level, class_fits, level_fits
-from licet.core.policy.manifest import Admission, Layer, Manifest, MaxEffect, Rule
+from licet.core.policy.layer import Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, MaxEffect
 from licet.core.policy.tool import EXACT_KEY_OF, KEY_OF, ToolSpec
 
 Roots = Mapping[str, str]  # `${workdir}` and `~`, where the files use them -> the directories they stand for

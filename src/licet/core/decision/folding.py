@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
-from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.grid import TooManyPairs
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.bundle_rules import bundles_of, connectors_of
-from licet.core.decision.decision import Ground
 from licet.core.decision.fixes import remove
+from licet.core.decision.request import Ground
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRef, Connectors, Installed, stated_obstacle
 from licet.core.policy.effects import WRITES, EffectClass, permits
-from licet.core.policy.manifest import EVERY_DOMAIN, Admission, Layer, Manifest, Rule, distinct, meet_layers
+from licet.core.policy.layer import EVERY_DOMAIN, Layer, Rule, distinct, meet_layers, named_tcp
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
 CEILINGS = ("manifest", "personality", "allow")
@@ -157,11 +158,6 @@ def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
     if ceilings not in known:
         known[ceilings] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
     return known[ceilings]
-
-
-def named_tcp(layer: Layer) -> CapabilitySet:
-    """The connections that a layer allows by a rule that says `tcp`."""
-    return CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == domains.TCP)
 
 
 def _named_by_all(ceilings: tuple[Layer, ...]) -> CapabilitySet:

@@ -14,15 +14,18 @@ from licet.core.algebra.scope import TOP, host_ancestors, host_text, is_address
 from licet.core.algebra.use import Use
 from licet.core.canonical import key_bytes
 from licet.core.decision.bundle_rules import approvals_of, private_of
-from licet.core.decision.decision import Decision, Deny, Ground
+from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.fixes import pin
 from licet.core.decision.folding import CEILINGS, MOST_PAIRS
 from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import Ground
 from licet.core.decision.validate import argument_grounds, unmet_needs
 from licet.core.origin import Origin, Problem
 from licet.core.policy.addresses import barred, beyond, common_ranges, nature, private_lists
-from licet.core.policy.manifest import Approvals, Layer, Manifest, Rule
+from licet.core.policy.layer import Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals
 
 MOST_PARTS = 150_000  # of paths and names in all rules: each part is compared with other rules
 LOOPBACK = ("127.0.0.0/8", "::1/128")

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from licet.core.algebra.domains import PROTOCOL_ATOMS
 from licet.core.algebra.scope import is_address, visible
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Allow, Ask, Decision, Deny, Ground
+from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, rule_covers
+from licet.core.decision.request import Ground
 from licet.core.policy.addresses import PUBLIC, Address, barred, in_list, nature, private_lists
 from licet.core.policy.bundle import Bundle
 

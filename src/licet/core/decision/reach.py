@@ -17,7 +17,6 @@ from licet.core.algebra.use import Use
 from licet.core.compared import Compared
 from licet.core.decision.admission import admission_grounds, admissions_if_admitted, bundles_with, call_denials
 from licet.core.decision.bundle_rules import approvals_of, bundles_of
-from licet.core.decision.decision import REASON_OF_DOMAIN, Ground
 from licet.core.decision.fixes import (
     add_budget,
     add_need,
@@ -32,7 +31,8 @@ from licet.core.decision.fixes import (
     state_level,
     wall,
 )
-from licet.core.decision.folding import CEILINGS, common_of, connector_ground, connector_grounds, named_tcp
+from licet.core.decision.folding import CEILINGS, common_of, connector_ground, connector_grounds
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.effects import (
@@ -45,19 +45,9 @@ from licet.core.policy.effects import (
     level_fits,
     weakest_class,
 )
-from licet.core.policy.manifest import (
-    WRITE_APPROVALS,
-    Admission,
-    Approvals,
-    Layer,
-    Manifest,
-    MaxEffect,
-    Natives,
-    Rule,
-    WriteApproval,
-    distinct,
-    least,
-)
+from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import WRITE_APPROVALS, Admission, Approvals, MaxEffect, Natives, WriteApproval, least
 from licet.core.policy.tool import ToolSpec
 
 

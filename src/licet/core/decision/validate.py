@@ -20,14 +20,17 @@ from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.bundle_rules import bundles_of
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import REASON_OF_DOMAIN, Deny, Ground, Request
+from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import add_to_layer, remove
 from licet.core.decision.folding import MOST_PAIRS, common_of
 from licet.core.decision.reach import Reach, fold, outside, reach_of
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.effects import CLASSES, LEVELS, EffectClass, Level
-from licet.core.policy.manifest import Admission, Layer, Manifest, WriteApproval
+from licet.core.policy.layer import Layer
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, WriteApproval
 from licet.core.policy.tool import ToolSpec
 
 Category = Literal[

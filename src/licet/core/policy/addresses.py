@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest_fields import ManifestFields
 
 Range = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -219,7 +219,7 @@ class PrivateList(Struct, frozen=True):
     origin: Origin
 
 
-def private_lists(manifest: Manifest, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
+def private_lists(manifest: ManifestFields, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
     """The lists of each ceiling and each bundle: a connection to a private address needs all of them to hold it."""
     written = manifest.places.get("private")
     known = manifest.natives if len(manifest.natives) == len(manifest.private) else ()

@@ -4,16 +4,14 @@ Reading files is not done here. Which tools are admitted is decided in `admissio
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from licet.core.compared import Compared
 from licet.core.origin import Origin
 from licet.core.policy.connector import ConnectorRule
-
-if TYPE_CHECKING:
-    from licet.core.policy.manifest import Admission, Budget
+from licet.core.policy.terms import Admission, Budget
 
 
 class Bundle(Compared, frozen=True, kw_only=True):
@@ -24,8 +22,8 @@ class Bundle(Compared, frozen=True, kw_only=True):
     name: str
     origin: Origin
     tools: Mapping[str, Origin]  # where each of them is listed
-    admission: "Admission"  # what assigning the bundle says about each of its tools
-    budget: "Budget"  # counted over all its tools together
+    admission: Admission  # what assigning the bundle says about each of its tools
+    budget: Budget  # counted over all its tools together
     approvals: Mapping[str, Any]  # the keys that it states; `write` is on the admission too
     connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow, an empty list leaves nothing
     private: tuple[str, ...] | None = None  # the same

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.manifest import Admission, Manifest
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
 COMMANDS = "licet run"  # no tool can be called so: names have no spaces

@@ -5,7 +5,7 @@ from msgspec import Struct
 from licet.core.origin import Origin
 from licet.core.policy.connector import Versions
 from licet.core.policy.effects import EffectClass
-from licet.core.policy.manifest import Layer
+from licet.core.policy.layer import Layer
 
 
 class Definition(Struct, frozen=True):

@@ -7,23 +7,24 @@ from typing import Any
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import digest, plain
-from licet.core.decision.folding import named_tcp
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.connector import ConnectorRule
 from licet.core.policy.connector_definition import Definition
-from licet.core.policy.manifest import BUDGET_KEYS, Admission, Layer, Manifest
+from licet.core.policy.layer import Layer, named_tcp
+from licet.core.policy.manifest_fields import ManifestFields
+from licet.core.policy.terms import BUDGET_KEYS, Admission
 from licet.core.policy.tool import ToolSpec
 
 _ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
 
 
-def manifest_digest(manifest: Manifest) -> str:
+def manifest_digest(manifest: ManifestFields) -> str:
     """The content address of what a manifest means, with every workspace part it uses."""
     return digest(document(manifest))
 
 
-def document(manifest: Manifest) -> dict[str, Any]:
+def document(manifest: ManifestFields) -> dict[str, Any]:
     """Everything that a manifest says, without file names, order, comments and spelling."""
     connectors = manifest.connectors
     used = manifest.admissions.keys()
@@ -101,7 +102,7 @@ def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dic
     }
 
 
-def _bundles(manifest: Manifest) -> dict[str, Any]:
+def _bundles(manifest: ManifestFields) -> dict[str, Any]:
     """What the used bundles state for all their tools together; classes and hosts are part of the admissions."""
     used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
     said = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
@@ -120,7 +121,7 @@ def _bundle(bundle: Bundle) -> dict[str, Any]:
     )
 
 
-def definitions_document(manifest: Manifest) -> dict[str, Any]:
+def definitions_document(manifest: ManifestFields) -> dict[str, Any]:
     """The definitions of the connectors that this agent may use, by name; a list that is left out is None."""
     known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
     return {name: _definition(definition) for name, definition in known.items()}

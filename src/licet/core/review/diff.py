@@ -16,15 +16,9 @@ from licet.core.origin import Origin
 from licet.core.policy.addresses import beyond
 from licet.core.policy.commands import COMMANDS
 from licet.core.policy.effects import CLASSES, LEVELS, WRITES
-from licet.core.policy.manifest import (
-    BUDGET_KEYS,
-    WRITE_APPROVALS,
-    Admission,
-    Layer,
-    Manifest,
-    WriteApproval,
-    meet_layers,
-)
+from licet.core.policy.layer import Layer, meet_layers
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Admission, WriteApproval
 from licet.core.review.changes import (
     Change,
     Changes,
@@ -61,8 +55,8 @@ class _Version:
         every = (*self.surface.tools, *filter(None, (self.surface.commands,)))
         self.tools: dict[str, ToolSurface] = {tool.name: tool for tool in every}
         # Tools that hold the same hold one set: what is asked of it is asked once.
-        self.grants = tuple({id(tool.grant): tool.grant for tool in every}.values())
-        self._writing = {id(grant) for grant in self.grants if grant & WRITES}
+        self.grants = tuple(dict.fromkeys(tool.grant for tool in every))
+        self._writing = {grant for grant in self.grants if grant & WRITES}
         for ground in (ground for tool in every for ground in tool.grounds):
             # A tool about which nothing could be decided counts as blocked; compared as such it would hide what grew.
             if ground.reason == "DECISION_FAILED":
@@ -87,35 +81,32 @@ class _Version:
 
     def asking(self, tool: ToolSurface) -> WriteApproval | None:
         """How a tool's writes ask; None if it holds none, and there is nothing to compare."""
-        return tool.asks or ("manifest" if id(tool.grant) in self._writing else None)
+        return tool.asks or ("manifest" if tool.grant in self._writing else None)
 
 
 class _Beyond:
-    """What tools reach in one version and not in the other; tools that hold the same are compared once.
-
-    By identity: both versions keep their grants and layers, and have made equal ones once.
-    """
+    """What tools reach in one version and not in the other; tools that hold the same are compared once."""
 
     def __init__(self, mine: _Version, other: _Version) -> None:
         self._mine, self._other = mine, other
-        self._pieces: dict[tuple[int, int], tuple[Piece, ...]] = {}
-        self._places: dict[tuple[int, ...], tuple[Written, CapabilitySet, dict[Capability, bool]]] = {}
+        self._pieces: dict[tuple[CapabilitySet, CapabilitySet], tuple[Piece, ...]] = {}
+        self._places: dict[
+            tuple[tuple[Layer, ...], tuple[Layer, ...]], tuple[Written, CapabilitySet, dict[Capability, bool]]
+        ] = {}
 
     def pieces(self, tool: str) -> Iterator[tuple[str, Origin | None]]:
         """Each piece in words, and where the rule is written that lets it in."""
         grants = self._mine.grant(tool), self._other.grant(tool)
-        key = id(grants[0]), id(grants[1])
-        if key not in self._pieces:
-            self._pieces[key] = grants[0] - grants[1]
-        for piece in self._pieces[key]:
+        if grants not in self._pieces:
+            self._pieces[grants] = grants[0] - grants[1]
+        for piece in self._pieces[grants]:
             yield piece_text(piece), self._origin(tool, piece.rule)
 
     def _origin(self, tool: str, rule: Capability) -> Origin | None:
-        layers, others = self._mine.layers(tool), self._other.layers(tool)
-        key = *map(id, layers), 0, *map(id, others)
-        if key not in self._places:
-            self._places[key] = Written(layers, others), meet_layers(others), {}
-        written, ceiling, known = self._places[key]
+        layers, others = both = self._mine.layers(tool), self._other.layers(tool)
+        if both not in self._places:
+            self._places[both] = Written(layers, others), meet_layers(others), {}
+        written, ceiling, known = self._places[both]
         if rule not in known:
             known[rule] = CapabilitySet((rule,)) <= ceiling
         # What the other ceiling lets in too is new because of the tool itself: its declaration, class or place.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from licet.core.policy.addresses import beyond
-from licet.core.policy.manifest import BUDGET_KEYS, WRITE_APPROVALS, Approvals, Manifest, least
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Approvals, least
 from licet.core.review.changes import Found, Side, Spot, T, no_limit_is_most
 from licet.core.review.surface import Surface
 from licet.core.review.surface_bundles import Terms, Versions, agent_terms, terms_of, used_bundles

@@ -4,6 +4,7 @@ The entries of a set cover exactly the uses that the set has. What they mean for
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 from licet.core.algebra import domains
@@ -15,7 +16,8 @@ from licet.core.compared import Compared
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import rule_covers
 from licet.core.origin import Origin
-from licet.core.policy.manifest import Layer, Rule
+from licet.core.policy.effects import WRITES
+from licet.core.policy.layer import Layer, Rule
 
 Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -30,9 +32,10 @@ KIND_OF_DOMAIN: dict[str, Kind] = {
     "connector": "connectors",
 }
 _NOTHING = CapabilitySet()
+_CHANGES = WRITES | CapabilitySet(("storage:write:*",))  # a tool's own store is no effect on the world, but is changed
 
 
-class ReachEntry(Compared, frozen=True):
+class ReachEntry(Compared, frozen=True, dict=True):
     """One target that is reached, the ways in which it is, and the parts of it that are not."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
@@ -62,8 +65,14 @@ class ReachEntry(Compared, frozen=True):
     def __str__(self) -> str:
         return "; ".join(map(piece_text, self.pieces))
 
+    @cached_property
+    def writes(self) -> bool:
+        """Whether anything can be changed through it."""
+        return bool(CapabilitySet(piece.rule for piece in self.pieces) & _CHANGES)
+
+    @cached_property
     def document(self) -> dict[str, Any]:
-        """The entry as plain data."""
+        """The entry as plain data. It is shared by all tools that have the entry, and never changed."""
         return {
             "target": self.target,
             "ways": list(self.ways),

@@ -17,15 +17,18 @@ from licet.core.canonical import canonical_json, money_text
 from licet.core.compared import Compared
 from licet.core.decision.admission import call_denials
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Deny, Ground, Request
+from licet.core.decision.decision import Deny
 from licet.core.decision.foreseen import never_dialled, unfit_grounds, unreachable
 from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
 from licet.core.origin import Origin
 from licet.core.policy.commands import COMMANDS, with_commands
 from licet.core.policy.digest import definitions_document, server_document
 from licet.core.policy.effects import ELEVATED, EffectClass, Level
-from licet.core.policy.manifest import Admission, Approvals, Budget, Layer, Manifest, Rule, WriteApproval, least_limits
+from licet.core.policy.layer import Layer, Rule
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Admission, Approvals, Budget, WriteApproval, least_limits
 from licet.core.review.entries import ReachEntry, Written, entries_of
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
 
@@ -76,11 +79,8 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             return f"{reasons}; shown is the most it could get"
         return f"cannot be called: {reasons}" if reasons else ""
 
-    def document(self, reaches: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
-        """The tool as plain data; `reaches` are documents of reach that are known, by the identity of the entries."""
-        reaches = {} if reaches is None else reaches
-        if id(self.entries) not in reaches:
-            reaches[id(self.entries)] = _reach_document(self.entries)
+    def document(self) -> dict[str, Any]:
+        """The tool as plain data."""
         return {
             "name": self.name,
             "standing": self.standing,
@@ -97,7 +97,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "max_cost_usd": _money(self.max_cost_usd),
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
-            "reach": reaches[id(self.entries)],
+            "reach": _reach_document(self.entries),
             **({"optional": list(self.optional)} if self.optional else {}),
             "origin": self.origin.full if self.origin else None,
         }
@@ -144,7 +144,6 @@ class Surface(Compared, frozen=True, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         """The surface as plain data."""
-        reaches: dict[int, dict[str, Any]] = {}
         return {
             "agent": self.agent,
             "version": self.version,
@@ -153,8 +152,8 @@ class Surface(Compared, frozen=True, kw_only=True):
             "digest": self.digest,
             **({"pinned": self.pinned} if self.pinned else {}),
             "files": list(self.files),
-            "tools": [tool.document(reaches) for tool in self.tools],
-            "commands": self.commands.document(reaches) if self.commands else None,
+            "tools": [tool.document() for tool in self.tools],
+            "commands": self.commands.document() if self.commands else None,
             "unadmitted": list(self.unadmitted),
             "max_side_effect_class": self.max_effect,
             "native": list(self.native),
@@ -221,9 +220,9 @@ class _Tools:
     def __init__(self, manifest: Manifest, judged: Manifest | None) -> None:
         self._manifest, self._judged = manifest, judged
         self._undeclared = Undeclared(manifest)
-        self._written: dict[int, Written] = {}
-        self._entries: dict[tuple[int, int], tuple[ReachEntry, ...]] = {}
-        self._deletes: dict[int, bool] = {}
+        self._written: dict[tuple[Layer, ...], Written] = {}
+        self._entries: dict[tuple[CapabilitySet, tuple[Layer, ...]], tuple[ReachEntry, ...]] = {}
+        self._deletes: dict[CapabilitySet, bool] = {}
 
     def surface_of(self, name: str) -> ToolSurface:
         manifest = self._manifest
@@ -274,30 +273,27 @@ class _Tools:
         reach = reach_of(self._judged, name) if self._judged is not None and entries else None
         if reach is None or not any(entry.kind == "hosts" for entry in entries):
             return entries
-        kept = tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
-        return entries if len(kept) == len(entries) else kept  # documents know equal entries by identity
+        return tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
 
     def commands(self) -> ToolSurface | None:
         """What any command gets, through which every binary that the ceiling allows can be started."""
         reach = reach_of(self._manifest, COMMANDS)
         return self.surface_of(COMMANDS) if reach is not None and reach.grant & _BINARIES else None
 
-    # By identity: the manifest and `_undeclared` keep every grant and layer, and make equal ones once.
-
     def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[ReachEntry, ...]:
-        if id(layers) not in self._written:
-            self._written[id(layers)] = Written(layers)
-        key = id(grant), id(layers)
+        if layers not in self._written:
+            self._written[layers] = Written(layers)
+        key = grant, layers
         if key not in self._entries:
-            found = entries_of(grant, self._written[id(layers)])
+            found = entries_of(grant, self._written[layers])
             # A rule may name an address that no call connects to: it is held, and never reached.
             self._entries[key] = tuple(entry for entry in found if not never_dialled(entry.pieces[0].rule))
         return self._entries[key]
 
     def _holds_deletes(self, grant: CapabilitySet) -> bool:
-        if id(grant) not in self._deletes:
-            self._deletes[id(grant)] = bool(grant & _DELETES)
-        return self._deletes[id(grant)]
+        if grant not in self._deletes:
+            self._deletes[grant] = bool(grant & _DELETES)
+        return self._deletes[grant]
 
 
 def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[str, int], ...]:
@@ -340,7 +336,7 @@ def _box(rule: Capability) -> tuple[str, str, int | None]:
 def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:  # they are in the order of their kinds
-        kinds.setdefault(entry.kind, []).append(entry.document())
+        kinds.setdefault(entry.kind, []).append(entry.document)
     return kinds
 
 

@@ -11,7 +11,8 @@ from licet.core.decision.bundle_rules import approvals_of, connectors_of, privat
 from licet.core.origin import Origin
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors
-from licet.core.policy.manifest import Approvals, Budget, Manifest
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals, Budget
 
 Versions = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> the version ranges that must all hold
 

@@ -11,12 +11,13 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.fixes import add_to_layer, elevate, raise_class
-from licet.core.decision.folding import CEILINGS, named_tcp
+from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Problem
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.effects import CLASSES, class_fits, permits
-from licet.core.policy.manifest import Manifest, Rule
+from licet.core.policy.layer import Rule, named_tcp
+from licet.core.policy.manifest import Manifest
 
 # What a rule without bounds opens, and what to write instead. Storage, tools and connectors are named one by one.
 _EVERYTHING = {
@@ -39,7 +40,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
     admissions = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
     defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
-    layers = {id(layer): layer for layer in (*manifest.layers, *admissions, *defined)}.values()
+    layers = dict.fromkeys((*manifest.layers, *admissions, *defined))
     wide = (
         rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
     )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.scope import TOP, inside
 from licet.core.algebra.use import InvalidUse, Use, path_text, use_of_path
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 from licet.core.policy.seconds import seconds
 from licet.errors import Refused
 from licet.guard.execution import (

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import Deny, Ground
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.ports import Secrets, SecretsFunction, Unavailable

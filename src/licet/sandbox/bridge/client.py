@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from licet.core.algebra.use import InvalidUse, Use
-from licet.core.decision.decision import Deny, Ground, Request
+from licet.core.decision.decision import Deny
+from licet.core.decision.request import Ground, Request
 from licet.errors import Refused
 from licet.sandbox.workers.wire import FROM_HOST, Closed, Frame, Wire, packed
 

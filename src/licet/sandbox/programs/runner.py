@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 from licet.guard.execution import Command, Ending, Finished, Running, Streams, Used, Walls
 from licet.guard.links import FoundProgram, followed
 from licet.guard.ports import Unavailable

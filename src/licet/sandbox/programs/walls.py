@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import TOP, inside
-from licet.core.decision.decision import Reason
 from licet.core.decision.reach import Reach
-from licet.core.policy.manifest import least_limits
+from licet.core.decision.request import Reason
+from licet.core.policy.terms import least_limits
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
 from licet.guard.handles.files import held_paths

@@ -17,9 +17,10 @@ from msgspec import Struct, field
 from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
 from licet.core.algebra.use import Use
-from licet.core.decision.decision import Approval
+from licet.core.decision.request import Approval
 from licet.core.policy.effects import Level
-from licet.core.policy.manifest import Manifest, meet_layers
+from licet.core.policy.layer import meet_layers
+from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.declare.arguments import ValidatedArguments, is_plain
 from licet.declare.plain_json import plain_json

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 from licet.declare.plain_json import is_heavy
 
 _LENGTHS = struct.Struct("<II")

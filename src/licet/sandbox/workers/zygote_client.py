@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.core.decision.decision import Reason
+from licet.core.decision.request import Reason
 from licet.guard.access import Access
 from licet.guard.execution import SandboxUnavailable
 from licet.sandbox import scratch

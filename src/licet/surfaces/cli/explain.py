@@ -14,10 +14,11 @@ from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
 from licet.core.algebra.use import InvalidUse, Use, use_of_path, use_of_url
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Allow, Decision, Ground, Request
+from licet.core.decision.decision import Allow, Decision
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.obstacles import explain
 from licet.core.decision.reach import reach_of
+from licet.core.decision.request import Ground, Request
 from licet.core.policy.manifest import Manifest
 from licet.errors import Refused
 from licet.surfaces.cli.discovery import complete_words, named_first, named_or_found

@@ -18,7 +18,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.canonical import money_text
 from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.effects import CLASSES, ELEVATED, WRITES, EffectClass, permits
-from licet.core.policy.manifest import OWN_STORAGE
+from licet.core.policy.layer import OWN_STORAGE
 from licet.core.policy.tool import KEY_OF, ToolSpec
 from licet.core.review.entries import target_of
 from licet.policy_files.nodes import plain_value

@@ -16,7 +16,7 @@ from licet.assemble.program import UnknownTool, program_gate
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
-from licet.core.policy.manifest import POLICY
+from licet.core.policy.layer import POLICY
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import Finished, limit_name
 from licet.guard.handles.files import held_paths

@@ -12,7 +12,8 @@ from msgspec.structs import asdict, replace
 from licet.assemble import Places
 from licet.assemble.trust import PolicyMoved, accept_policy, accepted_before, ceiling_of, further_changes
 from licet.core.algebra.set import CapabilitySet
-from licet.core.policy.manifest import OWN_STORAGE, Manifest
+from licet.core.policy.layer import OWN_STORAGE
+from licet.core.policy.manifest import Manifest
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.policy_files.trust_list import TrustListError, accepted, forget

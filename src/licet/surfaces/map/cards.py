@@ -14,8 +14,7 @@ from licet.core.algebra.capability import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.canonical import money_text
 from licet.core.policy.digest import command_text
-from licet.core.policy.effects import WRITES
-from licet.core.policy.manifest import Budget
+from licet.core.policy.terms import Budget
 from licet.core.review.entries import KINDS, ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_bundles import Terms
@@ -88,7 +87,6 @@ _NOUNS = {
     "tools": ("other tool", "other tools"),
     "connectors": ("connector", "connectors"),
 }
-_WRITES = WRITES | CapabilitySet(("storage:write:*",))  # a tool's own store is no effect on the world, but is changed
 _OWN = "policy files and code of tools"
 _MOST_NOTES = 3  # lines about exceptions on one card
 _MOST_TOLD = 12  # exceptions of one entry in a tooltip
@@ -107,10 +105,9 @@ def picture_of(surface: Surface) -> Picture:
     for card, _, entries in holders:
         for entry in entries:
             reached.setdefault((entry.kind, entry.target), []).append((card.tip[0], entry))
-    writing = _WritingEntries()
     links = Links()
     cards = [_agent(surface), *_bundle_cards(surface, links)]
-    tools, others = drawn(holders, MOST_TOOLS, lambda holder: any(map(writing, holder[2])))
+    tools, others = drawn(holders, MOST_TOOLS, lambda holder: any(entry.writes for entry in holder[2]))
     cards += [card for card, _, _ in tools]
     if others:
         cards.append(more(len(others), 2, "~more", "tool loose"))
@@ -118,30 +115,16 @@ def picture_of(surface: Surface) -> Picture:
     if surface.unadmitted:
         cards.append(_unadmitted(surface.unadmitted))
     for kind in KINDS:
-        cards += _target_cards(
-            kind, {place: reached[place] for place in sorted(reached) if place[0] == kind}, links, writing
-        )
+        cards += _target_cards(kind, {place: reached[place] for place in sorted(reached) if place[0] == kind}, links)
     for card, bundles, entries in holders:
         guess = " guess" if "loose" in card.look else ""
         for bundle in bundles:
             links.add(f"bundle:{bundle}", card.key, guess.strip())
         for entry in entries:
-            look = f"reach l-{entry.kind}{' writes' if writing(entry) else ''}{guess}"
+            look = f"reach l-{entry.kind}{' writes' if entry.writes else ''}{guess}"
             links.add(card.key, f"{entry.kind}:{entry.target}", look, partial(_tip, card, entry))
     cards += _denied(surface)
     return Picture(_summary(surface, reached), tuple(cards), tuple(links))
-
-
-class _WritingEntries:
-    """Whether an entry allows writes. Many tools share an entry, so the answer is cached."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, bool] = {}
-
-    def __call__(self, entry: ReachEntry) -> bool:
-        if id(entry) not in self._known:
-            self._known[id(entry)] = bool(CapabilitySet(piece.rule for piece in entry.pieces) & _WRITES)
-        return self._known[id(entry)]
 
 
 def _tip(holder: Card, entry: ReachEntry) -> str:
@@ -278,11 +261,9 @@ def _unadmitted(names: tuple[str, ...]) -> Card:
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
-def _target_cards(
-    kind: str, reached: dict[tuple[str, str], Held], links: Links, writing: _WritingEntries
-) -> list[Card]:
+def _target_cards(kind: str, reached: dict[tuple[str, str], Held], links: Links) -> list[Card]:
     places, others = drawn(
-        [*reached], MOST_TARGETS, lambda place: any(writing(entry) for entry in _distinct(reached[place]))
+        [*reached], MOST_TARGETS, lambda place: any(entry.writes for entry in _distinct(reached[place]))
     )
     cards = [_target(*place, reached[place]) for place in places]
     if others:
@@ -304,7 +285,7 @@ def _target(kind: str, target: str, held: Held) -> Card:
 
 def _distinct(held: Held) -> list[ReachEntry]:
     """The entries of a target; tools that reach the same share one."""
-    return [*{id(entry): entry for _, entry in held}.values()]
+    return [*dict.fromkeys(entry for _, entry in held)]
 
 
 def _aside(kind: str, held: Held) -> str:

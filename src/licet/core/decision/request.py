@@ -1,0 +1,135 @@
+"""What a decision is asked (`Request`, `Usage`, `Approval`) and how a reason is stated (`Ground`, with its code)."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Literal
+
+from msgspec import Struct
+
+from licet.core.algebra.use import Use
+from licet.core.origin import Origin
+
+Reason = Literal[
+    "ALLOWED",
+    # declare, validate, decide
+    "UNKNOWN_TOOL",
+    "TOOL_NOT_IN_BUNDLE",
+    "INPUT_INVALID",
+    "ARGUMENT_NOT_ALLOWED",
+    "SIDE_EFFECT_EXCEEDED",
+    "CONNECTOR_NOT_ALLOWED",
+    "SANDBOX_NOT_DECLARED",
+    "NATIVE_NOT_ALLOWED",
+    "DECISION_FAILED",
+    # ask, reserve, record, bind
+    "APPROVAL_REQUIRED",
+    "APPROVAL_DENIED",
+    "APPROVAL_EXPIRED",
+    "BUDGET_EXCEEDED",
+    "LEDGER_UNAVAILABLE",
+    "BACKEND_MISSING",
+    "TOOL_NOT_AVAILABLE",
+    # run
+    "HOST_NOT_ALLOWED",
+    "ADDRESS_NOT_ALLOWED",
+    "PATH_NOT_REACHABLE",
+    "SECRET_NOT_DECLARED",
+    "BINARY_NOT_ALLOWED",
+    "ENV_NOT_ALLOWED",
+    "STORAGE_NOT_DECLARED",
+    "RESOLVE_FAILED",
+    "CONNECT_FAILED",
+    "LIMIT_TIME",
+    "LIMIT_SIZE",
+    "LIMIT_REDIRECTS",
+    "LIMIT_CPU",
+    "LIMIT_MEMORY",
+    "LIMIT_OUTPUT",
+    "LIMIT_FILES",
+    "LIMIT_PROCESSES",
+    "LIMIT_FILE_SIZE",
+    "LIMIT_DISK",
+    "LIMIT_HOST_MEMORY",
+    "LIMIT_HOST_FILES",
+    "LIMIT_WAITING",
+    "LIMIT_HEADERS",
+    "TOOL_FAILED",
+    "TOOL_CRASHED",
+    # always
+    "FROZEN",
+    "SESSION_ENDED",
+    "MANIFEST_CHANGED",
+    "SANDBOX_UNAVAILABLE",
+    "INTERRUPTED",
+]
+
+REASON_OF_DOMAIN: dict[str, Reason] = {
+    "network": "HOST_NOT_ALLOWED",
+    "fs": "PATH_NOT_REACHABLE",
+    "secret": "SECRET_NOT_DECLARED",
+    "process": "BINARY_NOT_ALLOWED",
+    "env": "ENV_NOT_ALLOWED",
+    "storage": "STORAGE_NOT_DECLARED",
+    "tool": "TOOL_NOT_IN_BUNDLE",
+    "connector": "CONNECTOR_NOT_ALLOWED",
+}
+
+
+class Approval(Struct, frozen=True):
+    """What a person agreed to: never wider than one tool of one session under one manifest."""
+
+    manifest: str
+    tool: str
+    session: str
+    arguments: str = ""  # the digest of the exact arguments, where only this call was meant
+    use: str = ""  # the one act, where only that was meant
+
+
+class Request(Struct, frozen=True):
+    """One call: the tool, and the uses that are known before it starts."""
+
+    tool: str
+    uses: tuple[Use, ...] = ()
+    session: str = ""
+    arguments: str = ""  # the digest of the arguments
+
+    @property
+    def sound(self) -> bool:
+        """Whether the fields have exactly the declared types; any other request is denied."""
+        # A subclass could answer differently each time it is asked.
+        return type(self.tool) is str and type(self.uses) is tuple and all(type(use) is Use for use in self.uses)
+
+
+class Spelled(Request, frozen=True):
+    """A request of which one use was refused, with what the caller wrote for it: refusals repeat that, and no more."""
+
+    sent: str = ""
+
+
+class Usage(Struct, frozen=True):
+    """What a session has already spent, and what has been agreed to for it."""
+
+    calls: int = 0
+    calls_of_tool: Mapping[str, int] = {}
+    cost_usd: Decimal = Decimal(0)
+    cost_usd_today: Decimal = Decimal(0)
+    cost_usd_of_tool: Mapping[str, Decimal] = {}
+    calls_today: int = 0  # of its agent, in all sessions
+    approved: frozenset[Approval] = frozenset()
+    bundles: Mapping[str, "Usage"] = {}  # what the tools of a bundle have spent together
+
+
+UNUSED = Usage()
+
+
+class Ground(Struct, frozen=True):
+    """One thing that decided: a rule or a missing one, where it is written, and the change that would allow."""
+
+    reason: Reason
+    text: str
+    origin: Origin | None = None
+    fix: str = ""
+    capability: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.origin})" if self.origin else self.text

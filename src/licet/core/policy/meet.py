@@ -1,0 +1,170 @@
+"""What two manifests allow together: the rules of both, and the tighter of two numbers.
+
+A tool that is in a bundle needs one of them to assign the bundle, and the other to assign it too or to name the tool.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from msgspec.structs import replace
+
+from licet.core.algebra.capability import Capability
+from licet.core.origin import Origin
+from licet.core.policy.bundle import Bundle
+from licet.core.policy.connector import Connectors
+from licet.core.policy.layer import Layer, Rule, distinct
+from licet.core.policy.manifest_fields import ManifestFields
+from licet.core.policy.terms import (
+    BUDGET_KEYS,
+    WRITE_APPROVALS,
+    Admission,
+    Approvals,
+    Budget,
+    both_keys,
+    least,
+    least_limits,
+)
+
+Admissions = Mapping[str, tuple[Admission, ...]]
+
+
+def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
+    """The fields of the manifest that allows what both allow; those that are left out stay as they are in the first.
+
+    `ValueError` if they have bundles of one name that say different things.
+    """
+    admissions, unassigned = met_admissions(one, two)
+    return {
+        "loaded": None,
+        "pinned": "",  # it is another policy than the two that were pinned
+        "lock_problem": one.lock_problem or two.lock_problem,
+        "personality": two.personality or one.personality,
+        "layers": distinct(met_layers(one, two, admissions) + met_layers(two, one, admissions)),
+        "admissions": admissions,
+        "unassigned": unassigned,
+        "bundles": met_bundles(one, two),
+        "rosters": one.rosters + two.rosters,
+        "tools": {**two.tools, **one.tools},
+        "sources": {**two.sources, **one.sources},
+        "max_effects": one.max_effects + two.max_effects,
+        "private": one.private + two.private,
+        "natives": one.natives + two.natives,
+        "connectors": _met_connectors(one.connectors, two.connectors),
+        "definitions": {**two.definitions, **one.definitions},
+        "approvals": Approvals(
+            min(one.approvals.write, two.approvals.write, key=WRITE_APPROVALS.index),
+            min(one.approvals.expires_seconds, two.approvals.expires_seconds),
+            max(one.approvals.quorum, two.approvals.quorum),
+            both_keys(one.approvals.keys, two.approvals.keys),
+        ),
+        "budget": Budget(**{key: least(getattr(one.budget, key), getattr(two.budget, key)) for key in BUDGET_KEYS}),
+        "limits": least_limits(one.limits, two.limits),
+        "allow_degraded": one.allow_degraded and two.allow_degraded,
+        "record": "full" if "full" == one.record == two.record else "digests",
+        "examples": one.examples + two.examples,
+        "files": one.files + two.files,
+        "roots": {**two.roots, **one.roots},
+        "places": {**two.places, **one.places, **_tighter_places(one, two)},
+    }
+
+
+def _met_connectors(one: Connectors, two: Connectors) -> Connectors:
+    """The allowlists of both. Where the second states lists of its own workspace or app, they are added."""
+    key = f"connectors.app_overrides.{two.app_name}.allow"
+    added = [
+        (two.tenant, ("connectors.tenant_allowlist", two.tenant_place), one.tenant),
+        (two.app, (key, two.app_place), one.app),
+    ]
+    more = [(rules, place) for rules, place, first in added if rules is not None and place[1] and rules != first]
+    return replace(
+        one,
+        app_deny=distinct(one.app_deny + two.app_deny),
+        profiles=(*one.profiles, *two.profiles, *(rules for rules, _ in more)),
+        profile_places=(*one.profile_places, *two.profile_places, *(place for _, place in more)),
+    )
+
+
+def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions, Admissions]:
+    """The tools that two ceilings admit together, and those that are named while their bundle is not assigned."""
+    admissions: dict[str, tuple[Admission, ...]] = {}
+    unassigned: dict[str, tuple[Admission, ...]] = {}
+    for tool in sorted({*one.admissions, *one.unassigned, *two.admissions, *two.unassigned}):
+        if _admitted(one, two, tool):
+            admissions[tool] = distinct(_said(one, tool) + _said(two, tool))
+        elif tool in one.unassigned or tool in two.unassigned:
+            unassigned[tool] = distinct(_said(one, tool) + _said(two, tool))
+    return admissions, unassigned
+
+
+def met_bundles(one: ManifestFields, two: ManifestFields) -> Mapping[str, Bundle]:
+    """The bundles of both; `ValueError` where two of one name state different terms, since one would be lost."""
+    for name in one.bundles.keys() & two.bundles.keys():
+        if _terms(one.bundles[name]) != _terms(two.bundles[name]):
+            places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
+            raise ValueError(f"the bundle `{name}` says different things in {places}: give one of them another name")
+    return {**two.bundles, **one.bundles}
+
+
+def _terms(bundle: Bundle) -> object:
+    """What a bundle says about all its tools together, wherever that is written."""
+    listed = bundle.connectors
+    connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
+    private = None if bundle.private is None else set(bundle.private)
+    return set(bundle.tools), bundle.budget, dict(bundle.approvals), connectors, private
+
+
+def met_layers(manifest: ManifestFields, other: ManifestFields, admissions: Admissions) -> tuple[Layer, ...]:
+    """The layers of one of two ceilings, whose rules `tool:call` are about the tools that both admit together."""
+    added = tuple(
+        Rule(Capability(f"tool:call:{tool}"), manifest.unassigned[tool][0].origin, "capabilities.tools")
+        for tool in admissions
+        if tool not in manifest.admissions
+    )
+    dropped = {tool for tool in manifest.admissions.keys() & other.admissions.keys() if tool not in admissions}
+    if not added and not dropped:
+        return manifest.layers
+    return tuple(
+        replace(layer, allows=(*(rule for rule in layer.allows if not _admits(rule, dropped)), *added))
+        if layer.kind in ("manifest", "personality")
+        else layer
+        for layer in manifest.layers
+    )
+
+
+def _admitted(one: ManifestFields, two: ManifestFields, tool: str) -> bool:
+    mine, theirs = _assigned(one, tool), _assigned(two, tool)
+    if not mine and not theirs:
+        return tool in one.admissions and tool in two.admissions
+    return bool(mine & theirs or (mine and _names(two, tool)) or (theirs and _names(one, tool)))
+
+
+def _said(manifest: ManifestFields, tool: str) -> tuple[Admission, ...]:
+    return manifest.admissions.get(tool) or manifest.unassigned.get(tool, ())
+
+
+def _assigned(manifest: ManifestFields, tool: str) -> set[str]:
+    return {admission.bundle for admission in manifest.admissions.get(tool, ()) if admission.bundle}
+
+
+def _names(manifest: ManifestFields, tool: str) -> bool:
+    """Whether a ceiling names a tool itself, besides assigning a bundle that holds it."""
+    listed = any(tool in roster.named for roster in manifest.rosters)
+    return listed or any(not admission.bundle for admission in _said(manifest, tool))
+
+
+def _admits(rule: Rule, tools: set[str]) -> bool:
+    about = rule.capability
+    return about.domain == "tool" and about.key in tools and rule.key.endswith("tools")
+
+
+def _tighter_places(one: ManifestFields, two: ManifestFields) -> Mapping[str, Origin]:
+    """Where the tighter of two budgets and of two limits stands, key by key."""
+    found: dict[str, tuple[int | Decimal, Origin]] = {}
+    for each in (one, two):
+        limits = {key: getattr(each.budget, key) for key in BUDGET_KEYS}
+        limits |= {f"limits.{key}": limit for key, limit in each.limits.items()}
+        for key, limit in limits.items():
+            if limit is not None and key in each.places and (key not in found or limit < found[key][0]):
+                found[key] = limit, each.places[key]
+    return {key: place for key, (_, place) in found.items()}
