@@ -5,6 +5,7 @@ the test that expects it.
 """
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -12,11 +13,17 @@ import yaml
 
 def messages(folder: str) -> Callable[..., str]:
     """A function from a key such as `call.kept_elsewhere` to its sentence, with the given values filled in."""
-    table = yaml.safe_load((Path(__file__).parent / folder / "messages.yaml").read_text("utf-8"))
+
+    @cache
+    def table() -> dict[str, dict[str, str]]:  # read when first asked: behind walls, a test module is loaded without it
+        read: dict[str, dict[str, str]] = yaml.safe_load(
+            (Path(__file__).parent / folder / "messages.yaml").read_text("utf-8")
+        )
+        return read
 
     def message(key: str, **given: object) -> str:
         group, _, name = key.partition(".")
-        text: str = table[group][name]
+        text: str = table()[group][name]
         for placeholder, value in given.items():
             assert f"{{{placeholder}}}" in text, f"{key} has no `{{{placeholder}}}`"
             text = text.replace(f"{{{placeholder}}}", str(value))
