@@ -108,7 +108,7 @@ def test_no_thread_finds_the_older_policy_of_a_delegate(monkeypatch: pytest.Monk
     first = threading.Thread(target=lambda: found.append(child.policy))
     first.start()
     assert began.wait(30)
-    assert not child.still(before)
+    assert not child.is_current(before)
     second = threading.Thread(target=lambda: found.append(child.policy))
     second.start()
     second.join(0.2)

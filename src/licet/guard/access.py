@@ -1,7 +1,7 @@
-"""What a process could touch by itself: the rules that the kernel held it to, as a receipt keeps them.
+"""The rules that the kernel enforced around a process, as a receipt keeps them.
 
-A receipt has no event for what the kernel lets through, so it keeps the rules instead. Their number is bounded only by
-the machine; of long lists a receipt keeps the beginning, how long they are, and a digest of everything.
+The kernel reports no event for what it lets through, so a receipt keeps the rules instead. Of a long list it keeps the
+beginning, the length, and a digest of everything.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,18 @@ from licet.core.canonical import digest
 MOST_TEXTS = 64  # of one list
 MOST_CHARACTERS = 8192  # of one list
 LISTS = ("granted", "closed", "rules", "runtime")
-MOST_PROGRAMS = 8  # different sets of rules that one receipt tells
+MOST_PROGRAMS = 8  # different sets of rules in one receipt
 
 
 class Access(Struct, frozen=True):
-    """The rules around one process: the capabilities that they were made from, and what these became."""
+    """The rules around one process: the capabilities, and the kernel rules that were made from them."""
 
     granted: tuple[str, ...]  # capabilities; none if the process has no access of its own
-    closed: tuple[str, ...]  # capabilities inside of these that are denied
-    rules: tuple[str, ...]  # what the kernel was told for them
-    runtime: tuple[str, ...]  # what it was told for every such process: interpreter, libraries, devices, scratch
-    counts: tuple[int, ...]  # how long the four lists are
-    digest: str  # of all four, complete
+    closed: tuple[str, ...]  # denied capabilities inside of these
+    rules: tuple[str, ...]  # kernel rules made from them
+    runtime: tuple[str, ...]  # kernel rules for every such process: interpreter, libraries, devices, scratch
+    counts: tuple[int, ...]  # the lengths of the four complete lists
+    digest: str  # of the four complete lists
 
     @property
     def direct(self) -> bool:
@@ -47,11 +47,11 @@ class Access(Struct, frozen=True):
 
 
 def access(granted: Iterable[str], closed: Iterable[str], rules: Iterable[str], runtime: Iterable[str]) -> Access:
-    """The rules around one process; what a receipt cannot keep of them is counted and under the digest."""
+    """Make an `Access` from complete lists: cut them, and compute their lengths and digest."""
     lists = [[visible(text) for text in texts] for texts in (granted, closed, rules, runtime)]
-    whole = digest(dict(zip(LISTS, lists, strict=True)))
+    complete = digest(dict(zip(LISTS, lists, strict=True)))
     first, second, third, fourth = map(_beginning, lists)
-    return Access(first, second, third, fourth, tuple(map(len, lists)), whole)
+    return Access(first, second, third, fourth, tuple(map(len, lists)), complete)
 
 
 def _beginning(texts: list[str]) -> tuple[str, ...]:
@@ -65,11 +65,11 @@ def _beginning(texts: list[str]) -> tuple[str, ...]:
 
 
 class ProgramAccess(Struct, frozen=True):
-    """The rules around the programs of a call: each different set once, and a digest of those that are not told."""
+    """The rules around the programs of a call: each different set once, up to a limit, and a digest of the others."""
 
     sets: tuple[Access, ...] = ()
-    more: int = 0  # further programs with other rules
-    digest: str = ""  # over the digests of their rules, one after the other
+    more: int = 0  # programs whose rules are not in `sets`
+    digest: str = ""  # a chain over the digests of their rules
 
     def with_program(self, one: Access) -> "ProgramAccess":
         """The same with one more program."""

@@ -1,4 +1,4 @@
-"""Asking a person: what they are shown, and what their answer means for the call that waits for it."""
+"""Asks an approver about a call, and turns the answer into an approval or a refusal."""
 
 from typing import TYPE_CHECKING, get_args
 
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from licet.guard.call import Call
 
 _ANSWERS = get_args(Answer)
-_SAID: dict[str, tuple[Reason, str]] = {
+_REFUSALS: dict[str, tuple[Reason, str]] = {
     "denied": ("APPROVAL_DENIED", "the person who was asked said no"),
     "expired": ("APPROVAL_EXPIRED", "nobody answered in time"),
 }
 
 
-async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
-    """Ask a person, and return what they agree to, the first thing at least; who did stays on the call."""
+async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
+    """Ask the approver, and return the approvals that were given; raise `Refused` if there are none.
+
+    They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
+    `call.approvals` then says who agreed.
+    """
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
-    assert grant is not None  # noqa: S101 - a call is held before anybody is asked about it
+    assert grant is not None  # noqa: S101 - a call has its grant before it asks
     also = decision.also if getattr(approver, "shows_acts", False) else ()
     grant.note_of(ApprovalAsked, decision.use, rule=str(decision.rules[0]))
     for one in also:
@@ -41,32 +45,32 @@ async def settled(call: "Call", decision: Ask) -> tuple[Approval, ...]:
             answered = await _answer(approver, question)
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
-        if call.clock.monotonic() - asked >= question.expires_seconds:  # whatever it was
+        if call.clock.monotonic() - asked >= question.expires_seconds:  # a late answer counts as none
             answered = replace(answered, answer="expired")
-    said = answered.answer if answered.answer in _ANSWERS else "absent"  # whatever else a callback says is no answer
+    answer = answered.answer if answered.answer in _ANSWERS else "absent"  # a callback may return anything
     if answered.first_only:
         also = ()
-    grant.note_of(ApprovalAnswered, decision.use, rule=said)
+    grant.note_of(ApprovalAnswered, decision.use, rule=answer)
     for one in also:
-        grant.note_of(ApprovalAnswered, Use(one.use), rule=said)
+        grant.note_of(ApprovalAnswered, Use(one.use), rule=answer)
     if answered.answer == "approved":
         agreed = (decision.approval, *also)
         first, *rest = (Agreement(one, answered.by, answered.request) for one in agreed)
         call.approvals += (first, *rest)
-        if not (decision.approval.arguments or answered.asks_again):  # for the session, not for one call
+        if not (decision.approval.arguments or answered.asks_again):  # the approval is for the session
             seconds = reach.approvals.expires_seconds if reach is not None else 0
             call.session.agree(first, call.policy, asked, seconds)
         return agreed
     note = (Ground("APPROVAL_REQUIRED", answered.note, fix=answered.fix),) if answered.note or answered.fix else ()
     stop: Ask | Deny = replace(decision, rules=(*decision.rules, *note))
-    if answered.answer in _SAID:
-        reason, text = _SAID[answered.answer]
+    if answered.answer in _REFUSALS:
+        reason, text = _REFUSALS[answered.answer]
         stop = Deny(call.request, (Ground(reason, text), *note), decision.use)
     grant.deny(stop)
 
 
-def told_agreements(call: "Call") -> tuple[Agreement, ...]:
-    """What people have agreed to for a call, without its secrets: a path that was deleted may have been made of one."""
+def redacted_agreements(call: "Call") -> tuple[Agreement, ...]:
+    """The agreements of a call without its secrets: the path of a delete may contain one."""
     redactor = call.redactor
     if redactor is None:
         return call.approvals
@@ -77,13 +81,13 @@ def told_agreements(call: "Call") -> tuple[Agreement, ...]:
 
 
 async def _answer(approver: Approver | ApproverFunction, question: Question) -> Answered:
-    """What an approver says, who is waited for until the question expires and no longer."""
+    """The answer of an approver, or `expired` when the time of the question is up."""
     limit = Deadline(question.expires_seconds)
     try:
         with limit:
             answer = await (approver.ask(question) if isinstance(approver, Approver) else approver(question))
     except TimeoutError:
-        if not limit.expired:  # one of its own
+        if not limit.expired:  # raised by the approver itself
             raise
         return Answered("expired")
     return answer if isinstance(answer, Answered) else Answered(answer, ("callback",))

@@ -1,4 +1,4 @@
-"""Checks the arguments of a call by the rules of the manifest, says which one was broken, and takes their digest."""
+"""Checks the arguments of a call against the rules of the manifest, and computes their digest."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str, Any]) -> None:
-    """Hold data to the manifest's rules on arguments."""
+    """Check arguments against the rules of one admission; raise `Refused` if they break one."""
     reach, workdir = registered.reach, call.session.gate.workdir
     assert reach is not None  # noqa: S101
     if unknown := [name for name in one.rules if name not in data]:
         call.refuse("ARGUMENT_NOT_ALLOWED", f"`{unknown[0]}` must be given: the manifest has a rule on it")
     wrong = one.check(data) if one.check is not None else "nothing here can check the rules on its arguments"
     if wrong:
-        told = Ground("ARGUMENT_NOT_ALLOWED", wrong[:MOST_OF_A_GROUND])
-        raise Refused(Deny(call.request, (told, *_broken(call, one, data))))
+        ground = Ground("ARGUMENT_NOT_ALLOWED", wrong[:MOST_OF_A_GROUND])
+        raise Refused(Deny(call.request, (ground, *_broken(call, one, data))))
     for value in tied(one.rules, data):
         try:
             use = use_of(value, reach.grant, workdir)
@@ -39,7 +39,7 @@ def check_rules(call: "Call", registered: Registered, one: Rules, data: dict[str
 
 
 def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
-    """What a call will delete as far as its arguments say: those that a rule ties to `fs:delete`."""
+    """The deletes that are known from the arguments: those that a rule ties to `fs:delete`."""
     if not (registered.asks and registered.rules):
         return ()
     found: dict[Use, None] = {}
@@ -52,7 +52,7 @@ def known_deletes(call: "Call", registered: Registered) -> tuple[Use, ...]:
 
 
 def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
-    """The rules that were broken, for the operator; the model is told the first ground alone, which has none."""
+    """One ground for each broken rule. The operator sees them; the model sees only the first ground of a refusal."""
     for name, rule in one.rules.items():
         if one.check is not None and one.check({name: data[name]}):
             text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
@@ -61,5 +61,4 @@ def _broken(call: "Call", one: Rules, data: dict[str, Any]) -> Iterator[Ground]:
 
 
 def arguments_digest(arguments: dict[str, Any]) -> str:
-    """The digest of all arguments of a call."""
     return data_digest(exact(arguments))

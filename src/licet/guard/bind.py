@@ -1,4 +1,4 @@
-"""Binding: a grant and the ports become the context of one call. What a tool was not given, it cannot reach."""
+"""Makes the `ctx` of one call from its grant and the ports. A tool reaches the outside only through it."""
 
 import inspect
 import os
@@ -29,7 +29,7 @@ _MAKING = threading.Lock()
 
 def _fresh_lock() -> None:
     global _MAKING
-    _MAKING = threading.Lock()  # a thread of the parent may have held the other
+    _MAKING = threading.Lock()  # a thread of the parent process may have held the old one
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -37,9 +37,9 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 class BoundContext:
-    """What a call hands to its tool. Handles are made when they are first asked for, and check every use.
+    """The `ctx` of one call. Each handle is made when it is first used, and checks every use.
 
-    A tool whose category has no port behind it declared nothing in it: its handle refuses before it needs one.
+    A handle may have no backend (None): then the tool declared nothing of that kind, and the handle refuses first.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class BoundContext:
 
     def __init__(self, session: "Session", registered: Registered, ports: Ports, grant: Grant) -> None:
         self.charged: Decimal | None = None
-        self._total = NOTHING  # what was charged, as it was said: `charged` is rounded up
+        self._total = NOTHING  # the exact sum; `charged` is rounded up
         self._session = session
         self._registered = registered
         self._ports: Any = ports
@@ -82,7 +82,7 @@ class BoundContext:
     def fetch(self) -> "ScopedFetch":
         """Requests to the hosts that this call holds."""
         if self._fetch is None:
-            from licet.guard.handles.fetch import ScopedFetch  # much, of which tools without a network need nothing
+            from licet.guard.handles.fetch import ScopedFetch  # slow to import, and only needed for the network
 
             self._fetch = ScopedFetch(self._grant, self._ports.http, self.secrets)
         return self._fetch
@@ -97,7 +97,7 @@ class BoundContext:
     @property
     def secrets(self) -> ScopedSecrets:
         """Secrets that this call holds, by reference."""
-        with _MAKING:  # a tool may have threads: two redactors would each know half of what it has seen
+        with _MAKING:  # a tool may have threads: two redactors would each know only some of its secrets
             if self._secrets is None:
                 self._grant.redactor = Redactor()
                 self._secrets = ScopedSecrets(self._grant, self._ports.secrets, self._grant.redactor)
@@ -135,12 +135,12 @@ class BoundContext:
         return self._process
 
     def charge(self, amount: Decimal | str | int) -> None:
-        """Report what this call has cost so far, in dollars; together at most what the tool declares."""
+        """Add to the cost of this call, in dollars; the sum must not exceed the declared `cost_usd`."""
         cost = reported(amount)
         if cost is None:
             raise ValueError(f"expected an amount of money as a Decimal, a text or a whole number, found {amount!r}")
         most = self._registered.cost_usd
-        with _MAKING:  # two threads of a tool could each add to the same sum, and one of them would be lost
+        with _MAKING:  # two threads of a tool could charge at once, and one amount would be lost
             if self._grant.over:
                 self._grant.refuse("SESSION_ENDED", "the call has ended, and what it costs is settled")
             fits = cost <= most and (total := plus_up(self._total, cost)) <= most
@@ -152,13 +152,13 @@ class BoundContext:
             self._grant.deny(Deny(self._grant.request, (ground,)))
 
     def settled(self) -> Decimal | None:
-        """What was reported, once the call is over; None if nothing was."""
-        with _MAKING:  # whoever saw the call run has added to the sum
+        """The charged sum of a call that has ended; None if nothing was charged."""
+        with _MAKING:  # a thread that is still in `charge` adds to the sum first
             return self.charged
 
 
-class Seen:
-    """What an availability check can see: the environment and the programs that its tool may use, and no others."""
+class AvailabilityView:
+    """The argument of an availability check: the variables and programs that the tool may use, and no others."""
 
     __slots__ = ("_context", "_grant", "_registered")
 
@@ -179,13 +179,13 @@ class Seen:
 
 
 async def is_available(session: "Session", registered: Registered, grant: Grant) -> bool:
-    """Whether a tool says that it can run here; one that cannot even look says no."""
+    """Whether the availability check of a tool returns True; an error in the check counts as False."""
     check = registered.tool.available
     if check is None:
         return True
     context = BoundContext(session, registered, session.gate.ports, grant)
     try:
-        answer = check(Seen(context, grant, registered))
+        answer = check(AvailabilityView(context, grant, registered))
         return (await answer if inspect.isawaitable(answer) else answer) is True
     except Exception:
         return False

@@ -1,7 +1,7 @@
 """The path of one call, read top to bottom: declare, validate, decide, ask, reserve, record, bind, run, close.
 
-There is no middleware to reorder, and nothing about a call is stored on a shared object. Whatever goes wrong before
-the tool runs refuses the call; whatever goes wrong inside it ends only that call.
+There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
+refuses the call. An error inside the tool ends only that call.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from licet.declare.arguments import InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.declare.received import received
 from licet.errors import Refused
-from licet.guard.approvals import settled
+from licet.guard.approvals import ask_approver
 from licet.guard.argument_check import arguments_digest, check_rules, known_deletes
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close, outcome, succeeded
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from licet.guard.session import Session
 
 
-_LONGEST = 128  # characters of the name of a tool: a longer one is nobody's, and goes into no receipt
+_LONGEST = 128  # characters; no tool has a longer name, and a receipt leaves it out
 
 
 class Call:
-    """What is known about one call so far. It belongs to that call alone."""
+    """The state of one call, filled in step by step."""
 
     __slots__ = (
         *(
@@ -65,7 +65,7 @@ class Call:
             "digest",
             "grant",
             "long_result",
-            "of_bundles",
+            "bundle_reservations",
             "policy",
             "ports",
             "purpose",
@@ -80,7 +80,7 @@ class Call:
         gate, clock = session.gate, session.gate.clock
         self.session = session
         self.tool = tool if type(tool) is str and len(tool) <= _LONGEST else ""
-        self.policy: RegisteredTools = gate.policy  # taken once: what is reloaded meanwhile is for later calls
+        self.policy: RegisteredTools = gate.policy  # read once: a reload affects later calls only
         self.ports = gate.ports
         self.clock: Clock = clock
         self.receipt: str = gate.next_receipt()
@@ -89,59 +89,59 @@ class Call:
         self.request = session.request(self.tool)
         self.usage = UNUSED
         self.digest = ""  # of the arguments, once they are validated
-        self.approvals: tuple[Agreement, ...] = ()  # what was agreed to for it, and by whom
+        self.approvals: tuple[Agreement, ...] = ()  # with who agreed
         self.registered: Registered | None = None
         self.grant: Grant | None = None
         self.reservation: Reservation | None = None
-        self.of_bundles: dict[str, Reservation] = {}  # what was set aside from the budgets of its tool's bundles
+        self.bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
         self.context: BoundContext | None = None
         self.deadline: Deadline | None = None
-        self.stores = StoreDeadline(STORE_SECONDS)  # until the tool is known, and with it the time of its call
+        self.stores = StoreDeadline(STORE_SECONDS)  # until the tool, and so its time limit, is known
         self.running = False
         self.long_result = False
         self.purpose = purpose  # why the caller makes this call
 
     @property
     def is_long(self) -> bool:
-        """Whether it has so many events, or such a long result, that putting its receipt together takes a while."""
+        """Whether its events or its result are so long that building the receipt would block the event loop."""
         return self.long_result or (self.grant is not None and self.grant.is_long)
 
     @property
     def redactor(self) -> Redactor | None:
-        """What knows the secrets that this call has seen."""
+        """The redactor of the secrets that this call has seen; None if it has seen none."""
         return self.grant.redactor if self.grant is not None else None
 
     async def ask(self, approval: Approval, use: Use) -> None:
-        """Ask about one delete inside this call; the clock stands still meanwhile."""
-        assert self.grant is not None  # noqa: S101 - it is what asks
-        if approval in self.usage.approved:  # it was asked about with the call, and that was for once
+        """Ask about one delete inside this call. Its deadline is paused meanwhile."""
+        assert self.grant is not None  # noqa: S101 - the grant calls this
+        if approval in self.usage.approved:  # given with the call, and valid once
             self.usage = replace(self.usage, approved=self.usage.approved - {approval})
             return
         ground = delete_ground(self.grant.reach)
         if self.deadline is not None:
             self.deadline.pause()
         try:
-            await settled(self, Ask(self.request, approval, (ground,), use))
-            standing(self, use)
-            same_policy(self, use)
+            await ask_approver(self, Ask(self.request, approval, (ground,), use))
+            check_session(self, use)
+            check_policy(self, use)
         finally:
             if self.deadline is not None:
                 self.deadline.resume()
                 self.stores.set_by(self.deadline.when)
 
     def refuse(self, reason: Reason, text: str, fix: str = "", use: Use | None = None) -> NoReturn:
-        """Refuse this call, or one use inside it, for a reason that is in no rule."""
+        """Refuse this call, or one use inside it, for a reason that no rule states, such as a missing backend."""
         if self.grant is not None:
             self.grant.refuse(reason, text, use, fix)
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
 async def run_call(session: "Session", tool: str, arguments: object, purpose: str | None = None) -> Result:
-    """Run one tool, or say why not; nothing that a tool, a model or a policy did raises out of here."""
-    if not session.known:
-        await session.look()
+    """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
+    if not session.end_checked:
+        await session.check_ended()
     call = Call(session, tool, purpose)
-    outer = CURRENT.get()  # of a call whose tool makes this one
+    outer = CURRENT.get()  # set if the tool of another call makes this one
     CURRENT.set(call.stores)
     try:
         return await _run_call(call, arguments)
@@ -151,16 +151,16 @@ async def run_call(session: "Session", tool: str, arguments: object, purpose: st
 
 async def _run_call(call: Call, arguments: object) -> Result:
     try:
-        standing(call)
+        check_session(call)
         registered = call.registered = declare(call)
         call.stores.until = monotonic() + registered.seconds
         if registered.misfits:
             deny_misfit(call, registered, arguments)
         call.arguments = validate(call, registered, arguments)
-        call.digest = arguments_digest(call.arguments)  # now: a tool could change what it was given
-        if registered.weighed:
-            await weigh(call, registered)
-        grant = hold(call, registered)
+        call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
+        if registered.needs_approval:
+            await look_up_usage(call, registered)
+        grant = make_grant(call, registered)
         while (objection := resolve(call)) is not None:  # call-time resolution
             await refuse_or_ask(call, grant, objection)
         if registered.budgeted:
@@ -168,32 +168,32 @@ async def _run_call(call: Call, arguments: object) -> Result:
         grant.begin()
         await record(call)
         if registered.tool.available is not None:
-            await look_around(call, registered, grant)
+            await check_available(call, registered, grant)
         context = bind(call, registered, grant)  # the fail-closed guard
         result = await succeeded(call, await run(call, registered, grant, context))
     except asyncio.CancelledError as error:
-        if was_cancelled():  # otherwise the tool raised it by itself
+        if was_cancelled():  # otherwise the tool raised it itself
             await close(call, interrupted(call.request, call.running))
             raise
         result = outcome(call, error)
     except GeneratorExit as error:
-        if call.deadline is None or not call.deadline.runs_now:  # nobody waits for this call any more
+        if call.deadline is None or not call.deadline.runs_now:  # the coroutine was closed from outside
             if call.grant is not None:
                 call.grant.end()
-            raise  # and nothing can be awaited
+            raise  # a closed coroutine cannot await a receipt
         result = outcome(call, error)
     except KeyboardInterrupt as error:
-        if is_from_operator(error):  # otherwise the tool raised it by itself
+        if is_from_operator(error):  # otherwise the tool raised it itself
             await close(call, interrupted(call.request, call.running))
             raise
         result = outcome(call, error)
-    except BaseException as error:  # a refusal, or whatever else a tool raises: it ends its call alone
+    except BaseException as error:  # a refusal, or any error of the tool
         result = outcome(call, error)
     return await close(call, result)
 
 
-def standing(call: Call, use: Use | None = None) -> None:
-    """Always: nothing runs at a frozen gate, or in a session that is over."""
+def check_session(call: Call, use: Use | None = None) -> None:
+    """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
     session = call.session
     if frozen := session.gate.frozen:
         call.refuse("FROZEN", frozen, "", use)
@@ -204,19 +204,19 @@ def standing(call: Call, use: Use | None = None) -> None:
     if (now := session.other_agent(call.policy)) and not call.policy.unusable:
         text = f"this session is of the agent `{session.agent}`, and the manifest that was loaded last is of `{now}`"
         call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
-    if session.broken:
-        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.broken, use)
+    if session.store_error:
+        call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.store_error, use)
 
 
-def same_policy(call: Call, use: Use | None = None) -> None:
-    """After a person was asked: their answer is about the policy that they were asked under, and about no other."""
+def check_policy(call: Call, use: Use | None = None) -> None:
+    """Refuse if the policy was reloaded while an approver was asked: the answer was about the old one."""
     if call.session.gate.policy is not call.policy:
         text = "another manifest was loaded while a person was asked: call again"
         call.refuse("MANIFEST_CHANGED", text, "", use)
 
 
 def declare(call: Call) -> Registered:
-    """The tool, if it is known and admitted for this agent."""
+    """Return the registered tool, if this gate has it and the manifest admits it."""
     if call.policy.unusable:
         call.refuse("MANIFEST_CHANGED", call.policy.unusable, "correct the manifest, and load it again")
     registered = call.policy.tools.get(call.tool)
@@ -234,15 +234,15 @@ def declare(call: Call) -> Registered:
 
 
 def deny_misfit(call: Call, registered: Registered, arguments: object) -> NoReturn:
-    """Deny a call of a tool that does not fit the manifest: nobody is asked, nothing is set aside, nothing runs."""
-    with suppress(InvalidArguments):  # they decide nothing here; the receipt has their digest where they have one
+    """Deny a call of a tool that does not fit the manifest, before any approval or reservation."""
+    with suppress(InvalidArguments):  # the receipt then has no digest of them
         call.arguments = registered.validate(arguments)
         call.digest = arguments_digest(call.arguments)
-    hold(call, registered).deny_for_each(Deny(call.request, registered.misfits))
+    make_grant(call, registered).deny_for_each(Deny(call.request, registered.misfits))
 
 
 def validate(call: Call, registered: Registered, arguments: object) -> dict[str, Any]:
-    """The arguments as the tool will get them, if they fit its type hints and the manifest's rules."""
+    """Return the arguments as the tool will get them, checked against its type hints and the manifest's rules."""
     try:
         given = registered.validate(arguments)
     except InvalidArguments as wrong:
@@ -251,14 +251,14 @@ def validate(call: Call, registered: Registered, arguments: object) -> dict[str,
         sent = data_again(plain_json(arguments))
         for one in registered.rules:
             check_rules(call, registered, one, {**one.defaults, **sent})
-            # Type hints trim, convert and fill in: a tool acts on what it gets, not on what was sent.
+            # Type hints trim, convert and fill in defaults: check what the tool gets, too.
             got = {name: received(given[one.parameters[name]]) for name in one.rules}
             check_rules(call, registered, one, got)
     return given
 
 
-async def weigh(call: Call, registered: Registered) -> None:
-    """Look at this call as such: at its arguments, at what was spent, and at what people have agreed to."""
+async def look_up_usage(call: Call, registered: Registered) -> None:
+    """Add to the request its arguments and deletes, and to the usage what was spent and approved in this session."""
     call.request = replace(call.request, arguments=call.digest, uses=known_deletes(call, registered))
     usage = UNUSED
     if registered.budgeted and call.ports.budgets is not None:
@@ -268,43 +268,43 @@ async def weigh(call: Call, registered: Registered) -> None:
     call.approvals = tuple(agreement for approval, agreement in agreed.items() if approval.tool == call.tool)
 
 
-def hold(call: Call, registered: Registered) -> Grant:
-    """What this call would hold, from this manifest and for this session; nothing is held before it is decided."""
+def make_grant(call: Call, registered: Registered) -> Grant:
+    """Make the grant of this call. No handle gets it before the call is allowed."""
     assert registered.reach is not None  # noqa: S101
     observers, ask = call.session.gate.observers, call.ask if registered.asks else _unasked
     grant = call.grant = Grant(call.request, registered.reach, call.policy.digest, observers, ask, registered.limits)
-    if not call.session.told:
+    if not call.session.reported_open:
         grant.note_of(SessionOpened)
-        call.session.told = True  # not before everybody was told
+        call.session.reported_open = True  # after every observer has seen the event
     for agreement in call.approvals:
         grant.note_of(ApprovalRemembered, rule=agreement.approval.use)
     return grant
 
 
 async def _unasked(approval: Approval, use: Use) -> None:
-    raise RuntimeError(f"a class that asks about nothing asks about {use}")  # and so it is refused
+    raise RuntimeError(f"a class that asks about nothing asks about {use}")  # an error refuses the use
 
 
 def resolve(call: Call) -> Ask | Deny | None:
-    """What stands between this call and its tool, by this manifest and what was agreed to; None only if allowed."""
+    """Decide the call, by the manifest, the usage and the approvals; None if it is allowed."""
     decision = decide(call.request, call.policy.manifest, call.usage)
     return None if isinstance(decision, Allow) else decision
 
 
 async def refuse_or_ask(call: Call, grant: Grant, decision: Ask | Deny) -> None:
-    """Ask a person where the decision says so, and refuse a call that is denied."""
+    """Raise the refusal of a denied call; otherwise ask the approver."""
     if isinstance(decision, Deny):
         grant.deny(decision)
     asked = monotonic()
-    agreed = await settled(call, decision)
-    call.stores.until += monotonic() - asked  # the clock stands still while a person thinks
-    standing(call)  # the world may have changed while a person thought
-    same_policy(call)
+    agreed = await ask_approver(call, decision)
+    call.stores.until += monotonic() - asked  # the time of the approver does not count
+    check_session(call)  # it may have ended while the approver was asked
+    check_policy(call)
     call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
 
 
 async def record(call: Call) -> None:
-    """Write the decision to the ledger before any effect: without a ledger, no call runs."""
+    """Write the decision to the ledger, before any effect; refuse the call if that fails."""
     ledger = call.ports.ledger
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
@@ -315,8 +315,8 @@ async def record(call: Call) -> None:
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
 
 
-async def look_around(call: Call, registered: Registered, grant: Grant) -> None:
-    """Let the tool say whether it can run here, from what it declares and nothing else."""
+async def check_available(call: Call, registered: Registered, grant: Grant) -> None:
+    """Run the tool's own availability check; refuse the call if it fails."""
     try:
         with Deadline(registered.seconds):
             fine = bool(registered.missing) or await is_available(call.session, registered, grant)
@@ -327,7 +327,7 @@ async def look_around(call: Call, registered: Registered, grant: Grant) -> None:
 
 
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:
-    """The handles for exactly what is held; a part that is needed and not there refuses the call."""
+    """Make the context of the call; refuse if a backend or the sandbox that the tool needs is missing."""
     if registered.missing:
         if call.ports.empty:
             text = f"Tool {call.tool} declares capabilities but no capability backends are configured"
@@ -338,18 +338,13 @@ def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | Non
         call.refuse("BACKEND_MISSING", text, f"pass `Backends.local()`, or `Backends({parts})`, to the gate")
     if registered.unavailable:
         call.refuse("SANDBOX_UNAVAILABLE", registered.unavailable)
-    if registered.bound:  # otherwise there is nobody to hand it to
+    if registered.needs_context:  # otherwise nothing would use it
         call.context = BoundContext(call.session, registered, call.ports, grant)
     return call.context
 
 
-def work_of(call: Call, registered: Registered) -> ToolCall:
-    """What a sandbox is asked to run."""
-    return ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
-
-
 async def run(call: Call, registered: Registered, grant: Grant, context: BoundContext | None) -> Any:
-    """Run the tool in its sandbox, against the clock; every handle checks every use."""
+    """Run the tool in its sandbox until it ends or its time is up."""
     sandbox, reach = call.ports.sandbox, registered.reach
     assert sandbox is not None  # noqa: S101
     assert reach is not None  # noqa: S101
@@ -360,7 +355,8 @@ async def run(call: Call, registered: Registered, grant: Grant, context: BoundCo
     call.stores.set_by(deadline.when)
     call.running = True
     try:
-        return await sandbox.run(reach.level, work_of(call, registered), context)
+        work = ToolCall(registered.tool, call.arguments, registered.seconds, registered.limits)
+        return await sandbox.run(reach.level, work, context)
     except SandboxUnavailable as missing:
         call.running = False
         call.refuse("SANDBOX_UNAVAILABLE", str(missing))
@@ -368,6 +364,6 @@ async def run(call: Call, registered: Registered, grant: Grant, context: BoundCo
         grant.note_of(SandboxStopped, reason=stopped.reason)
         call.refuse(stopped.reason, str(stopped))
     finally:
-        if deadline.stop():  # whatever the tool made of it
+        if deadline.stop():  # also if the tool swallowed the cancel
             grant.note_of(SandboxStopped, reason="LIMIT_TIME")
             call.refuse("LIMIT_TIME", f"{call.tool} ran for longer than {registered.seconds:g} seconds")

@@ -1,4 +1,4 @@
-"""The end of a call: whatever happened becomes one `Result`, redacted and capped, and leaves a receipt."""
+"""Ends a call: makes its `Result`, redacted and cut to its limit, and writes the receipt."""
 
 import asyncio
 from contextlib import suppress
@@ -14,7 +14,7 @@ from licet.core.decision.request import Ground, Reason, Request
 from licet.core.origin import Origin
 from licet.declare.plain_json import check_bounded, data_again, is_heavy, json_core, plain_json
 from licet.errors import Refused
-from licet.guard.approvals import told_agreements
+from licet.guard.approvals import redacted_agreements
 from licet.guard.deadline import in_time, was_cancelled
 from licet.guard.execution import LIMIT_KEYS, JsonText, Raised, class_name, limit_name, raised
 from licet.guard.handles.files import held_paths
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from licet.guard.call import Call
 
 MOST_OF_AN_ERROR = 1000  # characters
-CLOSING_SECONDS = 2.0  # that the stores have after a tool has ended, even if the time of its call is up
+CLOSING_SECONDS = 2.0  # for the stores after a tool has ended, even if the time of its call is up
 _REASONS = frozenset(get_args(Reason))
-_LONG = 64 << 10  # bytes of a result that takes a while to be written down
-_BEHIND = 1 << 20  # bytes of a long text that are looked at behind twice its limit
+_LONG = 64 << 10  # bytes of a result; a longer one must not block the event loop
+_BEHIND = 1 << 20  # bytes of a long text that are parsed beyond twice its limit
 _MOST_DIRECTORIES = 3  # that one message names
 _NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
 _USE_HANDLES = (
@@ -42,18 +42,18 @@ _USE_HANDLES = (
 
 
 async def succeeded(call: "Call", value: Any) -> ResultParts:
-    """The result of a tool that returned: plain data, frozen here, and no longer than its limit."""
+    """The result of a tool that returned: a copy of its data, redacted, and cut to its limit."""
     if value is None or value is True or value is False:
         return ResultParts(call.tool, value)
     text = value if type(value) is JsonText else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
     call.long_result = len(text) > _LONG
-    if len(text) > limit:  # compared before anything is parsed
+    if len(text) > limit:  # before anything is parsed
         return await _cut(call, text, limit, redactor)
     text, data = _parsed(call, text)
-    if call.long_result:  # that took a while, and so does what follows
+    if call.long_result:  # parsing took a while, and so does redaction
         await asyncio.sleep(0)
-    if redactor is not None:  # once over the whole text: it may hold very many strings
+    if redactor is not None:  # the text as one: it may hold very many strings
         clean = await in_turn(redactor.work(text, as_json=True))
         text, data = clean, data_again(clean)
     if len(text) > limit:
@@ -62,11 +62,11 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
 
 
 async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
-    """The result of a tool that returned too much: a text is cut as a text, and anything else as its JSON."""
-    whole = text
-    if text[:1] == b'"':  # no further than a secret could reach that begins within the limit
-        whole = _partly(call, text[: 2 * limit + _BEHIND]).encode(errors="surrogatepass")
-    shown = whole[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(whole, limit))
+    """The result of a tool that returned too much: the beginning of its text, or of its JSON if it is no text."""
+    cut = text
+    if text[:1] == b'"':  # as far as a secret that begins within the limit can reach
+        cut = _partly(call, text[: 2 * limit + _BEHIND]).encode(errors="surrogatepass")
+    shown = cut[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(cut, limit))
     parts = ResultParts(call.tool, shown.decode(errors="ignore"))
     parts.truncated = True
     return parts
@@ -81,15 +81,15 @@ def _partly(call: "Call", text: bytes) -> str:
 
 
 def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
-    """The data that a result says, if that is told without delay for other calls, and its usual text."""
+    """The canonical JSON of a result and its data; refuse one whose parsing would delay other calls."""
     if is_heavy(text):
         fix = "return fewer values, or one text"
         call.refuse("LIMIT_OUTPUT", "the result holds more values than can be parsed without delay for others", fix)
     try:
         data = data_again(text)
-        if type(text) is not JsonText or (usual := plain_json(data)) == text:
+        if type(text) is not JsonText or (canonical := plain_json(data)) == text:
             return text, data
-        return usual, data_again(usual)  # another process may spell numbers that JSON has no word for
+        return canonical, data_again(canonical)  # another process may write NaN and infinities differently
     except (ValueError, RecursionError):
         _no_json(call)
 
@@ -99,7 +99,7 @@ def _no_json(call: "Call") -> NoReturn:
 
 
 def result_text(value: Any) -> bytes:
-    """What a tool returned, as JSON; `TypeError` if that cannot be. The same wherever the tool ran."""
+    """The JSON of what a tool returned, at every level the same; `TypeError` if it has none."""
     kind = type(value)
     if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
         raise TypeError("it returned a generator: return a list")
@@ -120,14 +120,18 @@ def refused(call: "Call", refusal: Refused) -> ResultParts:
         code = "timed_out" if call.deadline and call.deadline.expired else "execution_failed"
         if decision.use is None and refusal.code in LIMIT_KEYS:
             decision = _with_advice(call, decision)
-    told = Refused(decision)
-    return ResultParts(call.tool).refuse(code, told if call.redactor is None else redacted_refusal(call.redactor, told))
+    shown = Refused(decision)
+    if call.redactor is not None:
+        shown = redacted_refusal(call.redactor, shown)
+    return ResultParts(call.tool).refuse(code, shown)
 
 
 def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
-    """A tool that was ended at a limit of its own, with what would let it go on."""
+    """The refusal of a tool that ran into a limit, with a fix: which limit to raise, and where it is stated."""
     ground, manifest = decision.rules[0], call.policy.manifest
-    if isinstance(decision, Ask) or ground.fix or ground.reason == "LIMIT_OUTPUT":  # that one of answers is ours
+    if (
+        isinstance(decision, Ask) or ground.fix or ground.reason == "LIMIT_OUTPUT"
+    ):  # a fixed size of licet, in no manifest
         return decision
     name = limit_name(ground.reason)
     fix, place = f"set a higher {name} under `capabilities` ({manifest.origin.file})", ground.origin
@@ -138,7 +142,7 @@ def _with_advice(call: "Call", decision: Deny | Ask) -> Deny | Ask:
 
 
 def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
-    """Who states the limit that holds for this call, and where; None if nobody does."""
+    """Which part of the policy states the limit of this call, and where; None if none does."""
     manifest, registered = call.policy.manifest, call.registered
     limit = registered.limits.get(key) if registered is not None else None
     if limit is None:
@@ -157,27 +161,27 @@ def _limit_place(call: "Call", key: str) -> tuple[str, Origin] | None:
 
 
 def failed(call: "Call", error: BaseException) -> ResultParts:
-    """The result of a call that something went wrong in: the tool's own error, or one of ours before it ran."""
+    """The result of a call that raised an error: the tool's own, or one of licet before the tool ran."""
     reason: Reason = "TOOL_FAILED" if call.running else "DECISION_FAILED"
-    told = error if type(error) is Raised else raised(error)
-    said = told.kind
-    if call.running and (text := str(told)):
-        said = f"{said}: {text}"
-    said = said.strip()
-    if call.redactor is not None:  # with the lines after the first: a secret may have several
-        raw = said.encode(errors="surrogatepass")
-        said = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
-    said = visible(said.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
-    at = told.origin or _raised_behind_walls(call, told)
-    fix = _ways_around_walls(call) if told.forbidden else ""
-    refusal = Refused(Deny(call.request, (Ground(reason, said, at, fix),)))
+    known = error if type(error) is Raised else raised(error)
+    shown = known.kind
+    if call.running and (text := str(known)):
+        shown = f"{shown}: {text}"
+    shown = shown.strip()
+    if call.redactor is not None:  # all lines: a secret may have several
+        raw = shown.encode(errors="surrogatepass")
+        shown = call.redactor.beginning(raw, 4 * MOST_OF_AN_ERROR).decode(errors="ignore")
+    shown = visible(shown.partition("\n")[0][:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
+    at = known.origin or _raised_behind_walls(call, known)
+    fix = _wall_advice(call) if known.forbidden else ""
+    refusal = Refused(Deny(call.request, (Ground(reason, shown, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
 def outcome(call: "Call", error: BaseException) -> ResultParts:
-    """The result of a call that ended with an error, whatever that is: a tool can raise anything, our classes too."""
+    """The result of a call that raised. A tool can raise anything, also a `Refused` of its own making."""
     with suppress(Exception):
-        if type(error) is Refused and _is_whole(error):
+        if type(error) is Refused and _is_complete(error):
             return refused(call, error)
     with suppress(Exception):
         return failed(call, error)
@@ -186,24 +190,24 @@ def outcome(call: "Call", error: BaseException) -> ResultParts:
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
 
-def _is_whole(refusal: Refused) -> bool:
-    """Whether a refusal holds what ours hold: one that a tool has made by hand may hold anything, or nothing."""
+def _is_complete(refusal: Refused) -> bool:
+    """Whether a refusal has all fields of the right types: one that a tool made itself may hold anything."""
     decision = refusal.decision
     if type(decision) is not Deny and type(decision) is not Ask:
         return False
     asked, rules = decision.request, decision.rules
-    told = [type(rule) is Ground and _is_told(rule) for rule in rules]
+    grounds = [type(rule) is Ground and _is_valid(rule) for rule in rules]
     known = isinstance(asked, Request) and type(asked.tool) is str and type(decision.use) in (Use, type(None))
-    return known and bool(told) and all(told) and refusal.code in _REASONS
+    return known and bool(grounds) and all(grounds) and refusal.code in _REASONS
 
 
-def _is_told(ground: Ground) -> bool:
+def _is_valid(ground: Ground) -> bool:
     origin = ground.origin is None or type(ground.origin) is Origin
     return origin and ground.reason in _REASONS and type(ground.text) is str and type(ground.fix) is str
 
 
-def _ways_around_walls(call: "Call") -> str:
-    """What helps a tool that a wall may have stopped, with the directories in which only a handle makes new names."""
+def _wall_advice(call: "Call") -> str:
+    """The fix for an error that a wall may have caused. It lists directories where only `ctx.fs` can create files."""
     reach = call.registered.reach if call.registered is not None else None
     if reach is None or reach.level != "isolated":
         return _USE_HANDLES
@@ -216,40 +220,40 @@ def _ways_around_walls(call: "Call") -> str:
 
 
 def _raised_behind_walls(call: "Call", error: Raised) -> Origin | None:
-    """The line that the tool's process names, in the file that we know: it can lie about no more than a number."""
+    """Where a tool in a worker raised. The worker reports only the line: it could lie about a file."""
     code = getattr(call.registered.tool.fn, "__code__", None) if call.registered is not None else None
     return Origin(code.co_filename, error.line, 1) if code is not None and error.line else None
 
 
 async def close(call: "Call", parts: ResultParts) -> Result:
-    """Settle, redact and record: every exit leaves a receipt, refusals too."""
+    """Settle the budget, write the receipt, and return the result. Every call gets here, refused or not."""
     grant, ledger = call.grant, call.ports.ledger
     call.stores.at_least(CLOSING_SECONDS)
     if grant is not None:
-        grant.end()  # before anything is added up or waited for: from here on its handles refuse
+        grant.end()  # first: its handles refuse from here on
     if call.running and call.registered is not None:
         parts.layers = call.registered.layers
         parts.cost_usd = _cost(call, call.registered)
     else:
         parts.layers, parts.cost_usd = (), NOTHING
     cancelled = None
-    if (call.reservation is not None or call.of_bundles) and grant is not None:
+    if (call.reservation is not None or call.bundle_reservations) and grant is not None:
         try:
             settled = await settle(call, parts.cost_usd)
             if settled is not None:
                 grant.note(settled)
-        except Refused as refusal:  # an observer has failed
+        except Refused as refusal:  # an observer failed
             parts.refuse("execution_failed" if call.running else "denied", refusal)
-        except asyncio.CancelledError as error:  # whoever called has gone; there is still a receipt to leave
+        except asyncio.CancelledError as error:  # raised again after the receipt is written
             cancelled = error if was_cancelled() else None
     if grant is not None:
         parts.programs, parts.program_access = grant.programs, grant.program_access
         parts.access = grant.access if call.running else None
     else:
         parts.programs = None
-        _tell(call, parts)
+        _notify_observers(call, parts)
     if call.approvals:
-        parts.approvals = told_agreements(call)
+        parts.approvals = redacted_agreements(call)
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
     if ledger is not None:
@@ -258,7 +262,7 @@ async def close(call: "Call", parts: ResultParts) -> Result:
         except asyncio.CancelledError as error:
             if was_cancelled():
                 raise
-            _unrecorded(call, parts, error)  # a ledger of the operator's own has raised it
+            _unrecorded(call, parts, error)  # raised by the ledger itself, which may be a user's
         except Exception as error:
             _unrecorded(call, parts, error)
     if cancelled is not None:
@@ -267,25 +271,25 @@ async def close(call: "Call", parts: ResultParts) -> Result:
 
 
 def _unrecorded(call: "Call", parts: ResultParts, error: BaseException) -> None:
-    """Make a result say that its receipt could not be kept, and whether the tool has run all the same."""
+    """Turn a result into a refusal: its receipt could not be written. It says whether the tool ran."""
     known = isinstance(error, LedgerUnavailable | Unavailable)
     text = "the ledger could not keep the receipt" + ("" if known else f": {type(error).__name__}")
     if call.running:
         text = f"{call.tool} ran, and {text}: what it did is done"
-    else:  # then not even the decision was kept, and nobody would find anything under that name
+    else:  # the ledger has not even the decision: there is nothing under this id
         parts.receipt = ""
-    unkept = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=str(error) if known else ""),)))
-    parts.refuse("execution_failed" if call.running else "not_available", unkept)
+    refusal = Refused(Deny(call.request, (Ground("LEDGER_UNAVAILABLE", text, fix=str(error) if known else ""),)))
+    parts.refuse("execution_failed" if call.running else "not_available", refusal)
 
 
 def _cost(call: "Call", registered: Registered) -> Decimal:
-    """What a call that ran has cost: what the tool reported, or what it declares."""
+    """The cost of a call that ran: what the tool charged, or else what it declares."""
     charged = call.context.settled() if call.context is not None else None
     return charged if charged is not None else registered.cost_usd
 
 
-def _tell(call: "Call", parts: ResultParts) -> None:
-    """Let observers know of a refusal that came before anything was held."""
+def _notify_observers(call: "Call", parts: ResultParts) -> None:
+    """Pass the events of a call that was refused before it had a grant."""
     if parts._refusal is None:
         return
     for observer in call.session.gate.observers:

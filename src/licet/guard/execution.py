@@ -1,16 +1,7 @@
-"""Which walls stood around something: what a receipt says of them.
+"""The ports that run tools and programs (`Sandbox`, `Processes`), and how a tool can end without a value.
 
-Programs while they run: what whoever started one has of it, and who stays outside of its walls.
-
-The ports: what the straight path of a call asks of the world.
-
-Each has a memory twin and, sooner or later, a real backend; one contract suite holds both. Nothing is decided behind a
-port: whoever stands there acts on what was checked, and reports what it really touched.
-
-How a tool can end without a value, as the engine that ran it tells it.
-
-A tool's error is an object with code of its own, and that code may lie, raise or never end. `raised` reads what can be
-read without running more of it than `__str__`.
+A tool's error is an object with code of its own, which may lie, raise or never end. `raised` reads the error and runs
+nothing of it but `__str__`.
 """
 
 import os
@@ -27,7 +18,7 @@ from licet.declare import Tool
 
 
 class Layers(Struct, frozen=True):
-    """Walls by name: those in force, and those that are missing with the permission of the manifest."""
+    """Walls by name: those in force, and those that are missing where the manifest permits it."""
 
     in_force: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -39,11 +30,11 @@ class Streams(Struct, frozen=True):
     stdin: bool = False
     stdout: bool = False
     stderr: bool = False
-    joined: bool = False  # what it says on stderr goes where stdout goes
+    joined: bool = False  # stderr goes where stdout goes
 
 
 class Ending(Struct, frozen=True):
-    """How a program ended: its code, and the reason of the limit that has ended it, if one has."""
+    """How a program ended: its exit code, and the limit that ended it, if one did."""
 
     returncode: int
     limit: Reason | Literal[""]
@@ -54,7 +45,7 @@ class Running(Protocol):
 
     @property
     def ending(self) -> Ending | None:
-        """How it ended, after the context manager exited; None if it had not ended by itself."""
+        """How it ended, after the context manager exited; None if it did not end by itself."""
 
     def handed(self) -> tuple[int, ...]:
         """Our ends of the requested pipes, in the order of the streams; the caller closes them."""
@@ -63,11 +54,11 @@ class Running(Protocol):
         """Send it a signal; without effect if it has ended."""
 
     async def ended(self) -> int:
-        """Its code when it has ended, and all it started; a signal is a negative number, as is having run too long."""
+        """Wait until it and all its children have ended. The exit code is negative after a signal or a timeout."""
 
 
 class Used(Struct, frozen=True):
-    """How a program ended, and what it and all it started had used by then: in sum, and the largest at its largest."""
+    """The exit code of a program, and what it and its children used: CPU time in sum, memory of the largest process."""
 
     returncode: int
     cpu_seconds: float
@@ -82,20 +73,20 @@ class Watch(Protocol):
         """Open files that the launcher gets; the caller closes them after the start."""
 
     async def started(self) -> Exception | None:
-        """Wait until the program itself runs; why it could not be put behind walls, or could not be started there."""
+        """Wait until the program runs; return the error if the walls or the program could not be started."""
 
     async def ended(self) -> Exception | None:
-        """Clear up when the program and all it started is gone, or never was; the same answer."""
+        """Clean up after the program and its children have ended, or were never started; return the same error."""
 
     def limit(self, used: Used) -> Reason | Literal[""]:
-        """After that: the reason of the limit that has ended the program, as far as anybody can tell, or nothing."""
+        """The limit that probably ended the program, or an empty text. To be called after `ended`."""
 
 
 # Processes and walls -------------------------------------------------------------------------------------------------
 
 
 class SandboxUnavailable(Exception):
-    """A level that this machine does not support; the text says what is missing, and how to get it."""
+    """This machine does not support a level. The text names what is missing, and how to get it."""
 
 
 class Command(Struct, frozen=True):
@@ -137,7 +128,7 @@ class Walls(Protocol):
 
     @property
     def layers(self) -> Layers:
-        """What will be in force around the child, for the receipt; missing is only what the manifest does without."""
+        """The walls around the child, for the receipt. Some may be missing only if the manifest permits it."""
 
     def around(self, command: Command) -> Command:
         """The command that starts the same program inside the walls."""
@@ -172,9 +163,9 @@ class Sandbox(Protocol):
         """The walls of a level, for the receipt; `SandboxUnavailable` if this machine does not support it."""
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
-        """Run a tool at a level; what it raises comes out, as `Raised` from behind a wall.
+        """Run a tool at a level. Its error is raised; one from behind walls as `Raised`.
 
-        `Stopped` if it was ended; `SandboxUnavailable` only if nothing of it ran.
+        `Stopped` if the tool was ended; `SandboxUnavailable` only if nothing of it ran.
         """
 
     def walls(self, held: Any) -> Walls:
@@ -182,13 +173,13 @@ class Sandbox(Protocol):
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LONGEST = 100_000  # characters of what an error says
+_LONGEST = 100_000  # characters of the text of an error
 _MOST_FRAMES = 10_000
-# Of the classes themselves, so that no property of a tool's class stands in their place.
+# Taken from `type` and `BaseException`, so that a tool's class cannot override them.
 _class_name: Any = type.__dict__["__name__"]
 _traceback: Any = BaseException.__dict__["__traceback__"]
 
-# The keys of a manifest that say how much is too much.
+# The key of the manifest that states each limit.
 LIMIT_KEYS: Mapping[Reason, str] = {
     "LIMIT_TIME": "wall_seconds",
     "LIMIT_CPU": "cpu_seconds",
@@ -206,18 +197,18 @@ LIMIT_KEYS: Mapping[Reason, str] = {
 
 
 def limit_name(reason: Reason) -> str:
-    """The key of a limit, as a manifest spells it."""
+    """The key of a limit, as written in a manifest."""
     return f"`limits.{LIMIT_KEYS[reason]}`"
 
 
 class JsonText(bytes):
-    """What a tool returned, as JSON that another process wrote and nobody has parsed yet."""
+    """The result of a tool as JSON that another process wrote, and that has not been parsed yet."""
 
     __slots__ = ()
 
 
 class Stopped(Exception):
-    """A tool that was ended from outside, or ended itself without an answer: by what, and in words for the model."""
+    """A tool was ended from outside, or ended without an answer: the reason, and a text for the model."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         self.reason: Reason = reason
@@ -227,8 +218,8 @@ class Stopped(Exception):
 class Raised(Exception):
     """What a tool raised: the name of the exception's type, its text, and where it was raised.
 
-    All of it is the tool's word. Behind a wall only the line of the tool's file is told, in this process the `origin`.
-    `forbidden` is an error of permission, which a wall may have caused.
+    All of it comes from the tool, and may be false. A worker reports only the line in the tool's file; for a tool in
+    this process there is an `origin`. `forbidden` marks a permission error, which a wall may have caused.
     """
 
     def __init__(
@@ -242,24 +233,24 @@ class Raised(Exception):
 
 
 def raised(error: BaseException) -> Raised:
-    """What an error says, as plain text. This runs its `__str__`: do it where the tool runs, if that may hang."""
+    """Read an error. This runs its `__str__`, which may hang: call it where the tool runs."""
     try:
         text = str.__str__(str(error))[:_LONGEST]
-    except BaseException:  # it is the tool's own class: what it does here is as good as silence
+    except BaseException:  # the class is the tool's own: it may raise anything
         text = ""
     return Raised(class_name(type(error)), text, origin=_origin(error))
 
 
 def class_name(kind: type) -> str:
-    """The name of a class, whatever its metaclass says."""
+    """The real name of a class, also if its metaclass overrides `__name__`."""
     name: str = _class_name.__get__(kind)
     return name
 
 
 def _origin(error: BaseException) -> Origin | None:
-    """The line of the tool, or of what it called, that an error came from; our own lines help nobody.
+    """The innermost line outside of licet that an error came from.
 
-    No source is read: the name of a file is whatever the tool compiled its code with.
+    No source file is opened: the tool may have compiled its code under any file name.
     """
     trace, last, frames = _traceback.__get__(error), None, 0
     while trace is not None and frames < _MOST_FRAMES:

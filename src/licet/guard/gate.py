@@ -1,4 +1,4 @@
-"""The gate: where calls come in. It holds tools, a manifest and the ports, and opens sessions."""
+"""The gate: tools under a manifest, with their ports. It opens sessions, and can be reloaded and frozen."""
 
 import inspect
 import itertools
@@ -32,7 +32,7 @@ _OWN_STORAGE = ("storage:*:tool-private", "storage:*:session")  # in every ceili
 
 
 class BareGate:
-    """Tools under a manifest, with the parts of the world that they may be given."""
+    """A gate without defaults: every backend is passed in. `assemble.gate.Gate` picks them."""
 
     _reports: ClassVar[bool] = True  # whether `reload` raises with the tools that do not fit
 
@@ -69,13 +69,13 @@ class BareGate:
         self.observers = tuple(observers)
         self.protect = protect
         self.packages = packages
-        self.imports: WritableImports = imports  # what to do about grants over the import path of this process
+        self.imports: WritableImports = imports  # what to do about a grant to write where this process imports from
         self._frozen = ""
-        self.ended: set[tuple[str, str]] = set()  # sessions that were ended here; a store remembers them for longer
-        # By session: what was agreed to in it, under which policy, and until when.
+        self.ended: set[tuple[str, str]] = set()  # sessions ended by this process; the store has all of them
+        # By session: its approvals, each with the policy it was given under, and when it expires.
         self.agreed: dict[tuple[str, str], dict[Approval, tuple[RegisteredTools, float, Agreement]]] = {}
-        self.reloaded = 0.0  # when, if ever; what was asked before that is void here
-        self._loading = threading.RLock()  # held while a manifest is loaded: what is loaded last is what stays
+        self.reloaded = 0.0  # time of day of the last reload; earlier questions are void
+        self._loading = threading.RLock()  # reloads wait for each other, so the last one stays
         self._receipts, self._numbers = f"r-{secrets.token_hex(4)}-", itertools.count(1)
         self.reload(manifest)
 
@@ -84,11 +84,11 @@ class BareGate:
         return Session(self, id)
 
     def reload(self, manifest: Manifest) -> None:
-        """Judge later calls by this manifest; a call that runs keeps its own, and older approvals are void.
+        """Use another manifest for all later calls. A running call keeps its own, and older approvals are void.
 
-        The manifest is in force from now on, even where this raises `RegistrationRefused` with the tools that do not
-        fit it: their calls are denied. If nothing can be judged by it, or it differs from its lock, every call is
-        denied. What is no manifest raises `TypeError` and changes nothing. Reloads are done one after another.
+        The manifest is in force even if this raises `RegistrationRefused` with the tools that do not fit it: their
+        calls are denied. If the manifest cannot be used, or differs from its lock, every call is denied. An argument
+        that is not a Manifest raises `TypeError` and changes nothing. Concurrent reloads run one after another.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(f"expected a Manifest, as `load_manifest` returns it, found {type(manifest).__name__}")
@@ -108,7 +108,7 @@ class BareGate:
             _check_lock(manifest)
             policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
         except BaseException as error:
-            if not at_build:  # the one before may allow more than this one does
+            if not at_build:  # the old manifest may allow more than this one
                 locked = manifest.lock_problem
                 found = f"found {locked.found} in its lock" if locked is not None else type(error).__name__
                 why = f"the manifest that was loaded last cannot be used: {found}"
@@ -143,7 +143,7 @@ class BareGate:
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
-        """What admitted tools ask for and the manifest does not give; calls of these tools are denied."""
+        """What admitted tools need and the manifest does not allow. Calls of these tools are denied."""
         return self.policy.misfits
 
     @property
@@ -154,15 +154,15 @@ class BareGate:
 
     @property
     def policy(self) -> RegisteredTools:
-        """What calls are judged by now."""
+        """The manifest in force, and the tools under it."""
         return self._policy
 
-    def still(self, registered: Registered) -> bool:
-        """Whether a call of this tool would be judged by the same now; any thread may ask, and nothing is reloaded."""
+    def is_current(self, registered: Registered) -> bool:
+        """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
         tools = self._policy.tools
-        return not self.frozen and self._follows() and tools.get(registered.tool.name) is registered
+        return not self.frozen and self._is_up_to_date() and tools.get(registered.tool.name) is registered
 
-    def _follows(self) -> bool:
+    def _is_up_to_date(self) -> bool:
         return True
 
     @property
@@ -176,7 +176,7 @@ class BareGate:
         self._forget()
 
     def _forget(self) -> None:
-        """Let a sandbox that has processes waiting for calls end them: they may hold a grant that is no more."""
+        """Tell the sandbox to end its idle workers: they may have an outdated grant."""
         forget = getattr(self.ports.sandbox, "forget", None)
         if forget is not None:
             forget()
@@ -186,14 +186,14 @@ class BareGate:
         self._frozen = ""
 
     def delegated(self, agent: str, allow: Rules) -> "BareGate":
-        """A gate for another agent that holds what this one holds and was asked for: only ever less."""
+        """A gate for another agent, limited to `allow` and to what this gate holds."""
         return _Delegated(self, agent, allow)
 
     def __repr__(self) -> str:
         return f"Gate({self.manifest.agent!r}, {len(self.tools)} tools, {self.manifest.digest[:19]}…)"
 
     def next_receipt(self) -> str:
-        """The id of one more receipt."""
+        """A new receipt id."""
         return f"{self._receipts}{next(self._numbers)}"
 
 
@@ -204,16 +204,16 @@ def _check_lock(manifest: Manifest) -> None:
 
 
 class _Delegated(BareGate):
-    """A gate below another: it follows its parent, whatever that is reloaded with, and freezes with it."""
+    """A gate for a delegate. It is reloaded and frozen together with its parent."""
 
-    _reports = False  # a delegate may be given too little for some tools; their calls are denied
+    _reports = False  # a delegate may hold too little for some tools; only their calls are denied
 
     def __init__(self, parent: BareGate, agent: str, allow: Rules) -> None:
         self._parent = parent
-        self._above = self._followed = parent.policy  # what is registered under, and what `_policy` was made under
+        self._above = self._followed = parent.policy  # the parent policies for the next registration, and of `_policy`
         self._of = parent.manifest.agent
-        # Under its parent's name, behind a sign that no name of an agent has: a delegate cannot take the name, and with
-        # it the stores, of another agent, or of the delegate of a delegate.
+        # The name of an agent has no `>`, so a delegate cannot take the name, and with it the stores, of another agent
+        # or of a delegate's delegate.
         self._agent = f"{parent.manifest.agent}>{agent}"
         if isinstance(allow, str):  # it would be read letter by letter
             raise TypeError('expected a list of rules, such as ["fs:read:/srv/data"], found a text')
@@ -234,12 +234,12 @@ class _Delegated(BareGate):
 
     @property
     def policy(self) -> RegisteredTools:
-        """What calls are judged by now: what the parent's calls are, and the delegation."""
-        with self._loading:  # another thread must not find the older policy while this one makes the next
+        """The policy of the parent, narrowed by the delegation. It is computed anew after the parent was reloaded."""
+        with self._loading:  # another thread must not see the old policy meanwhile
             above = self._parent.policy
             if above is not self._followed:
                 self._above = above
-                # A call asks here: what cannot be used denies it, and whoever loaded it has been told.
+                # A call gets here. A manifest that cannot be used denies it; the parent's `reload` raised the error.
                 with suppress(Exception):
                     self.reload(self._narrowed())
                 self._followed = above
@@ -253,8 +253,8 @@ class _Delegated(BareGate):
             return RegisteredTools(manifest, manifest.digest, {}, unusable=why)
         return super()._register(manifest, refuse=False, parent=self._above)
 
-    def _follows(self) -> bool:
-        return self._parent._policy is self._followed and self._parent._follows()
+    def _is_up_to_date(self) -> bool:
+        return self._parent._policy is self._followed and self._parent._is_up_to_date()
 
     @property
     def frozen(self) -> str:
@@ -262,14 +262,16 @@ class _Delegated(BareGate):
         return self._frozen or self._parent.frozen
 
     def _narrowed(self) -> Manifest:
-        whole = self._parent.manifest
+        full = self._parent.manifest
         origin = Origin(f"delegate(agent={self._agent!r})", 0, 0)
         stated = tuple(Rule(rule, origin, "allow") for rule in self._rules)
         denied = tuple(Rule(rule, origin, "delegation.deny") for rule in self._denies)
         layer = Layer("delegation", f"the delegation to `{self._agent}`", origin, stated, denied)
-        admissions = whole.admissions
-        if any(rule.domain == "tool" for rule in (*self._rules, *self._denies)):  # otherwise every tool is meant
+        admissions = full.admissions
+        if any(
+            rule.domain == "tool" for rule in (*self._rules, *self._denies)
+        ):  # without a rule on tools, every tool is allowed
             admissions = {
                 name: admission for name, admission in admissions.items() if layer.allowed.has(f"tool:call:{name}")
             }
-        return replace(whole, agent=self._agent, layers=(*whole.layers, layer), admissions=admissions, loaded=None)
+        return replace(full, agent=self._agent, layers=(*full.layers, layer), admissions=admissions, loaded=None)

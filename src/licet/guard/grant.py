@@ -1,11 +1,8 @@
-"""How much a call keeps of its own checks: a tool that asks without end fills neither memory nor its receipt.
+"""The grant of one running call. It checks every use, and records every check.
 
-What was granted, what was refused and what people were asked have a room each, so that none hides another. What finds
-no room is counted.
-
-What one call holds while it runs: every use is asked about here, and every answer is kept.
-
-A grant belongs to one call and ends with it; a handle that outlives its call is refused.
+A grant ends with its call: a handle that is used later is refused. The record is limited, so that a tool that loops
+cannot fill memory or its receipt. Grants, refusals and approval questions have separate quotas, so that none hides
+another; checks beyond a quota are only counted.
 """
 
 import threading
@@ -26,13 +23,14 @@ from licet.guard.execution import Layers
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
 from licet.guard.redaction.redact import Redactor
 
-# In bytes, about. What one check takes at least makes it some 4000 that are granted and 1000 that are refused.
+# Quotas in bytes, roughly. With the least size of one check that is about 4000 grants,
+# 1000 refusals and 1000 questions.
 GRANTED, REFUSED, ASKED = 8 << 20, 4 << 20, 2 << 20
 _A_GRANT, _A_REFUSAL = 2 << 10, 4 << 10
 
 
-class Room:
-    """What is left for the checks of one call, and how many have found none."""
+class CheckQuotas:
+    """What is left of the quotas of one call, and how many checks were beyond them."""
 
     __slots__ = ("_asked", "_granted", "_refused", "more_asked", "more_granted", "more_refused")
 
@@ -41,7 +39,7 @@ class Room:
         self.more_granted = self.more_refused = self.more_asked = 0
 
     def take(self, use: Use | None, refusal: Deny | Ask | None) -> bool:
-        """Whether there is room for a check, which is taken then."""
+        """Use up quota for a check; False, and count it, if there is not enough left."""
         size = _size(use) if use is not None else 0
         if refusal is None:
             size = max(size, _A_GRANT)
@@ -58,7 +56,7 @@ class Room:
         return True
 
     def take_asked(self, use: Use) -> bool:
-        """Whether there is room for what a person is asked about a use, or for what they answer."""
+        """The same for a question to an approver, or its answer."""
         size = max(_size(use), _A_GRANT)
         if size > self._asked:
             self.more_asked += 1
@@ -68,13 +66,13 @@ class Room:
 
 
 def _size(use: Use) -> int:
-    return len(use.keys) * len(use.target) // 2  # of a path, all that is above it
+    return len(use.keys) * len(use.target) // 2  # the keys of a path are all of its ancestors
 
 
 Observer = Callable[[Event], None]
 AskPerson = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
-# The part that stands behind each domain of capabilities, and what it is called in a refusal.
+# By domain of capabilities: the field of `Ports`, and what a refusal calls it.
 PART_OF_DOMAIN = {
     "network": ("http", "network"),
     "fs": ("files", "files"),
@@ -84,12 +82,12 @@ PART_OF_DOMAIN = {
     "env": ("environ", "environment"),
 }
 
-# What is recorded where no use could be made of what a tool asked for: a search for a domain finds it too.
+# The recorded capability of a malformed request, by reason, so that a search for the domain finds it.
 _MALFORMED: dict[str, str] = {REASON_OF_DOMAIN[domain]: f"{domain}:*:<malformed>" for domain in PART_OF_DOMAIN}
 
 Check = Use | Happened | Deny | Asked | None
 MOST_OF_A_GROUND = 1000  # characters of one ground
-_MANY = 200  # events
+_MANY = 200  # events that take too long to build on the event loop
 _MAKING = threading.Lock()
 
 _Part = TypeVar("_Part")
@@ -100,7 +98,7 @@ class Grant:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
-        *("_limits", "_meter", "_room", "access", "program_access", "request"),
+        *("_limits", "_meter", "_quotas", "access", "program_access", "request"),
     )
 
     def __init__(
@@ -116,55 +114,54 @@ class Grant:
         self.reach = reach
         self.manifest_digest = manifest_digest
         self.over = False
-        self.programs: Layers | None = None  # what was around the programs that this call has started, if any
-        self.access: Access | None = None  # the rules of the kernel around the tool, where it runs behind walls
-        self.program_access = NO_PROGRAMS  # those around the programs that it has started
-        self.ended: tuple[int, ...] = ()  # the codes that they ended with, the first ones
-        self.redactor: Redactor | None = None  # knows the secrets that this call has seen, once it has seen any
+        self.programs: Layers | None = None  # the walls around programs that this call started; None if it started none
+        self.access: Access | None = None  # the kernel rules around the tool, if it runs behind walls
+        self.program_access = NO_PROGRAMS  # the kernel rules around its programs
+        self.ended: tuple[int, ...] = ()  # the exit codes of the first of its programs
+        self.redactor: Redactor | None = None  # of the secrets that this call has seen; None until it asks for one
         self._observers = observers
         self._ask: AskPerson | None = ask
-        # Use and refusal in turn, or what else happened and None: a flat list is one thing for the garbage collector,
-        # not one for each check.
+        # Pairs in one flat list: a use and its refusal or None, or an event and None.
         self._checks: list[Check] = []
         self._limits = limits
         self._meter: Meter | None = None
-        self._room: Room | None = None  # for more checks than that of the call itself
+        self._quotas = CheckQuotas()
 
     @property
     def capabilities(self) -> CapabilitySet:
-        """What the call may use."""
+        """The rules that the call holds."""
         return self.reach.grant
 
     def begin(self) -> None:
         """Record that the call itself is granted."""
         self._checks += (None, None)  # no use, no refusal
         if self._observers:
-            self._tell(None, None)
+            self._notify_observers(None, None)
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
-        """Record what happens beside the checks, if there is room for it, and let observers know."""
+        """Pass an event that is no check to the observers, and record it if `kept`."""
         if kept:
             self._checks += (happened, None)
         if self._observers:
-            self._tell(happened, None, kept=kept)
+            self._notify_observers(happened, None, kept=kept)
 
     def note_of(self, kind: type[Happened], use: Use | None = None, reason: str = "", rule: str = "") -> None:
-        """Record what happens to the call, or what a person is asked about one use inside it."""
+        """Record an event about the call, or about one use that an approver is asked about."""
         happened = kind(self._name(use), self.request.tool, reason, self._beginning(rule))
-        self.note(happened, kept=use is None or self._rooms.take_asked(use))
+        self.note(happened, kept=use is None or self._quotas.take_asked(use))
 
     def end(self) -> None:
-        """Take everything back; what was asked stays to be read."""
+        """Refuse every later use. The record can still be read."""
         self.over = True
         self._ask = None
 
     def check(self, use: Use) -> None:
-        """Let a use pass, or raise `Refused`; either way it is recorded."""
+        """Record a use; raise `Refused` if it is not granted."""
         self.require(use)
         self._record(use, None)
 
     def require(self, use: Use) -> None:
-        """Raise and record a refusal unless a use is granted; a grant is recorded by the `check` that follows."""
+        """Record and raise a refusal if a use is not granted. If it is, nothing is recorded: a `check` must follow."""
         if self.over:
             self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
         if not self.reach.grant.has(use):
@@ -173,7 +170,7 @@ class Grant:
     def backend(self, part: _Part | None, use: Use) -> _Part:
         """The backend for a use that is granted; refuse if none is configured.
 
-        Ask the grant first: whoever may not do something is told that, whatever backends there are.
+        Call `check` or `require` first, so that a refusal does not depend on which backends there are.
         """
         if part is None:
             port, title = PART_OF_DOMAIN[use.domain]
@@ -182,7 +179,7 @@ class Grant:
         return part
 
     async def permit(self, use: Use) -> None:
-        """As `check`, and ask a person first where the class says that each delete asks."""
+        """As `check`, but ask an approver first if the use is a delete and the effect class demands it."""
         effect = self.reach.effect
         asks = use.effect == "delete" and effect and delete_asks(use, effect) and self.reach.grant.has(use)
         if asks and self._ask is not None:
@@ -190,17 +187,17 @@ class Grant:
             await self._ask(
                 Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
             )
-        self.check(use)  # after the answer: the record has no grant that nobody gave
+        self.check(use)  # after the answer, so that a denied delete is not recorded as granted
 
     def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
-        """Refuse for a reason that is in no rule: a limit, an address, a name that does not resolve."""
-        if len(text) > MOST_OF_A_GROUND:  # it repeats what was sent, of any length
+        """Refuse for a reason that no rule states: a limit, an address, a name that does not resolve."""
+        if len(text) > MOST_OF_A_GROUND:  # the tool may have sent a text of any length
             text = f"{self._beginning(text)}…"
         self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
 
     @property
     def meter(self) -> Meter:
-        """What the host holds for this call, against its limits."""
+        """The meter of what the host holds for this call."""
         with _MAKING:  # a tool may have threads: two meters would each count a part
             if self._meter is None:
                 self._meter = Meter(self._limits)
@@ -211,19 +208,19 @@ class Grant:
         self.refuse(over.reason, str(over), use, over.fix)
 
     def limited(self, reason: Reason, text: str, use: Use | None, fix: str) -> None:
-        """Record that a limit ended something that had been granted; the call itself goes on."""
+        """Record that a limit ended something that had been granted; the call itself continues."""
         decision = Deny(self.request, (Ground(reason, text, fix=fix),), use)
         self._record(use, decision)
 
     def invalid(self, reason: Reason, wrong: InvalidUse) -> NoReturn:
-        """Refuse what is no concrete use at all; the event names the domain that was asked for."""
+        """Refuse a malformed request. Its event names the domain, by the reason."""
         self.refuse(reason, str(wrong))
 
     def deny(self, decision: Deny | Asked) -> NoReturn:
         """Record a refusal and raise it."""
-        # It is kept with its rules: whoever is refused often must not make the end of the call long by looking them up.
-        told = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
-        self._record(decision.use, told)
+        # Record its rules as they are now: looking up the rules of many refusals would delay the end of the call.
+        recorded = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
+        self._record(decision.use, recorded)
         raise Refused(decision)
 
     def deny_for_each(self, decision: Deny) -> NoReturn:
@@ -233,20 +230,14 @@ class Grant:
         raise Refused(decision)
 
     def _record(self, use: Use | None, refusal: Deny | Asked | None) -> None:
-        """Keep a check, if there is room for it, and let observers know."""
-        kept = self._rooms.take(use, refusal)
+        """Record a check within the quota, and pass its event to the observers."""
+        kept = self._quotas.take(use, refusal)
         if kept:
             self._checks += (use, refusal)
         if self._observers:
-            self._tell(use, refusal, kept=kept)
+            self._notify_observers(use, refusal, kept=kept)
 
-    @property
-    def _rooms(self) -> Room:
-        if self._room is None:
-            self._room = Room()
-        return self._room
-
-    def _tell(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
+    def _notify_observers(self, use: Check, refusal: Deny | Asked | None, *, kept: bool = True) -> None:
         (event,) = self._redacted_events([self._event(use, refusal)])
         for observer in self._observers:
             try:
@@ -255,35 +246,35 @@ class Grant:
                 text = f"an observer failed: {type(error).__name__}"
                 decision = Deny(self.request, (Ground("DECISION_FAILED", text),), use if type(use) is Use else None)
                 if kept:
-                    self._checks[-2:] = (decision.use, decision)  # what was granted until now is not
+                    self._checks[-2:] = (decision.use, decision)  # the grant becomes a refusal
                 raise Refused(decision) from error
 
     @property
     def is_long(self) -> bool:
-        """Whether there are so many events that to tell them takes more than a moment."""
+        """Whether building the events would block the event loop for too long."""
         return len(self._checks) > 2 * _MANY
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened so far, in order, checks with the rules that decided; at the end, how many more there were."""
+        """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
         checks: Any = iter(self._checks)
-        told = self._redacted_events([self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)])
-        tool, room = self.request.tool, self._room
-        if room is not None and room.more_granted:
-            text = f"{room.more_granted} more checks were granted, {UNLISTED}"
-            told.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
-        if room is not None and room.more_refused:
-            text = f"{room.more_refused} more checks were refused, {UNLISTED}"
-            told.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
-        if room is not None and room.more_asked:
-            text = f"{room.more_asked} more questions to people and answers, {UNLISTED}"
-            told.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
-        return tuple(told)
+        events = self._redacted_events([self._event(use, refusal) for use, refusal in zip(checks, checks, strict=True)])
+        tool, quotas = self.request.tool, self._quotas
+        if quotas.more_granted:
+            text = f"{quotas.more_granted} more checks were granted, {UNLISTED}"
+            events.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
+        if quotas.more_refused:
+            text = f"{quotas.more_refused} more checks were refused, {UNLISTED}"
+            events.append(CapabilityDenied(f"tool:call:{tool}", tool, "LIMIT_SIZE", text))
+        if quotas.more_asked:
+            text = f"{quotas.more_asked} more questions to people and answers, {UNLISTED}"
+            events.append(ApprovalAsked(f"tool:call:{tool}", tool, rule=text))
+        return tuple(events)
 
     def _event(self, use: Check, refusal: Deny | Asked | None) -> Event:
         if isinstance(use, Happened):
             return use
-        assert use is None or isinstance(use, Use)  # noqa: S101 - of each pair, the second is the refusal
+        assert use is None or isinstance(use, Use)  # noqa: S101 - the second of a pair is the refusal
         asked = self._name(use)
         if refusal is None:
             rules = self.reach.grounds_of(use) if use is not None else ()
@@ -297,9 +288,9 @@ class Grant:
         """Events without the secrets that the call has seen. All at once, because there may be thousands."""
         if not self.redactor:
             return events
-        said = [text for event in events for text in (event.capability, event.rule)]
-        clean = self.redactor.texts(said)
-        if clean == said:
+        texts = [text for event in events for text in (event.capability, event.rule)]
+        clean = self.redactor.texts(texts)
+        if clean == texts:
             return events
         pairs = zip(events, clean[::2], clean[1::2], strict=True)
         return [type(event)(asked, event.tool_name, event.reason, rule) for event, asked, rule in pairs]
@@ -308,7 +299,7 @@ class Grant:
         return str(use) if use is not None else f"tool:call:{self.request.tool}"
 
     def _beginning(self, text: str) -> str:
-        """As much of a text as is kept, without half a secret at its end."""
+        """The part of a text that is recorded, without half a secret at its end."""
         if self.redactor is None:
             return text[:MOST_OF_A_GROUND]
         raw = text.encode(errors="surrogatepass")

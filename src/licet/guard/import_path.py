@@ -1,8 +1,7 @@
-"""Where this process imports modules from, and whether a grant may write there.
+"""Finds the places on the import path of this process that a grant may write.
 
-A tool that can write a file where this process looks for modules runs code of its own in this process: the next import
-finds the file. So no gate is built with such a grant, unless whoever builds it accepts that. Commands of licet, whose
-import path is their own, drop such places from it instead.
+If a tool can write a file there, the next import may run it in this process, without walls. So a gate refuses such a
+grant, unless its author accepts the risk. The commands of licet take such places off their own import path instead.
 """
 
 import importlib.machinery
@@ -19,8 +18,8 @@ from licet.core.algebra.scope import inside
 from licet.guard.handles.files import HeldPaths
 
 WritableImports = Literal["refuse", "drop", "accept"]
-UNCHECKED = "unchecked imports"  # how receipts say that the risk was accepted
-_MOST_LINKS = 40  # as the kernel has it
+UNCHECKED = "unchecked imports"  # a layer in receipts: the risk was accepted
+_MOST_LINKS = 40  # the limit of the kernel
 _ENDINGS = (".py", ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
 _COMPILED = "__pycache__"
 
@@ -28,8 +27,8 @@ _COMPILED = "__pycache__"
 class SearchPlace(Struct, frozen=True):
     """One place that modules are searched in: an entry of `sys.path`, or of the `__path__` of a loaded package."""
 
-    stated: str  # as it stands in the list
-    package: str = ""  # whose `__path__` it is in
+    stated: str  # the entry itself, perhaps relative
+    package: str = ""  # the package whose `__path__` has it; empty for `sys.path`
 
     @property
     def path(self) -> str:
@@ -38,21 +37,21 @@ class SearchPlace(Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """What put it there, in words."""
+        """Why the place is on the import path, for the operator."""
         if self.package:
             return f"the package `{self.package}` is loaded from there"
         return _origin(self.stated)
 
 
 class Writable(Struct, frozen=True):
-    """An entry that a grant may write, and the path that does the harm: the entry, or what shadows a module in it."""
+    """An entry that a grant may write, and the writable path: the entry, or a path in it that shadows a module."""
 
     entry: SearchPlace
     path: str
 
 
 def writable_imports(held: HeldPaths) -> Iterator[Writable]:
-    """Every place that modules are searched in and that a grant may write, or could create."""
+    """Every place on the import path that a grant may write, or could create."""
     links: dict[str, bool] = {}
     allowed = [way for path in held.allowed("write") for way in ways(path, links)]
     closed = {way for path in held.denied("write") for way in ways(path, links)} if allowed else set()
@@ -64,9 +63,9 @@ def writable_imports(held: HeldPaths) -> Iterator[Writable]:
 
 
 def entries() -> Iterator[SearchPlace]:
-    """Every place that this process searches for modules now, and where it keeps what it compiles of them."""
+    """Every place that this process searches for modules now, and where it keeps compiled modules."""
     for stated in dict.fromkeys(sys.path):
-        if isinstance(stated, str):  # Python passes over what is no text
+        if isinstance(stated, str):  # Python ignores other entries
             yield SearchPlace(stated)
     if sys.pycache_prefix:
         yield SearchPlace(sys.pycache_prefix)
@@ -77,7 +76,7 @@ def entries() -> Iterator[SearchPlace]:
 
 
 def drop(found: Iterable[Writable]) -> None:
-    """Search such places for modules no more."""
+    """Take these places off the import path."""
     for one in found:
         entry = one.entry
         if not entry.package:
@@ -89,9 +88,9 @@ def drop(found: Iterable[Writable]) -> None:
 
 
 def ways(path: str, links: dict[str, bool] | None = None) -> tuple[str, ...]:
-    """A path as it is written, where each link on the way leads, and where it really is: each could be exchanged.
+    """Every spelling of a path: as written, after each link on the way, and the real path. A tool could replace any.
 
-    `links` remembers which directories are links, for who asks about many paths.
+    `links` caches which directories are links, for a caller with many paths.
     """
     links = {} if links is None else links
     here = os.path.abspath(path)
@@ -107,7 +106,7 @@ def ways(path: str, links: dict[str, bool] | None = None) -> tuple[str, ...]:
             break
         here = os.path.normpath(os.path.join(target, rest))
         found[here] = None
-    if len(found) > 1:  # a link may lead to `..` behind another link, which only the system resolves rightly
+    if len(found) > 1:  # only the system resolves `..` after a link correctly
         found[os.path.realpath(path)] = None
     return tuple(found)
 
@@ -121,7 +120,7 @@ def _is_link(path: str, links: dict[str, bool]) -> bool:
 def _harm(
     spelled: Iterable[str], entry: SearchPlace, roots: Collection[str], closed: Collection[str], modules: "_Modules"
 ) -> str | None:
-    """The path inside a grant at which a module of an entry could be planted; None if there is none."""
+    """A writable path at which a module of an entry could be planted; None if there is none."""
     for way in spelled:
         if inside(way, roots) and not inside(way, closed):
             return way
@@ -137,10 +136,10 @@ def _harm(
 
 
 class _Modules:
-    """The names of modules that something inside an entry could take the place of."""
+    """Which names on the import path are modules that a planted file could replace."""
 
     def shadowed(self, package: str, directory: str, below: list[str]) -> bool:
-        """Whether a path inside a directory of modules is a module, or would take the place of one."""
+        """Whether a path inside a directory of modules is a module, or would shadow one."""
         name, *rest = below
         if name == _COMPILED:
             return True
@@ -151,7 +150,7 @@ class _Modules:
         inside = os.path.join(directory, name)
         if _has_init(inside):
             return self.shadowed(f"{package}.{name}" if package else name, inside, rest)
-        # A directory without `__init__.py` adds to a package that has none elsewhere; one of Python itself has one.
+        # A directory without `__init__.py` becomes part of a namespace package. The standard library has none of these.
         return name not in sys.stdlib_module_names
 
     def _known(self, package: str, directory: str, name: str) -> bool:

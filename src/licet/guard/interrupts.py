@@ -1,7 +1,7 @@
 """Tells a Ctrl-C of the operator from a `KeyboardInterrupt` that a tool raised by itself.
 
-Both leave a receipt. The first goes on to whoever made the call, because it is meant for the program; the second is an
-error of the tool like any other.
+Both leave a receipt. The first is raised to the caller, because it is meant for the program. The second is treated as
+any error of the tool.
 """
 
 import dis
@@ -15,7 +15,7 @@ _traceback: Any = BaseException.__dict__["__traceback__"]
 
 
 def is_from_operator(error: KeyboardInterrupt) -> bool:
-    """Whether a signal caused it: it came in the main thread, and no `raise` of a tool's code made it."""
+    """Whether a signal caused it: it was raised in the main thread, and not by a `raise` in the tool's code."""
     if type(error) is not KeyboardInterrupt or threading.current_thread() is not threading.main_thread():
         return False
     last: TracebackType | None = _traceback.__get__(error)
@@ -25,12 +25,12 @@ def is_from_operator(error: KeyboardInterrupt) -> bool:
         if last.tb_next is None:
             break
         last = last.tb_next
-    # A handler in Python, such as that of `asyncio.run`, raises it with a statement of its own.
+    # A signal handler in Python, such as that of `asyncio.run`, also has a `raise`.
     return handler in codes or last is None or not _is_raise(last)
 
 
 def _handler_code() -> CodeType | None:
-    """The code of the function that Python calls for SIGINT; None if it is not one in Python."""
+    """The code of the SIGINT handler; None if the handler is not written in Python."""
     handler: Any = signal.getsignal(signal.SIGINT)
     while isinstance(handler, functools.partial):
         handler = handler.func

@@ -1,6 +1,6 @@
-"""Where a path leads, and through which links: who may change one of those decides where it leads.
+"""Resolves a path and lists the links on the way: a tool that can replace one of them decides where the path leads.
 
-Each link is read once, so that what is told about the way is true of the place that it led to, whatever changes.
+Each link is read once, so the listed links belong to the returned path, even if a link changes meanwhile.
 """
 
 import errno
@@ -13,19 +13,18 @@ _MOST_LINKS = 40
 
 
 class FoundProgram(str):
-    """The real path of a program, and the links that were met on the way there from its name."""
+    """The real path of a program, and the links on the way from its name to it."""
 
     links: tuple[str, ...]
 
     def __new__(cls, real: str, links: tuple[str, ...]) -> "FoundProgram":
-        """Keep the links with the path."""
         found = super().__new__(cls, real)
         found.links = links
         return found
 
 
 def followed(path: str) -> tuple[str, tuple[str, ...]]:
-    """The same absolute path without links, and the links that were met; `OSError` if they lead in circles."""
+    """The real path of an absolute path, and the links on the way; `OSError` if they form a loop."""
     real, rest, links = "/", path.split("/"), list[str]()
     while rest:
         step = rest.pop(0)
@@ -37,7 +36,7 @@ def followed(path: str) -> tuple[str, tuple[str, ...]]:
         candidate = os.path.join(real, step)
         try:
             target = os.readlink(candidate)
-        except OSError:  # no link, or nothing at all: whoever opens it will see
+        except OSError:  # not a link, or it does not exist
             real = candidate
             continue
         links.append(candidate)
@@ -49,7 +48,7 @@ def followed(path: str) -> tuple[str, tuple[str, ...]]:
 
 
 def changeable(path: str, ceiling: CapabilitySet) -> bool:
-    """Whether some tool of a manifest may write a path, and so may have put there what is there now."""
+    """Whether any tool of a manifest may write a path, and so may have replaced what is there."""
     try:
         return ceiling.has(use_of_path("write", path))
     except InvalidUse:

@@ -1,8 +1,7 @@
-"""The meter of one call: what the host holds for it right now, against the call's own limits.
+"""The meter of one call: counts the memory and open files that the host holds for it, against the call's limits.
 
-Everything that works for a call shares one meter: the broker of its worker, its handles, and the proxy of its programs.
-Each reports what it is about to hold *before* it holds it, and gives it back afterwards. Time and what the tool uses up
-in its own process are limited elsewhere.
+The broker of its worker, its handles and the proxy of its programs share one meter. Each takes from it *before* it
+allocates, and gives back afterwards. Time, and what the tool uses in its own process, are limited elsewhere.
 """
 
 import asyncio
@@ -14,12 +13,12 @@ from typing import IO, Any
 
 from licet.core.decision.request import Reason
 
-# Where the manifest states no limit.
+# If the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {"host_memory_mb": 64, "host_files": 64, "waiting_kb": 4096, "request_headers": 256}
 
 
 class Exceeded(Exception):
-    """A call would cost the host more than its limits say; `fix` tells the operator how to allow it."""
+    """A call would cost the host more than its limits allow; `fix` tells the operator how to allow it."""
 
     def __init__(self, reason: Reason, key: str, text: str) -> None:
         self.reason: Reason = reason
@@ -31,7 +30,7 @@ class Meter:
     """Counts memory and open files of one call. Safe to use from several threads."""
 
     __slots__ = (
-        *("_files", "_lock", "_memory", "_memory_mb", "_opened", "_turns", "host_files", "host_memory"),
+        *("_files", "_lock", "_memory", "_memory_mb", "_opened", "_waiters", "host_files", "host_memory"),
         *("request_headers", "waiting", "waiting_kb"),
     )
 
@@ -44,18 +43,18 @@ class Meter:
         self.request_headers = limits.get("request_headers", DEFAULTS["request_headers"])
         self._lock = threading.Lock()
         self._memory = self._files = 0
-        self._opened: list[weakref.ref[Any]] = []  # files that the tool has open, or had
-        self._turns: list[asyncio.Future[None]] = []  # of those who wait for files
+        self._opened: list[weakref.ref[Any]] = []  # files that were opened for the tool
+        self._waiters: list[asyncio.Future[None]] = []  # of tasks that wait for files
 
     # Memory ----------------------------------------------------------------------------------------------------------
 
     @property
     def memory(self) -> int:
-        """Bytes that are held for the call now."""
+        """Bytes that the host holds for the call now."""
         return self._memory
 
     def take_memory(self, size: int) -> None:
-        """Count bytes that are about to be held; `Exceeded` if they do not fit."""
+        """Count bytes before they are allocated; `Exceeded` if they do not fit."""
         with self._lock:
             if self._memory + size > self.host_memory:
                 raise Exceeded(
@@ -66,30 +65,30 @@ class Meter:
             self._memory += size
 
     def give_memory(self, size: int) -> None:
-        """Bytes that are held no longer."""
+        """Give back bytes that were freed."""
         with self._lock:
             self._memory -= size
 
     def share(self) -> "Share":
-        """A part of the memory that grows step by step and is given back at once: `with meter.share() as share:`."""
+        """A part of the memory that can grow, and is given back as one: `with meter.share() as share:`."""
         return Share(self)
 
     # Files -----------------------------------------------------------------------------------------------------------
 
     def check_headers(self, count: int) -> None:
-        """Compare the number of header lines of a request; `Exceeded` if there are too many."""
+        """Raise `Exceeded` if a request has too many header lines."""
         if count > self.request_headers:
             most = self.request_headers
             raise Exceeded("LIMIT_HEADERS", "request_headers", f"a request has more than {most} header lines")
 
     def check_files(self, count: int) -> None:
-        """See whether so many more files may be open in this process; `Exceeded` if not."""
+        """Raise `Exceeded` if this process may not open so many more files for the call."""
         with self._lock:
             if self._files + count + self._held() > self.host_files:
                 raise self._too_many_files()
 
     def take_files(self, count: int) -> None:
-        """Count files that are about to be open in this process; `Exceeded` if there are too many."""
+        """Count files before they are opened; `Exceeded` if there are too many."""
         if count:
             with self._lock:
                 if self._files + count + self._held() > self.host_files:
@@ -97,38 +96,38 @@ class Meter:
                 self._files += count
 
     def give_files(self, count: int) -> None:
-        """Files that are closed, or somebody else's by now."""
+        """Give back files that were closed, or handed to another process."""
         if count:
             with self._lock:
                 self._files -= count
             self._wake()
 
     def opened(self, file: IO[Any]) -> None:
-        """Count a file that is handed to a tool in this process, until it is closed or forgotten."""
-        with self._lock, suppress(TypeError):  # a backend may have files of a kind that cannot be watched
+        """Count a file that is given to a tool in this process, until it is closed or garbage-collected."""
+        with self._lock, suppress(TypeError):  # an object of a backend may not support weak references
             self._opened.append(weakref.ref(file))
 
     @asynccontextmanager
     async def files(self, count: int) -> AsyncIterator[None]:
-        """Hold files for work that ends by itself: where there are too many at once, it waits for its turn.
+        """Count files for work that ends by itself; wait until there are enough.
 
-        Work that needs more files than a call may ever hold is done alone.
+        Work that needs more files than the limit waits until it is alone.
         """
         count = min(count, self.host_files)
         while True:
             with self._lock:
                 held = self._held()
-                if held + count > self.host_files:  # by the tool itself: waiting would not help
+                if held + count > self.host_files:  # the tool holds them: waiting would not help
                     raise self._too_many_files()
                 if self._files + held + count <= self.host_files:
                     self._files += count
                     break
-                turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._turns.append(turn)
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
             try:
-                await turn
+                await waiter
             except BaseException:
-                self._wake()  # it may have been its turn already: somebody else can have it
+                self._wake()  # it may have been woken already: wake the others instead
                 raise
         try:
             yield
@@ -136,7 +135,7 @@ class Meter:
             self.give_files(count)
 
     def _held(self) -> int:
-        """Files that the tool still has open; looked through only where they could be too many."""
+        """How many files the tool still has open. Closed ones are only sorted out when the limit is near."""
         if len(self._opened) + self._files < self.host_files // 2:
             return len(self._opened)
         kept = [each for each in self._opened if (file := each()) is not None and not file.closed]
@@ -145,10 +144,10 @@ class Meter:
 
     def _wake(self) -> None:
         with self._lock:
-            waiting, self._turns = self._turns, []
-        for turn in waiting:
-            with suppress(RuntimeError):  # its loop is closed: nobody waits there any more
-                turn.get_loop().call_soon_threadsafe(_set, turn)
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            with suppress(RuntimeError):  # its loop is closed
+                waiter.get_loop().call_soon_threadsafe(_wake_one, waiter)
 
     def _too_many_files(self) -> Exceeded:
         text = f"this call would make the host hold more than {self.host_files} open files for it at once"
@@ -156,7 +155,7 @@ class Meter:
 
 
 class Share:
-    """A growing part of a call's memory; leaving it gives all of it back."""
+    """A growing part of a call's memory; leaving the context gives all of it back."""
 
     __slots__ = ("_meter", "_size")
 
@@ -176,6 +175,6 @@ class Share:
         self._meter.give_memory(size)
 
 
-def _set(turn: "asyncio.Future[None]") -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _wake_one(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""The port to people: what they are asked, how they answer, and what a call keeps of it."""
+"""The approver port: the question, the answer, and the agreement that a call keeps."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -15,17 +15,17 @@ class Question(Struct, frozen=True):
 
     approval: Approval
     spec: ToolSpec
-    arguments: Mapping[str, Any]  # as data; where hints make more of them than data, as they were sent
+    arguments: Mapping[str, Any]  # as JSON data; arguments whose type is more than JSON are as they were sent
     stakes: tuple[Capability, ...]
     why: str
     expires_seconds: int
     agent: str = ""
-    effect: str = ""  # the class that the call runs as
+    effect: str = ""  # the effect class of the call
     workdir: str = ""
-    since: float = 0.0  # what was asked before this time of day does not answer it
+    since: float = 0.0  # time of day; an answer to an earlier question does not count
     quorum: int = 1
-    keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none
-    acts: tuple[str, ...] = ()  # deletes that the call is known to make: a yes is for these too
+    keys: tuple[str, ...] | None = None  # whose signatures count; None: no signature is needed
+    acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
 
     @property
     def signed(self) -> bool:
@@ -40,28 +40,30 @@ class Answered(Struct, frozen=True):
     """An answer with details; the plain word is enough if there are none."""
 
     answer: Answer
-    by: tuple[str, ...] = ()  # who: public keys, `terminal`, `command`
-    request: str = ""  # the id under which it is kept
-    note: str = ""  # what an operator should know
-    fix: str = ""  # the line that would settle it
-    first_only: bool = False  # the yes is not for the acts of the question, which are asked about by themselves
-    asks_again: bool = False  # this yes is for one call, or is kept where it was given: the session remembers nothing
+    by: tuple[str, ...] = ()  # public keys, `terminal` or `command`
+    request: str = ""  # the id of the stored request
+    note: str = ""  # for the operator
+    fix: str = ""  # the command that would answer it
+    first_only: bool = False  # the approval does not cover `Question.acts`: each of these is asked separately
+    asks_again: bool = (
+        False  # the session must not remember the approval: it is for one call, or stored by the approver
+    )
 
 
 class Agreement(Struct, frozen=True):
-    """What a call was agreed to by: for its receipt."""
+    """An approval and who gave it, for the receipt."""
 
     approval: Approval
     by: tuple[str, ...]
-    request: str = ""  # the id of the request, where it is kept
+    request: str = ""  # the id of the stored request, if there is one
 
 
 @runtime_checkable
 class Approver(Protocol):
     """Asks a person, or answers for one. With `verifies = True` it checks signatures against `Question.keys`.
 
-    One that has `shows_acts = True` is asked about a call and the deletes that it is known to make at once, in
-    `Question.acts`; others are asked about each by itself.
+    With `shows_acts = True` it gets a call and the deletes that the call is known to make as one question, with the
+    deletes in `Question.acts`. Otherwise each delete is a question of its own.
     """
 
     async def ask(self, question: Question) -> Answer | Answered:

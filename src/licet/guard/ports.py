@@ -1,9 +1,7 @@
-"""When a file that is written in a thread may take its place: as long as somebody waits for it.
+"""The ports: protocols of the backends that a call uses. Each has a real backend and a memory twin, with shared tests.
 
-The ports: what the straight path of a call asks of the world.
-
-Each has a memory twin and, sooner or later, a real backend; one contract suite holds both. Nothing is decided behind a
-port: whoever stands there acts on what was checked, and reports what it really touched.
+A backend decides nothing: the grant was checked before it is called. `execution` has the ports that run code, `people`
+has the approver.
 """
 
 import threading
@@ -24,16 +22,19 @@ from licet.declare.context import Json
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.people import Approver, ApproverFunction
 
-Turn = AbstractContextManager[object]
+Turn = AbstractContextManager[object]  # the lock under which a new file replaces the old one
 ANY_TIME: Turn = nullcontext()
 
 
 class GivenUp(Exception):
-    """A write was cancelled before it took its lock."""
+    """A write was cancelled before its file replaced the old one."""
 
 
 class Waiting:
-    """A turn until it is given up. Taking it and giving it up exclude each other: either comes first."""
+    """Lets a cancelled call stop a background write before the new file replaces the old one.
+
+    The thread that writes enters this as its `turn`; `GivenUp` is raised there after `give_up`.
+    """
 
     __slots__ = ("_given_up", "_lock")
 
@@ -42,7 +43,7 @@ class Waiting:
         self._given_up = False
 
     def give_up(self) -> None:
-        """From now on, nothing takes its place; what is doing so this moment is waited for."""
+        """Stop the write. If the file is being replaced right now, wait until that is done."""
         with self._lock:
             self._given_up = True
 
@@ -129,15 +130,15 @@ class Files(Protocol):
 
 
 class Unresolved(Exception):
-    """A name that could not be resolved."""
+    """A name could not be resolved."""
 
 
 class Unconnected(Exception):
-    """A connection that could not be made, or broke; the text says why."""
+    """A connection could not be made, or broke; the text says why."""
 
 
 class Unreached(Unconnected):
-    """A connection that was never made: nothing was sent, so another address may be tried."""
+    """A connection was never made. Nothing was sent, so another address may be tried."""
 
 
 class Exchange(Struct, frozen=True):
@@ -162,8 +163,7 @@ class Reply(Struct, frozen=True):
     http_version: str = "HTTP/1.1"
 
 
-# The session that a name is looked up for. A resolver that can hang may use it to keep the lookups of one session from
-# taking the threads of all others.
+# The session that a name is resolved for. A resolver may use it to limit the threads that one session can block.
 LOOKED_UP_FOR: ContextVar[str] = ContextVar("LOOKED_UP_FOR", default="")
 
 
@@ -184,11 +184,11 @@ class Http(Protocol):
 
 
 class Unavailable(Exception):
-    """A store that cannot be used; the text tells the operator why, and how to fix it."""
+    """A store cannot be used; the text tells the operator why, and how to fix it."""
 
 
 class TooLarge(ValueError):
-    """A value that is too large, or would make its store too large."""
+    """A value is too large, or would make its store too large."""
 
 
 class Secrets(Protocol):
@@ -231,7 +231,7 @@ class Ledger(Protocol):
     """Stores entries in order. Without a ledger, calls are refused."""
 
     async def record(self, entry: Entry) -> None:
-        """Keep an entry; when this returns it is kept. `LedgerUnavailable` if it could not be."""
+        """Store an entry durably before returning; `LedgerUnavailable` if that fails."""
 
 
 class Claim(Struct, frozen=True):
@@ -243,7 +243,7 @@ class Claim(Struct, frozen=True):
     day: str
     cost_usd: Decimal
     budget: Budget
-    max_calls: int | None  # of this tool in a session, and so is the next
+    max_calls: int | None  # of this tool in a session, as the next one
     max_cost_usd: Decimal | None
 
 
@@ -258,7 +258,7 @@ class Reservation(Struct, frozen=True):
 class Budgets(Protocol):
     """What has been spent. Reserving is atomic, so concurrent calls never exceed a limit.
 
-    A store that cannot be read or written raises `Unavailable`. What is never settled counts as it was reserved.
+    A store that cannot be read or written raises `Unavailable`. A reservation that is never settled counts in full.
     A bundle that has a budget is an account of its own, whose `agent` is `AGENT bundle NAME`.
     """
 
@@ -285,7 +285,7 @@ class Clock(Protocol):
         """A monotonic clock, in seconds."""
 
 
-# Rules on arguments: a function that is given a tool's rules and gives one that says what is wrong with its arguments.
+# Takes the rules on a tool's arguments, and returns a function that checks arguments: it returns what is wrong, or "".
 ArgumentRules = Callable[[Mapping[str, Any]], Callable[[Mapping[str, Any]], str]]
 
 
@@ -307,10 +307,10 @@ class Ports(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None
-    state: tuple[str, ...] = ()  # where the parts keep their own files: no grant ever reaches them
+    state: tuple[str, ...] = ()  # paths where the backends keep their own files; no grant reaches them
 
     def __repr__(self) -> str:
-        # By their names alone: the environment is one of them, and it is full of secrets.
+        # Only the type names: the environment is one of the fields, and it may hold secrets.
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "state"}
         parts = ", ".join(f"{name}={type(part).__name__}" for name, part in given.items() if part is not None)
         return f"{type(self).__name__}({parts})"

@@ -1,7 +1,7 @@
-"""Paths that no grant ever writes, as data, and the layer of denies that they become.
+"""Protected paths: data about paths that no tool may write, and the layer of denies that is made from them.
 
-Which paths these are is worked out in `assemble.never_writable`, where the whole program is known. Handles, workers and
-programs all read the same grant, so one layer of denies closes a path to each of them.
+`assemble.never_writable` lists the paths. Handles, workers and programs all use the same grant, so one layer of denies
+protects a path from each of them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,27 +20,27 @@ KEPT = "licet keeps its state or its secrets there, and no tool reads or writes 
 
 
 class ProtectedPath(Struct, frozen=True):
-    """One closed path: a file, or a directory with everything below it, whether it exists or not."""
+    """One protected path: a file, or a directory with everything below it. It need not exist."""
 
     path: str
     why: str  # a sentence for the operator: "the interpreter is never writable"
     readable: bool = True
 
 
-# Lists what is closed for the tools of a gate; asked when the gate is built, and again when it is reloaded.
+# Lists the protected paths of a gate; called when the gate is built, and when it is reloaded.
 Protect = Callable[[Manifest, Sequence[Tool]], Sequence[ProtectedPath]]
 
 
 def kept_private(paths: Iterable[str]) -> tuple[ProtectedPath, ...]:
-    """Paths where backends keep their own files: no grant reads or writes them."""
+    """Protect paths where backends keep their own files: no tool reads or writes them."""
     return tuple(ProtectedPath(path, KEPT, readable=False) for path in paths)
 
 
 def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
-    """The denies of closed paths: writes and deletes always, reads where the path is not readable either."""
+    """The denies for protected paths: writes and deletes, and reads of a path that is not readable either."""
     atoms = DOMAINS["fs"].actions
     rules = [
-        # Made from its parts: a path that exists may hold characters that the text of a rule cannot.
+        # Not parsed from text: a real path may have characters that a written rule cannot.
         Rule(capability("fs", atoms[action], "" if closed.path == "/" else closed.path, None), origin, closed.why)
         for closed in paths
         for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
@@ -49,9 +49,9 @@ def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
 
 
 def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
-    """The same protection with fewer paths: one that lies inside another, and is no stricter, is left out."""
+    """Leave out paths that lie inside another one and are not stricter."""
     kept: dict[str, ProtectedPath] = {}
-    strict: set[str] = set()  # of those, the ones that are not readable either
+    strict: set[str] = set()  # paths in `kept` that are not readable either
     for closed in sorted(dict.fromkeys(paths), key=lambda one: (one.path, one.readable, one.why == SECOND_CODE)):
         around = _around(closed.path)
         if strict.isdisjoint(around) and (not closed.readable or kept.keys().isdisjoint(around)):

@@ -33,7 +33,7 @@ from licet.core.ledger.entry import (
     time_text,
 )
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.approvals import told_agreements
+from licet.guard.approvals import redacted_agreements
 from licet.guard.ports import Ledger
 from licet.guard.result import INTERRUPTED, ResultParts
 
@@ -52,7 +52,7 @@ async def keep_decision(call: "Call", ledger: Ledger) -> None:
 
 
 async def keep_receipt(call: "Call", ledger: Ledger, parts: ResultParts) -> None:
-    """Write the receipt of a call to the ledger; a long one is put together in a thread, so that others go on."""
+    """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run."""
     await ledger.record(await asyncio.to_thread(receipt_of, call, parts) if call.is_long else receipt_of(call, parts))
 
 
@@ -100,7 +100,7 @@ def receipt_of(call: "Call", parts: ResultParts) -> Entry:
 
 
 def _identity(call: "Call") -> dict[str, Any]:
-    """The fields that say which call of whom an entry is about; the same in a decision and its receipt."""
+    """The fields that identify the call; the same in a decision and its receipt."""
     session, registered = call.session, call.registered
     parent = session.parent
     return {
@@ -131,7 +131,7 @@ def _purpose(call: "Call") -> str | None:
     text, enough = call.purpose, 4 * (MOST_PURPOSE + 1)  # bytes of that many characters
     if call.redactor is None:
         text = visible(text[:enough])
-    else:  # of a long text only the beginning is redacted, and no secret is cut in half
+    else:  # only the beginning is redacted, and no secret is cut in half
         raw = text.encode(errors="surrogatepass")
         text = visible(call.redactor.beginning(raw, enough).decode(errors="ignore"))
     return text if len(text) <= MOST_PURPOSE else text[: MOST_PURPOSE - 1] + "…"
@@ -153,7 +153,7 @@ def _admission_rules(call: "Call") -> Texts:
 
 
 def _hides_error(parts: ResultParts, full: bool) -> bool:
-    """Whether an error is text of the tool that a receipt does not keep."""
+    """Whether the error is text of the tool, which a receipt keeps only with `record: full`."""
     refusal = parts._refusal
     return parts.reason == "TOOL_FAILED" and not full and refusal is not None and refusal.rules[0].text != INTERRUPTED
 
@@ -176,7 +176,7 @@ def _approvals(call: "Call") -> tuple[ApprovalFact, ...]:
             request=agreed.request or None,
             use=visible(agreed.approval.use) or None,
         )
-        for agreed in told_agreements(call)
+        for agreed in redacted_agreements(call)
     )
 
 
@@ -213,12 +213,12 @@ def _events(events: Iterable[Event]) -> tuple[EventFact, ...]:
 
 
 def _event(event: Event) -> EventFact:
-    """One event; other events than checks leave out what the entry says elsewhere."""
+    """One event. Events that are no checks leave out what another field of the entry has."""
     kind, capability = type(event).__name__, visible(event.capability)
     if not isinstance(event, Happened):
         return EventFact(kind=kind, capability=capability, reason=event.reason, rule=visible(event.rule))
     about_call = event.capability == f"tool:call:{event.tool_name}"
-    rule = "" if isinstance(event, BudgetSettled | SandboxEntered) else event.rule  # `cost_usd` and `sandbox` say it
+    rule = "" if isinstance(event, BudgetSettled | SandboxEntered) else event.rule  # it is in `cost_usd` or `sandbox`
     return EventFact(
         kind=kind,
         capability=UNSET if about_call else capability,
@@ -246,7 +246,7 @@ def _budget(call: "Call", cost: Decimal, *, spent: bool) -> BudgetFact | None:
 def _bundles(call: "Call", cost: Decimal, *, spent: bool) -> dict[str, BundleBudgetFact] | UnsetType:
     """The same for each bundle that has a budget."""
     found = {name: spent_of(usage, "") for name, usage in call.usage.bundles.items()}
-    found |= {name: reservation.before for name, reservation in call.of_bundles.items()}
+    found |= {name: reservation.before for name, reservation in call.bundle_reservations.items()}
     return {
         name: BundleBudgetFact(
             before=_bundle_spent(before), after=_bundle_spent(_with_call(before, cost) if spent else before)

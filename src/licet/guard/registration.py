@@ -1,7 +1,7 @@
-"""Registration: tools meet a manifest, and everything a call will need is worked out before the first one.
+"""Registers tools under a manifest: checks that each fits, and computes what its calls need, before the first call.
 
-This is the first of the three enforcement points. The others are in `call`: call-time resolution, and the
-fail-closed guard, whose question (what does this tool need that nothing stands behind?) is answered here.
+This is the first of three enforcement points. The other two are in `call`: the decision of each call, and the
+fail-closed guard, which refuses a tool whose backends are missing. Which ones are missing is computed here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, 
 from licet.guard.ports import Ports
 from licet.guard.protection import Protect, kept_private, protection_layer
 
-# What a gate asks this machine: the versions of the distributions that connectors are defined by, and, by the name of a
-# tool, the distribution that its module belongs to.
+# Looks up what is installed: the versions of the distributions of connectors, and the distribution of each tool by the
+# name of the tool.
 Packages = Callable[[Manifest, Sequence[Tool]], tuple[Mapping[str, str], Mapping[str, Installed]]]
 OnMisfit = Literal["refuse", "narrow", "deny"]
 MODES: tuple[OnMisfit, ...] = get_args(OnMisfit)
-WALL_SECONDS, OUTPUT_KB = 30, 1024  # where no limit is stated
+WALL_SECONDS, OUTPUT_KB = 30, 1024  # if the manifest states no limit
 
 _IMPORT_FIX = (
     "grant a subdirectory that holds no code, such as `${workdir}/work`; or start the program with `python -P`, with "
@@ -51,12 +51,12 @@ _IMPORT_FIX = (
 
 
 class Rules(Struct, frozen=True):
-    """The argument rules of one admission, and the check that they were made into."""
+    """The rules on arguments of one admission, and the function that checks them."""
 
     rules: Mapping[str, Any]
-    check: Callable[[Mapping[str, Any]], str] | None  # None: nothing here can check them, so nothing passes
-    defaults: Mapping[str, Any]  # what the tool gets for arguments that are left out
-    parameters: Mapping[str, str]  # of arguments with rules: the parameter that takes each
+    check: Callable[[Mapping[str, Any]], str] | None  # None: they cannot be checked, so every call is refused
+    defaults: Mapping[str, Any]  # of arguments that a caller leaves out
+    parameters: Mapping[str, str]  # by argument: the parameter of the function that takes it
     origin: Origin | None = None  # of the admission
 
 
@@ -65,42 +65,42 @@ class Registered(Struct, frozen=True):
 
     tool: Tool
     reach: Reach | None  # None: the manifest does not admit it
-    misfits: tuple[Ground, ...]  # why it does not fit: every call of it is denied with these
+    misfits: tuple[Ground, ...]  # why it does not fit; its calls are denied with these
     validate: Callable[[object], dict[str, Any]]
-    missing: Mapping[str, str]  # categories that it needs and that nothing stands behind, and the part that would
-    layers: tuple[str, ...]  # what is in force at its level
-    unavailable: str  # why its level cannot be kept here; empty if it can
-    binaries: Mapping[str, str]  # the programs it may start, by name, as they were found on the host's PATH
+    missing: Mapping[str, str]  # kinds of backends that it needs and that are not configured: title -> field of `Ports`
+    layers: tuple[str, ...]  # the walls of its level
+    unavailable: str  # why this machine does not support its level; empty if it does
+    binaries: Mapping[str, str]  # the paths of programs it may start, by name, from the host's PATH
     seconds: float
     output_bytes: int
-    limits: Mapping[str, int]  # as the manifest has them; engines have defaults of their own
-    cost_usd: Decimal  # the most that a call costs: what is set aside for it
+    limits: Mapping[str, int]  # those that the manifest states; the sandbox has defaults for the others
+    cost_usd: Decimal  # the most that a call costs; this is reserved for it
     budgeted: bool  # a budget or a number of calls limits it
-    asks: bool  # each delete inside a call asks a person
-    bound: bool  # a context is bound for it: it takes one, or runs behind walls, from where one is asked
-    weighed: bool  # people are asked: each call is decided by its arguments, what was spent and what was agreed to
-    rules: tuple["Rules", ...]  # what the manifest says of its arguments
+    asks: bool  # each delete inside a call needs an approval
+    needs_context: bool  # a call needs a context: the tool has the parameter, or runs behind walls
+    needs_approval: bool  # a call may: then its arguments and earlier approvals are known before it is decided
+    rules: tuple["Rules", ...]  # on its arguments
     walls: str  # its level and the layers around it, as text
     tool_digest: str
 
     @property
     def ready(self) -> bool:
-        """Whether nothing stands in the way of a call but its arguments, its budget and the people to be asked."""
+        """Whether a call can run, if its arguments, its budget and the approver permit."""
         blocked = self.misfits or self.missing or self.unavailable
         return self.reach is not None and not (self.reach.grounds or blocked)
 
 
 class RegisteredTools(Struct, frozen=True):
-    """A manifest and the tools under it. A call takes one and keeps it, whatever is reloaded meanwhile."""
+    """A manifest and the tools under it. A call keeps the one it started with when the gate is reloaded."""
 
     manifest: Manifest
     digest: str
     tools: Mapping[str, Registered]
-    unusable: str = ""  # why nothing can be judged by this manifest, so that every call is refused
+    unusable: str = ""  # why the manifest cannot be used; then every call is refused
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
-        """Everything that admitted tools ask for and do not get, where their calls are denied for it."""
+        """What admitted tools need and the manifest does not allow. Their calls are denied."""
         return tuple(misfit_of(name, ground) for name, one in self.tools.items() for ground in one.misfits)
 
 
@@ -118,13 +118,15 @@ def register(
     refuse: bool = False,
     parent: RegisteredTools | None = None,
 ) -> RegisteredTools:
-    """The tools under a manifest. One that is not admitted is no misfit; calls of one that does not fit are denied.
+    """Register tools under a manifest. Calls of a tool that does not fit are denied.
 
-    What `protect` lists is taken out of every grant before anything is compared. A grant over a directory that this
-    process imports modules from is a misfit too, unless `imports` says otherwise. With `narrow`, a tool that asks for
-    more holds what overlaps; what cannot be narrowed stays a misfit. Under the `parent` of a delegate, what is denied
-    there is denied, and a tool that needs something of which the delegate holds nothing. With `refuse`, any misfit
-    raises `RegistrationRefused` with all of them.
+    - A tool that the manifest does not admit is not a misfit.
+    - The paths that `protect` lists are removed from every grant first.
+    - A grant to write where this process imports modules from is a misfit, unless `imports` is `drop` or `accept`.
+    - With `narrow`, a tool that needs too much holds the overlap. What cannot be narrowed is still a misfit.
+    - With `parent`, for a delegate, a tool has the misfits that it has there, and one if the delegate holds nothing of
+      something that it needs.
+    - With `refuse`, misfits raise `RegistrationRefused`, which lists all of them.
     """
     installed, owners = packages(manifest, tools)
     manifest = replace(manifest, installed=installed, loaded=manifest.loaded or manifest)
@@ -148,7 +150,7 @@ def register(
     if ports.files is not None:
         ports.files.pin(_roots(ceiling), lambda directory: ceiling.ceiling.has(use_of_path("write", directory)))
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
-    if imports != "drop":  # a command has nothing on its import path that could be written, and should start quickly
+    if imports != "drop":  # a command has dropped every writable directory, and should start quickly
         _load_code(registered.values(), ports)
     return RegisteredTools(ceiling, manifest.digest, registered)
 
@@ -156,7 +158,7 @@ def register(
 def _misfits(
     tool: Tool, manifest: Manifest, ceiling: Manifest, narrow: bool, parent: RegisteredTools | None
 ) -> Iterator[Ground]:
-    """Why a tool does not fit; nothing for one that is not admitted, since no call of it is."""
+    """Why a tool does not fit; empty for one that is not admitted."""
     reach = reach_of(ceiling, tool.name)
     if reach is None:
         return
@@ -167,12 +169,12 @@ def _misfits(
         return
     if not narrow:  # otherwise a call holds the overlap
         yield from misfit_grounds(reach)
-        yield from _unlike(tool, manifest)
-    yield from _misnamed(tool, ceiling)
+        yield from _declaration_misfits(tool, manifest)
+    yield from _argument_rule_misfits(tool, ceiling)
 
 
 def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports) -> list[Ground]:
-    """The directories that a tool may write and this process imports modules from; or import from there no more."""
+    """Misfits for writable directories on the import path of this process. With `drop`, take these off the path."""
     if imports == "accept" or reach is None or not _writes_files(reach, ports):
         return []
     found = list(writable_imports(held_paths(reach.grant)))
@@ -183,19 +185,19 @@ def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports)
 
 
 def _writes_files(reach: Reach, ports: Ports) -> bool:
-    """Whether any part that a tool may use writes files of this machine: memory twins do not."""
+    """Whether a tool can write real files. Memory backends do not."""
     parts: list[object] = [ports.files]
     if any(rule.domain == "process" for rule in reach.grant.allow):
-        parts.append(ports.processes)  # what it starts may write what the tool may
-    # At `isolated` the worker itself writes what is granted, whatever stands behind the handles.
+        parts.append(ports.processes)  # programs may write what the tool may
+    # At `isolated` the worker itself can write what is granted, also if the files backend is in memory.
     isolated = reach.level == "isolated"
     return isolated or any(part is not None and not getattr(part, "in_memory", False) for part in parts)
 
 
 def _import_misfit(tool: str, where: Writable) -> Ground:
     entry = where.entry
-    said = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
-    text = f"{said} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
+    text = f"`{tool}` may write {visible(where.path)}, and this process imports modules from {visible(entry.path)}"
+    text = f"{text} ({visible(entry.origin)}): what it writes there could run in this process, without walls"
     fix = _IMPORT_FIX
     if where.path != entry.path and inside(where.path, (entry.path,)):
         name = where.path[len(entry.path.rstrip("/")) + 1 :].partition("/")[0]
@@ -205,58 +207,59 @@ def _import_misfit(tool: str, where: Writable) -> Ground:
 
 
 def _load_code(registered: Iterable[Registered], ports: Ports) -> None:
-    """Import what the calls of these tools will need, before any of them runs."""
     reaches = [one.reach for one in registered if one.reach is not None]
     domains = sorted({rule.domain for reach in reaches for rule in reach.grant.allow})
     used = [getattr(ports, PART_OF_DOMAIN[domain][0]) for domain in domains if domain in PART_OF_DOMAIN]
     load_code(domains, (*used, ports.ledger, ports.budgets, ports.approver, ports.sandbox))
 
 
-def _unlike(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
-    """Where a tool is or asks for more than the files declare of it: a reviewer has seen the files."""
-    said, spec = manifest.tools.get(tool.name), tool.spec
-    if said is None:
+def _declaration_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
+    """Misfits where the code of a tool needs more than its declaration in the policy files, which were reviewed."""
+    declared, spec = manifest.tools.get(tool.name), tool.spec
+    if declared is None:
         return
-    for piece in spec.touches - said.touches:
+    for piece in spec.touches - declared.touches:
         text = f"`{tool.name}` needs {piece}, which its declaration does not say"
         fix = f"add `{piece.rule}` to the declaration" if not piece.excepts else "declare the same in both places"
-        yield Ground(REASON_OF_DOMAIN[piece.rule.domain], text, said.origin, fix, str(piece.rule))
+        yield Ground(REASON_OF_DOMAIN[piece.rule.domain], text, declared.origin, fix, str(piece.rule))
     differs = f"of `{tool.name}` differs from its declaration"
     same = "state the same in the code and in the declaration"
-    if spec.effect and said.effect and not class_fits(spec.effect, said.effect):
-        text = f"the class {differs}: {spec.effect}, and {said.effect} there"
-        yield Ground("SIDE_EFFECT_EXCEEDED", text, said.origin, same, f"side_effect_class {spec.effect}")
-    if spec.sandbox and said.sandbox and not level_fits(spec.sandbox, said.sandbox):
-        text = f"the level {differs}: {spec.sandbox}, and {said.sandbox} there"
-        yield Ground("SANDBOX_NOT_DECLARED", text, said.origin, same, f"sandbox {spec.sandbox}")
-    if spec.connector != said.connector:
-        text = f"the connector {differs}: {spec.connector or 'none'}, and {said.connector or 'none'} there"
-        named = spec.connector or said.connector
-        yield Ground("CONNECTOR_NOT_ALLOWED", text, said.origin, same, f"connector:use:{named.name if named else '*'}")
-    if spec.cost_usd != said.cost_usd:
-        text = f"the cost {differs}: {spec.cost_usd or 0} USD, and {said.cost_usd or 0} USD there"
-        yield Ground("BUDGET_EXCEEDED", text, said.origin, same, f"tool:call:{tool.name}")
+    if spec.effect and declared.effect and not class_fits(spec.effect, declared.effect):
+        text = f"the class {differs}: {spec.effect}, and {declared.effect} there"
+        yield Ground("SIDE_EFFECT_EXCEEDED", text, declared.origin, same, f"side_effect_class {spec.effect}")
+    if spec.sandbox and declared.sandbox and not level_fits(spec.sandbox, declared.sandbox):
+        text = f"the level {differs}: {spec.sandbox}, and {declared.sandbox} there"
+        yield Ground("SANDBOX_NOT_DECLARED", text, declared.origin, same, f"sandbox {spec.sandbox}")
+    if spec.connector != declared.connector:
+        text = f"the connector {differs}: {spec.connector or 'none'}, and {declared.connector or 'none'} there"
+        named = spec.connector or declared.connector
+        yield Ground(
+            "CONNECTOR_NOT_ALLOWED", text, declared.origin, same, f"connector:use:{named.name if named else '*'}"
+        )
+    if spec.cost_usd != declared.cost_usd:
+        text = f"the cost {differs}: {spec.cost_usd or 0} USD, and {declared.cost_usd or 0} USD there"
+        yield Ground("BUDGET_EXCEEDED", text, declared.origin, same, f"tool:call:{tool.name}")
 
 
 def _as_declared(tool: Tool, manifest: Manifest) -> ToolSpec:
-    """A tool held to what the files declare of it; connectors cannot be narrowed, so it answers for those of both."""
-    said, spec = manifest.tools.get(tool.name), tool.spec
-    if said is None:
+    """The spec of a tool, narrowed to its declaration in the policy files; it keeps the connectors of both."""
+    declared, spec = manifest.tools.get(tool.name), tool.spec
+    if declared is None:
         return spec
-    effects = [effect for effect in (spec.effect, said.effect) if effect]
-    levels = [level for level in (spec.sandbox, said.sandbox) if level]
-    connector, listed = spec.connector or said.connector, said.connector
+    effects = [effect for effect in (spec.effect, declared.effect) if effect]
+    levels = [level for level in (spec.sandbox, declared.sandbox) if level]
+    connector, listed = spec.connector or declared.connector, declared.connector
     if connector and listed and connector.name == listed.name and not connector.version:
         connector = listed
-    others = {*spec.needed_connectors, *said.needed_connectors} - ({connector.name} if connector else set())
+    others = {*spec.needed_connectors, *declared.needed_connectors} - ({connector.name} if connector else set())
     return replace(
         spec,
-        needs=(spec.needs & said.touches) | CapabilitySet(f"connector:use:{name}" for name in others),
-        optional=spec.optional & said.touches,
+        needs=(spec.needs & declared.touches) | CapabilitySet(f"connector:use:{name}" for name in others),
+        optional=spec.optional & declared.touches,
         effect=min(effects, key=CLASSES.index, default=None),
         sandbox=min(levels, key=LEVELS.index, default=None),
         connector=connector,
-        cost_usd=max(filter(None, (spec.cost_usd, said.cost_usd)), default=None),
+        cost_usd=max(filter(None, (spec.cost_usd, declared.cost_usd)), default=None),
     )
 
 
@@ -276,7 +279,7 @@ def _registered(
     return Registered(
         tool=tool,
         reach=reach,
-        misfits=tuple(dict.fromkeys(misfits)),  # a delegate may have one twice: its parent's, and its own
+        misfits=tuple(dict.fromkeys(misfits)),  # a delegate may repeat a misfit of its parent
         validate=tool.validator(),
         missing=missing_ports(_wanted(tool, reach), ports),
         layers=layers,
@@ -289,9 +292,9 @@ def _registered(
         cost_usd=cost,
         budgeted=budgeted,
         asks=asks,
-        bound=tool.context_parameter is not None or reach is None or reach.level != "native",
-        # A budget is looked at when something is set aside, and before that only where somebody would be asked in vain.
-        weighed=asks or reach is None or reach.approval is not None,
+        needs_context=tool.context_parameter is not None or reach is None or reach.level != "native",
+        # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
+        needs_approval=asks or reach is None or reach.approval is not None,
         walls=_walls(reach, layers),
         tool_digest=tool.spec.digest,
     )
@@ -304,14 +307,14 @@ def _walls(reach: Reach | None, layers: tuple[str, ...]) -> str:
 
 
 def _roots(manifest: Manifest) -> list[str]:
-    """Every path that a rule of the manifest's authors names."""
+    """Every path in the rules of the manifest, without those that licet added."""
     written = (layer for layer in manifest.layers if layer.kind != "policy files")
     rules = (rule.capability for layer in written for rule in (*layer.allows, *layer.denies))
     return sorted({rule.key for rule in rules if rule.domain == "fs" and rule.key})
 
 
 def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
-    made = ports.argument_rules
+    make_check = ports.argument_rules
     admissions = [admission for admission in reach.admissions if admission.args] if reach is not None else []
     if not admissions:
         return ()
@@ -321,14 +324,18 @@ def _rules(tool: Tool, reach: Reach | None, ports: Ports) -> tuple[Rules, ...]:
     parameters = {name: held for name, held in names.items() if held is not None}
     return tuple(
         Rules(
-            admission.args, made(admission.args) if made is not None else None, defaults, parameters, admission.origin
+            admission.args,
+            make_check(admission.args) if make_check is not None else None,
+            defaults,
+            parameters,
+            admission.origin,
         )
         for admission in admissions
     )
 
 
-def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
-    """Rules on arguments that the tool does not take, or takes under other names too: they would not stop anything."""
+def _argument_rule_misfits(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
+    """Misfits for rules that stop nothing: on arguments that the tool does not take, or takes under other names too."""
     admissions = [admission for admission in manifest.admissions.get(tool.name, ()) if admission.args]
     if not admissions:
         return
@@ -349,13 +356,13 @@ def _misnamed(tool: Tool, manifest: Manifest) -> Iterator[Ground]:
 
 
 def _wanted(tool: Tool, reach: Reach | None) -> CapabilitySet:
-    """What a part must stand behind: all that the tool needs, and of what is optional what it was given."""
+    """What must have a backend: all that the tool needs, and the optional part that it was granted."""
     optional = tool.spec.optional
     return tool.spec.needs if reach is None or not optional else tool.spec.needs | (reach.spec.optional & reach.grant)
 
 
 def missing_ports(needs: CapabilitySet, ports: Ports) -> Mapping[str, str]:
-    """The categories that a tool needs and that nothing stands behind, each with the part that would."""
+    """The titles of backends that a tool needs and that are not configured, each with its field of `Ports`."""
     wanted = sorted({rule.domain for rule in needs.allow} & PART_OF_DOMAIN.keys())
     return {title: port for port, title in map(PART_OF_DOMAIN.__getitem__, wanted) if getattr(ports, port) is None}
 

@@ -30,7 +30,7 @@ INTERRUPTED = "the call was interrupted before it ended"
 
 
 def code_of(reason: Reason) -> Code:
-    """The kind of outcome that a refusal before the tool runs is."""
+    """The code of a refusal before the tool runs."""
     if reason == "INPUT_INVALID":
         return "input_invalid"
     if reason == "LIMIT_TIME":
@@ -39,7 +39,7 @@ def code_of(reason: Reason) -> Code:
 
 
 class ResultParts:
-    """A result while its call ends: `close` sets what is still missing, and `sealed` makes the result of it."""
+    """A mutable result: `close` fills it in, and `sealed` makes the `Result`."""
 
     def __init__(self, tool: str, value: Any = None) -> None:
         self.tool = tool
@@ -60,7 +60,7 @@ class ResultParts:
         self._refusal: Deny | Ask | None = None
 
     def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
-        """Make it the result of a refusal."""
+        """Turn it into the result of a refusal."""
         self.ok, self.value = False, None
         self.code, self.reason, self.error, self._refusal = code, refusal.code, str(refusal), refusal.decision
         return self
@@ -71,7 +71,7 @@ class ResultParts:
 
 
 def interrupted(request: Request, running: bool) -> ResultParts:
-    """The result of a call that whoever made it has ended: for its receipt, since nobody waits for it."""
+    """The result of a call that its caller cancelled. Only the receipt shows it."""
     refusal = Refused(Deny(request, (Ground("TOOL_FAILED" if running else "INTERRUPTED", INTERRUPTED),)))
     return ResultParts(request.tool).refuse("execution_failed" if running else "denied", refusal)
 
@@ -90,17 +90,17 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
     duration_ms: float
     truncated: bool
     layers: tuple[str, ...]  # the walls around the tool; empty if it did not run
-    approvals: tuple[Agreement, ...]  # what people agreed to for it, and who they were
-    programs: Layers | None  # the walls around the programs that it started; None if there were none
+    approvals: tuple[Agreement, ...]  # the approvals of the call, and who gave them
+    programs: Layers | None  # the walls around its programs; None if it started none
     access: Access | None  # the rules that the kernel enforced; None if the tool did not run behind walls
     program_access: ProgramAccess  # the same for its programs
     _refusal: Deny | Ask | None
     _grant: Grant | None = None
-    _carried: "_Carried | None" = None  # of a result that came from another process
+    _carried: "_Carried | None" = None  # set in a result that was pickled and loaded
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened in the call, in order: every check with the rules that decided it, and what else there was."""
+        """The events of the call, in order: every check with the rules that decided it, approvals, budget, sandbox."""
         if self._carried is not None:
             return self._carried.events
         if self._grant is not None:
@@ -116,7 +116,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         raise Refused(self._decision)
 
     def explain(self) -> str:
-        """Why, for the operator: what was asked, what decided and where it is written, how to allow it, the receipt."""
+        """Explain the outcome to the operator: the request, the rules that decided it, the fix, the receipt."""
         if self._carried is not None:
             return self._carried.explained
         if self.ok:
@@ -139,7 +139,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def _heading(self) -> str:
-        """What happened, where nothing was denied."""
+        """The first line of `explain` if the call failed for another reason than a deny; otherwise empty."""
         match self.reason:
             case "INPUT_INVALID":
                 return f"invalid arguments: `{self.tool}` was not called"
@@ -167,7 +167,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         return f"Result({self.tool!r}, {outcome})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A result travels as what it says; the manifest behind it stays where it was decided.
+        # The explanation is pickled as text, because the manifest that it is made from is not pickled.
         plain = {name: getattr(self, name) for name in self.__struct_fields__ if name[0] != "_"}
         refusal = None if self.ok else Refused(self._decision)
         if self._carried is not None:
@@ -187,7 +187,7 @@ def _line(event: CapabilityGranted | CapabilityDenied) -> str:
 
 
 class _Carried(Struct, frozen=True):
-    """What a result said in the process that it came from."""
+    """What a pickled result keeps of its decision and grant."""
 
     explained: str
     events: tuple[Event, ...]

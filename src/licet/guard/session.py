@@ -1,4 +1,4 @@
-"""A session: one conversation of one agent. Its calls run side by side; what they share is named, never ambient."""
+"""`Session`: one conversation of one agent, with its calls, approvals and storage."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from licet.guard.gate import BareGate
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-_ENDED = "licet:ended"  # the scope in which ended sessions are remembered; no tool can name it
+_ENDED = "licet:ended"  # the scope that lists ended sessions; no tool can name it
 CONCURRENT_CALLS = 64
 
 
@@ -51,12 +51,12 @@ class Session:
         self.agent = gate.manifest.agent
         self._name = (self.agent, id)
         self.parent = parent
-        # What a delegate spends, the first session pays: delegating makes no money.
+        # A delegate spends from the account of the first session, so delegating does not raise a budget.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
-        self.known = False  # whether a store has been asked if this session was ended
-        self.broken = ""  # why it cannot be known whether this session was ended
+        self.end_checked = False  # whether `check_ended` has run
+        self.store_error = ""  # why `check_ended` could not read the store
         self._closed = False
-        self.told = False  # whether a call has told that this session was opened
+        self.reported_open = False  # whether observers have seen `SessionOpened`
         self._requests: dict[str, Request] = {}
         self._claims: dict[str, tuple[Registered, int, Claim, dict[str, Claim]]] = {}
 
@@ -64,35 +64,35 @@ class Session:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await anywhere(self.look())
+        await anywhere(self.check_ended())
         return self
 
-    async def look(self) -> None:
-        """Learn whether this session was ended, here or by another process."""
+    async def check_ended(self) -> None:
+        """Read from the store whether this session was ended, here or by another process."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(
                 "sessions need the loop of asyncio or of trio: under another, use `licet.run` in a thread"
             ) from None
-        self.known = True
+        self.end_checked = True
         kv = self.gate.ports.kv
         try:
             if kv is not None and await kv.get(_ENDED, self._key) is not None:
                 self.gate.ended.add(self._name)
-        except Exception as error:  # it may have been ended: calls are refused, with the reason
-            # A store of one's own may raise anything; ours says in words what is wrong.
-            self.broken = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+        except Exception as error:  # a user's store may raise anything
+            # The session may have been ended, so its calls are refused with this text.
+            self.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
     def agreed(self, policy: RegisteredTools, now: float) -> dict[Approval, Agreement]:
         """The approvals for this session that were given under this policy and have not expired."""
-        known = list(self.gate.agreed.get(self._name, {}).items())  # another thread may have this session open too
+        known = list(self.gate.agreed.get(self._name, {}).items())  # a copy: another thread may change it
         return {approval: agreement for approval, (under, until, agreement) in known if under is policy and now < until}
 
     def agree(self, agreement: Agreement, policy: RegisteredTools, asked: float, seconds: int) -> None:
         """Remember an approval for this session until it expires, counted from the time of the question."""
         agreed = self.gate.agreed
-        for name, known in list(agreed.items()):  # sessions that are never ended would otherwise be kept for ever
+        for name, known in list(agreed.items()):  # remove expired ones, also of sessions that are never ended
             if all(until <= asked for _, until, _ in list(known.values())):
                 agreed.pop(name, None)
         agreed.setdefault(self._name, {})[agreement.approval] = (policy, asked + seconds, agreement)
@@ -106,7 +106,7 @@ class Session:
         return self._closed or self._name in self.gate.ended or (self.parent is not None and self.parent.over)
 
     def other_agent(self, policy: RegisteredTools) -> str:
-        """The agent of the manifest in force, if this session, or one above it, is of another; otherwise empty."""
+        """The agent of the manifest in force, if it is not that of this session or of a parent; otherwise empty."""
         if policy.manifest.agent != self.agent:
             return policy.manifest.agent
         return self.parent.other_agent(self.parent.gate.policy) if self.parent is not None else ""
@@ -149,14 +149,14 @@ class Session:
                 tool, arguments = asked[number]
                 results[number] = await self.call(tool, arguments, purpose=purpose)
 
-        while left := length_hint(waiting):  # a task that is cancelled from inside a call leaves others to be made
+        while left := length_hint(waiting):  # a call that cancels its own task leaves later calls undone
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(at_once, left)):
                     group.create_task(work())
         return [result or self._lost(tool) for result, (tool, _) in zip(results, asked, strict=True)]
 
     def _lost(self, tool: str) -> Result:
-        """The result of a call that ended with the task it was made in; its receipt is in the ledger."""
+        """The result of a call whose task was cancelled from inside; its receipt is in the ledger."""
         ground = Ground("TOOL_FAILED", "the task of this call was cancelled by what ran in it")
         parts = ResultParts(tool).refuse("execution_failed", Refused(Deny(self.request(tool), (ground,))))
         parts.layers, parts.programs, parts.cost_usd, parts.receipt, parts.duration_ms = (), None, NOTHING, "", 0.0
@@ -169,11 +169,11 @@ class Session:
     async def _available(self) -> list[str]:
         policy = self.gate.policy
         found: list[str] = []
-        if self.other_agent(policy):  # its calls are refused
+        if self.other_agent(policy):  # every call is refused
             return found
         for name, registered in sorted(policy.tools.items()):
             if registered.ready and registered.reach is not None:
-                grant = Grant(self.request(name), registered.reach, policy.digest, self.gate.observers, _nobody)
+                grant = Grant(self.request(name), registered.reach, policy.digest, self.gate.observers, _ask_nobody)
                 with suppress(TimeoutError), Deadline(registered.seconds):
                     if await is_available(self, registered, grant):
                         found.append(name)
@@ -185,7 +185,7 @@ class Session:
         return Session(self.gate.delegated(agent, allow), self.id, self)
 
     async def end(self) -> None:
-        """Forget the session's storage and retire its id."""
+        """Delete the session's storage, and refuse all later calls under its id."""
         await anywhere(self._end())
 
     async def _end(self) -> None:
@@ -197,7 +197,7 @@ class Session:
             await kv.clear(scope_id("session", "", self.id, None, self.agent))
 
     def request(self, tool: str) -> Request:
-        """The request to call a tool of this gate; made once, since it never changes."""
+        """The request to call a tool, cached for the tools of this gate."""
         if type(tool) is not str:
             return Request(tool, (), self.id)
         found = self._requests.get(tool)
@@ -208,23 +208,23 @@ class Session:
         return found
 
     def claims(self, registered: Registered, budget: Budget, moment: datetime) -> tuple[Claim, dict[str, Claim]]:
-        """What a call of a tool wants to spend, also of the budgets of its bundles; made once a day."""
+        """The claims of a call on the budget of its agent and on those of its bundles, cached for a day."""
         tool, day = registered.tool.name, moment.toordinal()
-        known = self._claims.get(tool)
-        if known is not None and known[0] is registered and known[1] == day:
-            return known[2], known[3]
+        cached = self._claims.get(tool)
+        if cached is not None and cached[0] is registered and cached[1] == day:
+            return cached[2], cached[3]
         reach = registered.reach
-        assert reach is not None  # noqa: S101 - what is not admitted is not paid for
+        assert reach is not None  # noqa: S101 - only admitted tools have claims
         own = reach.max_calls, reach.max_cost_usd
         (agent, session), date, cost = self.account, moment.date().isoformat(), registered.cost_usd
         claim = Claim(agent, session, tool, date, cost, budget, *own)
-        of_bundles = {
+        bundle_claims = {
             bundle.name: Claim(bundle_account(agent, bundle.name), session, tool, date, cost, bundle.budget, None, None)
             for bundle in reach.bundles
             if bundle.budget
         }
-        self._claims[tool] = registered, day, claim, of_bundles
-        return claim, of_bundles
+        self._claims[tool] = registered, day, claim, bundle_claims
+        return claim, bundle_claims
 
     @property
     def _key(self) -> str:
@@ -236,5 +236,5 @@ def _check_name(what: str, name: object) -> None:
         raise ValueError(f"expected {what} of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
 
 
-async def _nobody(approval: Approval, use: Use) -> None:
+async def _ask_nobody(approval: Approval, use: Use) -> None:
     raise PermissionError(f"nobody is asked about {use} while looking around")

@@ -1,6 +1,6 @@
-"""Budgets on the path of a call: what was spent so far, setting aside before any effect, and settling afterwards.
+"""Budgets on the path of a call: read the usage, reserve before any effect, settle afterwards.
 
-A call of a tool whose bundle has a budget spends from that bundle's account too, besides its agent's.
+If the bundle of a tool has a budget, a call spends from the bundle's account and from its agent's.
 """
 
 from decimal import Decimal
@@ -25,12 +25,12 @@ _STORE = "the store of budgets"
 
 
 async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage:
-    """What the session of a call has spent, and the bundles of its tool."""
+    """The usage of the session of a call, and of the bundles of its tool."""
     (agent, session), day = call.session.account, call.time.date().isoformat()
     bundles = registered.reach.bundles if registered.reach is not None else ()
     try:
         usage = await in_time(call.stores, budgets.usage(agent, session, day), _STORE)
-        of_bundles = {
+        bundle_usage = {
             bundle.name: await in_time(
                 call.stores, budgets.usage(bundle_account(agent, bundle.name), session, day), _STORE
             )
@@ -39,22 +39,22 @@ async def spent(call: "Call", registered: Registered, budgets: Budgets) -> Usage
         }
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
-    return replace(usage, bundles=of_bundles) if of_bundles else usage
+    return replace(usage, bundles=bundle_usage) if bundle_usage else usage
 
 
 async def reserve(call: "Call", registered: Registered, grant: Grant) -> None:
-    """Set calls and money aside before any effect."""
+    """Reserve one call and its cost, or refuse the call."""
     budgets = call.ports.budgets
     if budgets is None:
         call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
-    claim, of_bundles = call.session.claims(registered, call.policy.manifest.budget, call.time)
+    claim, bundle_claims = call.session.claims(registered, call.policy.manifest.budget, call.time)
     try:
         # The bundles first: a call that its bundle refuses then takes nothing from the other tools of its agent.
-        for name, wanted in of_bundles.items():
+        for name, wanted in bundle_claims.items():
             taken = await in_time(call.stores, budgets.reserve(wanted), _STORE)
             if taken is None:
                 break
-            call.of_bundles[name] = taken
+            call.bundle_reservations[name] = taken
         else:
             call.reservation = await in_time(call.stores, budgets.reserve(claim), _STORE)
     except Unavailable as broken:
@@ -62,27 +62,27 @@ async def reserve(call: "Call", registered: Registered, grant: Grant) -> None:
     if call.reservation is None:
         call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved)
         decision = decide(call.request, call.policy.manifest, call.usage)
-        if isinstance(decision, Deny):  # it says which limit, and where that is written
+        if isinstance(decision, Deny):  # it names the limit, and where that is stated
             grant.deny(decision)
-        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # and one has given something back since
+        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # but one was refunded meanwhile
     grant.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
 
 
 async def settle(call: "Call", cost: Decimal) -> Happened | None:
-    """Turn what was set aside into what was spent; for a call that never ran it goes back."""
+    """Settle the reservations of a call that ran, or refund those of one that did not; return the event."""
     registered, about = call.registered, (f"tool:call:{call.tool}", call.tool)
     assert registered is not None  # noqa: S101 - it has made the reservation
-    reservations = [one for one in (call.reservation, *call.of_bundles.values()) if one is not None]
+    reservations = [one for one in (call.reservation, *call.bundle_reservations.values()) if one is not None]
     failed = ""
     for reservation in reservations:
         try:
             await _end(call, reservation, cost)
         except Exception as error:
-            # What stays reserved counts as spent: a store that fails here can only make the budget smaller.
+            # An unsettled reservation counts as spent: a store that fails here can only make the budget smaller.
             failed = type(error).__name__
     if failed:
         return BudgetUnsettled(*about, rule=failed)
-    if call.reservation is None:  # only a bundle had set something aside, and nobody was told
+    if call.reservation is None:  # a bundle refused: there was no event about a reservation
         return None
     if not call.running:
         return BudgetRefunded(*about)

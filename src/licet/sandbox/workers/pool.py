@@ -101,7 +101,7 @@ def prepare(level: Level, call: ToolCall, context: BoundContext, support: probe.
 
     def in_force() -> bool:
         at = gate()
-        return at is not None and at.still(registered)
+        return at is not None and at.is_current(registered)
 
     def rules() -> Rules:
         return grant_rules(grant) if level == "isolated" else []
