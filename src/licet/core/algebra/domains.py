@@ -12,6 +12,7 @@ single rule can say, largest first.
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -335,3 +336,18 @@ def said(domain: Domain, atoms: int) -> list[int]:
             found.append(phrase)
             left &= ~phrase
     return found
+
+
+# What a domain is called in reports, in the order of reports.
+ResourceKind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
+RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
+KIND_OF_DOMAIN: dict[str, ResourceKind] = {
+    "network": "hosts",
+    "fs": "paths",
+    "secret": "secrets",
+    "process": "binaries",
+    "env": "env",
+    "storage": "storage",
+    "tool": "tools",
+    "connector": "connectors",
+}

@@ -16,9 +16,9 @@ from unicodedata import bidirectional
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from licet.core.algebra.domains import KIND_OF_DOMAIN
 from licet.core.algebra.scope import spelled, visible
 from licet.core.canonical import canonical_json, digest, key_bytes, key_text
-from licet.core.review.entries import KIND_OF_DOMAIN
 
 FORMAT = 1
 UNSIGNED = "command"  # who said yes where nobody has signed

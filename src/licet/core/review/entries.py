@@ -5,11 +5,11 @@ The entries of a set cover exactly the uses that the set has. What they mean for
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 from licet.core.algebra import domains
 from licet.core.algebra.capability import Capability
-from licet.core.algebra.domains import DOMAINS
+from licet.core.algebra.domains import DOMAINS, KIND_OF_DOMAIN, RESOURCE_KINDS, ResourceKind
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.algebra.use import Use
 from licet.core.compared import Compared
@@ -19,18 +19,6 @@ from licet.core.origin import Origin
 from licet.core.policy.effects import WRITES
 from licet.core.policy.layer import Layer, Rule
 
-Kind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-KIND_OF_DOMAIN: dict[str, Kind] = {
-    "network": "hosts",
-    "fs": "paths",
-    "secret": "secrets",
-    "process": "binaries",
-    "env": "env",
-    "storage": "storage",
-    "tool": "tools",
-    "connector": "connectors",
-}
 _NOTHING = CapabilitySet()
 _CHANGES = WRITES | CapabilitySet(("storage:write:*",))  # a tool's own store is no effect on the world, but is changed
 
@@ -40,7 +28,7 @@ class ReachEntry(Compared, frozen=True, dict=True):
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
 
-    kind: Kind
+    kind: ResourceKind
     target: str
     pieces: tuple[Piece, ...]  # one for each way; all with the same exceptions
     origin: Origin | None = None  # the rule of a ceiling that lets it in
@@ -84,14 +72,16 @@ class ReachEntry(Compared, frozen=True, dict=True):
 
 def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[ReachEntry, ...]:
     """Everything that a set reaches, in order, and where it is written if that is known."""
-    pieces: dict[tuple[Kind, str, tuple[str, ...]], list[Piece]] = {}
+    pieces: dict[tuple[ResourceKind, str, tuple[str, ...]], list[Piece]] = {}
     for piece in rules - _NOTHING:
         place = KIND_OF_DOMAIN[piece.rule.domain], target_of(piece.rule), tuple(map(target_of, piece.excepts))
         pieces.setdefault(place, []).append(piece)
     written = written or Written(())
     return tuple(
         ReachEntry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
-        for (kind, target, _), held in sorted(pieces.items(), key=lambda item: (KINDS.index(item[0][0]), item[0]))
+        for (kind, target, _), held in sorted(
+            pieces.items(), key=lambda item: (RESOURCE_KINDS.index(item[0][0]), item[0])
+        )
     )
 
 

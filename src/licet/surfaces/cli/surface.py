@@ -15,9 +15,10 @@ from rich.text import Text
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_paths, closed_to_grants
+from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.canonical import money_text
-from licet.core.review.entries import KINDS, ReachEntry
+from licet.core.review.entries import ReachEntry
 from licet.core.review.surface import Surface, ToolSurface, surface
 from licet.surfaces.cli.discovery import named_or_found
 from licet.surfaces.cli.options import FILE, Setting, json_option, read_sound, setting_options
@@ -156,7 +157,7 @@ def _reached(tool: ToolSurface, short: Short) -> Table | Text:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", overflow="fold")
     grid.add_column(overflow="fold")
-    for kind in KINDS:
+    for kind in RESOURCE_KINDS:
         held = [entry for entry in tool.entries if entry.kind == kind]
         if held:
             # Hosts and paths differ in what may be done there; of the rest a list of names tells everything.

@@ -11,11 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from licet.core.algebra.capability import Capability
+from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.canonical import money_text
 from licet.core.policy.digest import command_text
 from licet.core.policy.terms import Budget
-from licet.core.review.entries import KINDS, ReachEntry, entries_of, piece_text, target_of, ways_of
+from licet.core.review.entries import ReachEntry, entries_of, piece_text, target_of, ways_of
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_bundles import Terms
 from licet.surfaces.map.model import (
@@ -114,7 +115,7 @@ def picture_of(surface: Surface) -> Picture:
         links.stand_for(cards[-1], [card.key for card, _, _ in others])
     if surface.unadmitted:
         cards.append(_unadmitted(surface.unadmitted))
-    for kind in KINDS:
+    for kind in RESOURCE_KINDS:
         cards += _target_cards(kind, {place: reached[place] for place in sorted(reached) if place[0] == kind}, links)
     for card, bundles, entries in holders:
         guess = " guess" if "loose" in card.look else ""
@@ -343,7 +344,7 @@ def _summary(surface: Surface, reached: Iterable[tuple[str, str]]) -> str:
     blocked = sum(not tool.reachable for tool in surface.tools)
     undeclared = sum(tool.standing == "undeclared" for tool in surface.tools)
     kinds = [kind for kind, _ in reached]
-    counts = [_counted(kinds.count(kind), *_NOUNS[kind]) for kind in KINDS if kind in kinds]
+    counts = [_counted(kinds.count(kind), *_NOUNS[kind]) for kind in RESOURCE_KINDS if kind in kinds]
     return _joined(
         (
             _counted(len(surface.tools), "tool", "tools") + (f", {blocked} of them blocked" if blocked else ""),

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 
+from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
-from licet.core.review.entries import KINDS
 from licet.core.review.surface import Surface
 from licet.surfaces.map.cards import HEADINGS, picture_of
 from licet.surfaces.map.layout import Column, Group, Item, Placement, place
@@ -107,7 +107,7 @@ def _items(picture: Picture) -> Iterator[tuple[str, float, str, str]]:
         if effect in accents:
             yield element("rect", look=f"c-{effect}", y=-10, width=4, height=12, rx=2), 10.0, effect, "muted small"
     groups = {card.group for card in picture.cards if card.column == 3}
-    for kind in KINDS:
+    for kind in RESOURCE_KINDS:
         if kind in groups:
             sign = element("rect", look="swatch", y=-10, width=12, height=12, rx=3)
             yield element("g", sign, look=f"k-{kind}"), 18.0, HEADINGS[kind].lower(), "muted small"

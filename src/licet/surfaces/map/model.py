@@ -10,8 +10,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from licet.core.algebra.domains import ResourceKind
 from licet.core.policy.effects import EffectClass
-from licet.core.review.entries import Kind
 
 MOST_BUNDLES = 60
 MOST_TOOLS = 100
@@ -122,7 +122,7 @@ def more(rest: int, column: int, group: str, look: str, aside: str = "") -> Card
 
 
 # (by day, by night): each readable as a line and as a tint on its background.
-KIND_COLOURS: dict[Kind, tuple[str, str]] = {
+KIND_COLOURS: dict[ResourceKind, tuple[str, str]] = {
     "hosts": ("#2563eb", "#7da7ff"),
     "paths": ("#0f766e", "#4fd1bd"),
     "secrets": ("#be185d", "#f58ab8"),
