@@ -21,7 +21,6 @@ from pydantic import BaseModel, Field
 
 import licet
 from licet import CapabilitySet, Context, Malformed, Tool, ToolCapabilities, tool
-from licet.declare import decorator
 
 if TYPE_CHECKING:
     from licet import Context as Unimportable
@@ -663,23 +662,3 @@ def test_a_list_that_changes_later_does_not_change_what_was_declared() -> None:
 def test_malformed_capabilities_are_refused_when_they_are_made(part: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed, match=message.replace("(", r"\(")):
         ToolCapabilities(**part)
-
-
-def test_inside_a_worker_a_declaration_is_worked_out_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decorator, "_later", True)
-    later = tool(capabilities={"secrets": ["K"]}, effect="read_only", reuse=True)(base)
-    wrong = tool(capabilities={"secrets": "K"})(base)
-    monkeypatch.undo()
-    now = tool(capabilities={"secrets": ["K"]}, effect="read_only", reuse=True)(base)
-    assert isinstance(later, Tool)
-    assert (later.fn, later.__name__, later.__doc__) == (now.fn, now.__name__, now.__doc__)
-    assert "spec" not in vars(later)
-    assert (later.digest, later.reuse, later.context_parameter, later.is_async, repr(later)) == (
-        *(now.digest, now.reuse, now.context_parameter, now.is_async, repr(now)),
-    )
-    with pytest.raises(AttributeError, match="cannot be changed"):
-        later.reuse = False
-    with pytest.raises(AttributeError, match="no attribute `other`"):
-        later.other  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(Malformed, match="a list as `secrets`"):
-        wrong.spec  # noqa: B018

@@ -3,7 +3,6 @@
 Nothing is enforced here: calling a `Tool` directly calls its function.
 """
 
-import dis
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +19,6 @@ from licet.declare.arguments import context_parameter, validator
 
 # Called before a tool is offered or called. It sees only the variables and programs that the tool declares.
 Available = Callable[["Surroundings"], bool | Awaitable[bool]]
-_AWAITS = frozenset(dis.opmap[name] for name in ("GET_AWAITABLE", "GET_ANEXT") if name in dis.opmap)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,7 +39,6 @@ class Tool:
     fn: Callable[..., Any]
     spec: ToolSpec
     is_async: bool
-    suspends: bool  # its coroutine may await, so that others run meanwhile
     context_parameter: str | None
     available: "Available | None"
     reuse: bool
@@ -57,7 +54,6 @@ class Tool:
             "reuse": reuse,
             "spec": spec,
             "is_async": inspect.iscoroutinefunction(fn),
-            "suspends": _suspends(fn),
             "context_parameter": context_parameter(fn),
         }
         vars(self).update(_like(fn), **own)
@@ -137,37 +133,6 @@ def _like(fn: Callable[..., Any]) -> dict[str, Any]:
     return {**vars(fn), **copied, "__wrapped__": fn, "fn": fn}
 
 
-def _suspends(fn: Callable[..., Any]) -> bool:
-    """Whether a coroutine awaits anything, or mentions cancelling. If not, its steps need not be watched."""
-    code = getattr(fn, "__code__", None)
-    return code is None or "cancel" in code.co_names or not _AWAITS.isdisjoint(code.co_code[::2])
-
-
-class _Later(Tool):
-    """A tool whose declaration is evaluated when it is first used."""
-
-    def __init__(self, fn: Callable[..., Any], declare: Callable[[], Tool]) -> None:
-        vars(self).update(_like(fn), _declare=declare)
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in Tool.__annotations__:
-            raise AttributeError(f"a Tool has no attribute `{name}`")
-        vars(self).update(vars(vars(self)["_declare"]()))
-        return vars(self)[name]
-
-
-_later = False
-
-
-def declare_later() -> None:
-    """Evaluate declarations lazily, in workers, whose host has already checked them.
-
-    A module of many tools is then loaded as fast as one of plain functions.
-    """
-    global _later
-    _later = True
-
-
 if TYPE_CHECKING:
     # For type checkers a decorated function keeps its signature, and `Tool` alone stays a complete type.
     class Typed(Tool, Generic[P, R]):
@@ -238,9 +203,6 @@ def tool(
         raise TypeError("`reuse` must be True or False")
 
     def declare(fn: Callable[P, R], /) -> "Typed[P, R]":
-        return cast("Typed[P, R]", _Later(fn, lambda: whole(fn)) if _later else whole(fn))
-
-    def whole(fn: Callable[..., Any]) -> Tool:
         _check_function(fn)
         origin = Origin(fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
         try:
@@ -260,7 +222,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return Tool(fn, spec, available, reuse)
+        return cast("Typed[P, R]", Tool(fn, spec, available, reuse))
 
     return declare
 

@@ -1,22 +1,22 @@
-"""Data as JSON, and back: what a tool is given, and what it gives back, is only ever data.
+"""The arguments and results of tools as JSON, and bounds on how much of it is written or parsed.
 
-pydantic's core is the fastest reader and writer of it. It takes longer to load than all else that it takes to start a
-program, and so a few words are written and read without it.
+pydantic writes results, since it knows models, dates and enums. Short plain data, such as the words of a command, is
+written by msgspec: the bytes are the same, and `licet run` need not load pydantic.
 """
 
 import dataclasses
 import enum
-import json
 import sys
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
-PLAIN = frozenset((str, int, bool, type(None)))  # what everybody spells alike, but for large numbers
-_SMALL = 1 << 63
+PLAIN = frozenset((str, int, bool, type(None)))  # every writer of JSON writes these alike
+_FEW = 100  # values of short data
 MOST_DIGITS = 4300  # of an integer: what Python and pydantic read; writing more takes time that grows with the square
 MOST_DEPTH = 250  # lists in lists; pydantic stops a little later
 MOST_SIZE = 32 << 20  # bytes of JSON at least: what is held twice counts twice, as it is written twice
@@ -28,7 +28,6 @@ _BITS_PER_DIGIT = 3.3219280949
 _UNITS = ((b",", 1), (b"[", 4), (b"{", 2), (b":", 3))
 MOST_UNITS = 250_000  # about 10 ms
 _MOST_QUOTES = 60_000
-_core: Any = None  # once it is loaded
 
 
 class DataTooLarge(ValueError):
@@ -37,8 +36,8 @@ class DataTooLarge(ValueError):
 
 def plain_json(value: object) -> bytes:
     """Data as JSON; `ValueError` if JSON cannot carry it."""
-    if _core is None and _is_spelled_alike(value):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if _is_short_and_plain(value):
+        return msgspec.json.encode(value)
     text: bytes = json_core().to_json(value, inf_nan_mode="strings", fallback=_fields)
     return text
 
@@ -132,7 +131,7 @@ _MOST_PER_BYTE = max(units for _, units in _UNITS)
 
 def data_again(text: bytes) -> Any:
     """The data that a text of `plain_json` says."""
-    return json.loads(text) if _core is None else _core.from_json(text, cache_strings="keys")
+    return msgspec.json.decode(text)
 
 
 def is_finite(text: bytes) -> bool:
@@ -147,22 +146,23 @@ def is_finite(text: bytes) -> bool:
 
 
 def json_core() -> Any:
-    """The reader and writer itself, which is loaded now if it is not there yet."""
-    global _core
-    if _core is None:
-        import pydantic_core
+    """pydantic's reader and writer of JSON, loaded when it is first needed."""
+    import pydantic_core
 
-        _core = pydantic_core
-    return _core
+    return pydantic_core
 
 
-def _is_spelled_alike(value: Any, depth: int = 3) -> bool:
-    """Whether every writer of JSON spells a value the same: texts, small whole numbers, a few levels of them."""
-    kind = type(value)
-    if kind is int:
-        return bool(-_SMALL < value < _SMALL)
-    if kind is dict or kind is list:
-        names, held = (value.keys(), value.values()) if kind is dict else ((), value)
-        known = depth > 0 and all(type(name) is str for name in names)
-        return known and all(_is_spelled_alike(one, depth - 1) for one in held)
-    return kind in PLAIN
+def _is_short_and_plain(value: object) -> bool:
+    """Whether a value is made of few texts, whole numbers, booleans and nulls, in lists and objects."""
+    values = [value]
+    for count, one in enumerate(values):  # it grows meanwhile
+        kind = type(one)
+        if isinstance(one, dict) and kind is dict and all(type(name) is str for name in one):
+            values += one.values()
+        elif isinstance(one, list) and kind is list:
+            values += one
+        elif kind not in PLAIN:
+            return False
+        if count > _FEW or len(values) > 10 * _FEW:
+            return False
+    return True

@@ -121,7 +121,7 @@ def _unavailable(level: Level) -> SandboxUnavailable:
 async def _in_this_task(tool: Tool, arguments: dict[str, Any]) -> Any:
     try:
         coroutine: Coroutine[Any, Any, Any] = tool.fn(**arguments)
-        return await (stepped(coroutine) if tool.suspends else coroutine)
+        return await stepped(coroutine)
     except (Stopped, Raised, SandboxUnavailable) as error:  # a tool cannot raise the errors of an engine
         raise raised(error) from None
 

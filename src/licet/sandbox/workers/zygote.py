@@ -13,7 +13,6 @@ import socket
 import threading
 from typing import NoReturn
 
-from licet.declare.decorator import declare_later
 from licet.sandbox import scratch
 from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.workers import worker
@@ -35,7 +34,6 @@ def main(control: int, base: str) -> NoReturn:
     os.chdir("/")
     threading.stack_size(_STACK)
     _warm()
-    declare_later()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
