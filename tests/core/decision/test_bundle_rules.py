@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet import load_manifest
+from licet import Manifest, load_manifest
 from licet.assemble import review
 from licet.core.algebra.use import Use
 from licet.core.canonical import key_text
@@ -16,7 +16,6 @@ from licet.core.decision.foreseen import closed_address_problems, foreseen
 from licet.core.decision.obstacles import address_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
-from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
