@@ -17,9 +17,9 @@ from licet.core.ledger.entry import (
     Row,
     Tail,
     checkpoint_body,
-    kept_at,
     link,
     read_entry,
+    recorded_at,
     time_text,
 )
 from licet.core.ledger.merkle import Frontier
@@ -86,7 +86,7 @@ class MemoryLedger:
             number = self._frontier.size + 1
             if self._quota is not None and number > self._quota:
                 raise LedgerUnavailable("the ledger is full")
-            recorded = kept_at(self._now(), self._recorded)
+            recorded = recorded_at(self._now(), self._recorded)
             row = link(entry, self.ledger, number, self._tails.get(session, START), recorded)
             self._recorded, self._tails[session] = recorded, Tail(row.sequence, row.hash, number)
             self._frontier.add(row.hash)

@@ -43,7 +43,7 @@ STRIPE = "network:https:get@api.stripe.com:443"
         ("secret:read:github", "secret:read:github/token", True),
     ],
 )
-def test_a_pattern_is_a_text_or_its_beginning(pattern: str, text: str, fitting: bool) -> None:
+def test_a_pattern_matches_a_capability_or_its_beginning(pattern: str, text: str, fitting: bool) -> None:
     assert fits(pattern, text) is fitting
 
 
@@ -83,16 +83,16 @@ def test_checks_are_found_by_kind_pattern_and_rule(checks: Checks, which: list[i
 
 
 @pytest.mark.parametrize("checks", [Checks(pattern="fs"), Checks(rule=CapabilitySet(["fs:read:/srv"]))])
-def test_refusals_that_are_not_listed_may_be_any(checks: Checks) -> None:
+def test_unlisted_refusals_match_every_search(checks: Checks) -> None:
     assert list(checks.of({"events": [event(STRIPE), FLOOD]})) == [FLOOD]
 
 
 @pytest.mark.parametrize("forged", [1, "x", None, [], {}, {"kind": DENIED}, {**event("x"), "rule": None}])
-def test_what_is_no_event_is_passed_over(forged: Any) -> None:
+def test_malformed_events_are_skipped(forged: Any) -> None:
     assert list(Checks().of({"events": [forged]})) == []
 
 
-def test_a_tally_counts_exactly_and_stays_small() -> None:
+def test_a_tally_counts_exactly_with_bounded_memory() -> None:
     tally = Tally()
     for number in range(MOST_TEXTS + 5):
         tally.add(event(f"fs:read:/{number}"))

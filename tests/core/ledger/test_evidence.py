@@ -36,10 +36,10 @@ def checked(body: bytes, key: str = KEY) -> Pack | Finding:
 
 
 def changed(change: Callable[[dict[str, Any]], object], numbers: set[int] = ALL) -> Pack | Finding:
-    """What comes of a pack that somebody with the right key has signed, and that says something else."""
-    said = json.loads(payload(numbers))
-    change(said)
-    return checked(json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    """Change the statement of a pack, sign it with the right key, and check it."""
+    statement_fields = json.loads(payload(numbers))
+    change(statement_fields)
+    return checked(json.dumps(statement_fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 @pytest.mark.parametrize("numbers", [{1}, {3}, {5}, {1, 4}, ALL], ids=str)
@@ -51,9 +51,11 @@ def test_a_pack_holds_its_entries_and_their_checkpoint(numbers: set[int]) -> Non
 
 
 def test_the_statement_is_in_toto_and_the_envelope_dsse() -> None:
-    said = json.loads(payload({3}))
-    assert said["_type"] == "https://in-toto.io/Statement/v1"
-    assert said["subject"] == [{"name": "r-3/receipt", "digest": {"sha256": sha256(ROWS[2].body).hexdigest()}}]
+    statement_fields = json.loads(payload({3}))
+    assert statement_fields["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement_fields["subject"] == [
+        {"name": "r-3/receipt", "digest": {"sha256": sha256(ROWS[2].body).hexdigest()}}
+    ]
     assert json.loads(envelope(b"x", "k", b"s")) == {
         "payload": "eA==",
         "payloadType": "application/vnd.in-toto+json",
@@ -64,20 +66,20 @@ def test_the_statement_is_in_toto_and_the_envelope_dsse() -> None:
 
 
 def put(place: str, value: Any) -> Callable[[dict[str, Any]], object]:
-    """A change: another value at a place."""
+    """A change of the statement: another value at a path."""
     *way, last = (int(step) if step.isdigit() else step for step in place.split("."))
 
-    def change(said: Any) -> None:
+    def change(statement_fields: Any) -> None:
         for step in way:
-            said = said[step]
-        said[last] = value(said[last]) if callable(value) else value
+            statement_fields = statement_fields[step]
+        statement_fields[last] = value(statement_fields[last]) if callable(value) else value
 
     return change
 
 
-def swap(said: dict[str, Any]) -> None:
-    """A change: the first two in the other order, with their names."""
-    for each in (said["predicate"]["entries"], said["subject"]):
+def swap(statement_fields: dict[str, Any]) -> None:
+    """Swap the first two entries and their subjects."""
+    for each in (statement_fields["predicate"]["entries"], statement_fields["subject"]):
         each[:2] = each[1], each[0]
 
 
@@ -118,7 +120,7 @@ OTHERS = rows([sample_entry(number) for number in range(6, 11)], ledger="another
         (put("subject.2", 7), 3, "it cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_signed_pack_is_reported(
+def test_an_error_in_a_signed_pack_is_reported(
     change: Callable[[dict[str, Any]], object], number: int, text: str
 ) -> None:
     found = changed(change)
@@ -128,7 +130,7 @@ def test_what_is_wrong_with_a_signed_pack_is_reported(
 
 
 def test_entries_that_do_not_link_are_reported_although_a_checkpoint_covers_them() -> None:
-    """Only the ledger's own writer could make such a pack; its chain is still checked."""
+    """Only the owner of the key could make such a pack. Its chain is checked all the same."""
     another = rows([sample_entry(1), sample_entry(2, "other"), sample_entry(3, kind="decision")])[2]
     broken = [*ROWS[:2], another, *ROWS[3:]]
     checkpoint = checkpoints(broken, [5])[0]
@@ -143,13 +145,13 @@ def test_a_pack_with_a_gap_is_not_checked_for_missing_links() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"payload":1}'])
-def test_what_is_no_pack_is_told(data: bytes) -> None:
+def test_data_that_is_not_a_pack_is_reported(data: bytes) -> None:
     found = check_pack(data, KEY, check)
     assert isinstance(found, Finding)
     assert found.number == 0
 
 
-def test_the_key_is_the_one_that_is_asked_for() -> None:
+def test_a_pack_signed_with_another_key_is_refused() -> None:
     found = checked(payload(), OTHER_KEY)
     assert isinstance(found, Finding)
     assert found.text == f"the pack: it has no valid signature of {KEY}"
@@ -157,9 +159,9 @@ def test_the_key_is_the_one_that_is_asked_for() -> None:
 
 def test_one_of_several_signatures_is_enough() -> None:
     body = payload()
-    said = json.loads(envelope(body, KEY, sign(KEY, to_sign(body))))
-    said["signatures"].insert(0, {"keyid": OTHER_KEY, "sig": "AA=="})
-    data = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    statement_fields = json.loads(envelope(body, KEY, sign(KEY, to_sign(body))))
+    statement_fields["signatures"].insert(0, {"keyid": OTHER_KEY, "sig": "AA=="})
+    data = json.dumps(statement_fields, sort_keys=True, separators=(",", ":")).encode()
     assert isinstance(check_pack(data, KEY, check), Pack)
 
 

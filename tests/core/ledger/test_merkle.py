@@ -103,7 +103,7 @@ def some(size: int) -> list[bytes]:
 
 
 @given(sizes)
-def test_a_frontier_has_the_root_of_the_definition_and_comes_back_from_its_bytes(size: int) -> None:
+def test_a_frontier_has_the_defined_root_and_survives_serialization(size: int) -> None:
     frontier = Frontier()
     for number, leaf in enumerate(some(size)):
         assert frontier.root == naive_root(some(size)[:number])
@@ -113,7 +113,7 @@ def test_a_frontier_has_the_root_of_the_definition_and_comes_back_from_its_bytes
 
 
 @given(st.data(), st.integers(1, 40))
-def test_every_leaf_has_a_proof_and_nothing_else_has_it(data: st.DataObject, size: int) -> None:
+def test_every_leaf_has_a_proof_that_fits_only_that_leaf(data: st.DataObject, size: int) -> None:
     leaves = some(size)
     index, root = data.draw(st.integers(0, size - 1)), naive_root(leaves)
     proof = inclusion_proofs(leaves, size, [index])[index]
@@ -140,12 +140,12 @@ NO_PROOFS: dict[str, tuple[int, int, list[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize(("index", "size", "proof", "root"), NO_PROOFS.values(), ids=NO_PROOFS)
-def test_what_no_tree_could_have_is_no_proof(index: int, size: int, proof: list[bytes], root: bytes) -> None:
+def test_an_impossible_proof_is_refused(index: int, size: int, proof: list[bytes], root: bytes) -> None:
     assert includes(LEAVES[0], index, size, proof, root) is False
 
 
 @given(st.data(), st.integers(1, 40))
-def test_proofs_of_several_leaves_are_those_of_each(data: st.DataObject, size: int) -> None:
+def test_proofs_of_several_leaves_equal_those_of_single_leaves(data: st.DataObject, size: int) -> None:
     leaves = some(size)
     wanted = data.draw(st.lists(st.integers(0, size - 1), min_size=1))
     proofs = inclusion_proofs(iter(leaves), size, wanted)
@@ -160,17 +160,17 @@ def test_an_empty_tree_has_no_leaf_to_prove() -> None:
 @pytest.mark.parametrize(
     ("size", "peaks"), [(1, []), (0, [b"x" * 32]), (3, [b"x" * 32]), (1, [b"short"]), (-1, [b"x" * 32])]
 )
-def test_what_is_no_frontier_is_refused(size: int, peaks: list[bytes]) -> None:
+def test_a_malformed_frontier_is_refused(size: int, peaks: list[bytes]) -> None:
     with pytest.raises(ValueError, match="cannot be a tree"):
         Frontier(size, peaks)
 
 
-def test_half_a_hash_is_no_frontier() -> None:
+def test_a_frontier_with_half_a_hash_is_refused() -> None:
     with pytest.raises(ValueError, match="whole hashes"):
         Frontier.of_bytes(1, b"x" * 33)
 
 
-def test_a_copy_grows_by_itself() -> None:
+def test_a_copy_is_independent() -> None:
     first = Frontier()
     first.add(LEAVES[0])
     second = first.copy()

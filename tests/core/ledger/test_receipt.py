@@ -1,4 +1,4 @@
-"""Entries and their verification: one spelling, every byte under a hash, and each way to tamper caught and located."""
+"""Entries and their verification: one encoding, every byte hashed, and each way to tamper found and located."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -37,10 +37,10 @@ from licet.core.ledger.entry import (
     Unsound,
     checkpoint_body,
     entry_fields,
-    kept_at,
     link,
     read_checkpoint,
     read_entry,
+    recorded_at,
     time_text,
 )
 from licet.core.ledger.merkle import leaf_hash
@@ -69,7 +69,7 @@ CHECKPOINTS = checkpoints(ROWS, [4, 8])
 # Entries --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_has_the_facts_and_the_place_in_its_session() -> None:
+def test_an_entry_has_its_facts_and_its_sequence_number() -> None:
     entry = read_entry(ROWS[4].body)
     assert entry.sequence == 3
     assert entry.previous == f"sha256:{ROWS[1].hash.hex()}"
@@ -79,8 +79,8 @@ def test_an_entry_has_the_facts_and_the_place_in_its_session() -> None:
     assert {name: getattr(entry, name) for name in Entry.__struct_fields__} == structs.asdict(ENTRIES[4])
 
 
-def test_the_place_in_the_ledger_is_not_under_the_hash() -> None:
-    """Writers of different sessions need not wait for each other to know what they hash."""
+def test_the_number_in_the_ledger_is_not_hashed() -> None:
+    """So writers of different sessions can hash their entries without waiting for each other."""
     first, later = (link(ENTRIES[0], LEDGER, number, START, "now") for number in (1, 7))
     assert (first.body, first.hash) == (later.body, later.hash)
 
@@ -105,7 +105,7 @@ def declared(kind: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("struct", [LinkedEntry, CheckpointFacts])
-def test_no_field_may_hold_what_canonical_json_has_not(struct: type[Struct]) -> None:
+def test_every_field_type_can_be_written_as_canonical_json(struct: type[Struct]) -> None:
     """`canonical_json` trusts a Struct: no floats, no decimals, no bytes, and integers below 2**53."""
     kinds = list(declared(inspect.type_info(struct)))
     allowed = (inspect.StrType, inspect.IntType, inspect.BoolType, inspect.NoneType, inspect.LiteralType)
@@ -119,7 +119,7 @@ texts = st.text(
 
 
 @given(texts, texts, texts, texts | st.none(), st.lists(texts, max_size=3), st.integers(0, 2**53 - 2))
-def test_an_entry_is_written_as_rfc_8785_demands(
+def test_an_entry_is_written_by_rfc_8785(
     agent: str, session: str, tool: str, error: str | None, rules: list[str], sequence: int
 ) -> None:
     events = tuple(EventFact(kind="k", rule=rule) for rule in rules)
@@ -186,7 +186,7 @@ def test_an_entry_of_another_format_is_refused_with_the_reason(number: int, text
         read_entry(ROWS[0].body.replace(b'"format":2', b'"format":%d' % number))
 
 
-def test_the_defaults_of_an_entry_say_that_nothing_happened() -> None:
+def test_the_default_values_of_an_entry() -> None:
     row = link(plain_entry(1), LEDGER, 1, START, "now")
     fields = entry_fields(row.body)
     unsaid: dict[str, Any] = {"verdict": "allow", "reason": "ALLOWED", "cost_usd": "0", "truncated": False}
@@ -210,7 +210,7 @@ KEPT = [
 
 @pytest.mark.parametrize(("step", "smoothed"), KEPT)
 def test_a_clock_that_goes_back_by_up_to_a_minute_is_smoothed(step: timedelta, smoothed: bool) -> None:
-    assert kept_at(LAST + step, time_text(LAST)) == time_text(LAST if smoothed else LAST + step)
+    assert recorded_at(LAST + step, time_text(LAST)) == time_text(LAST if smoothed else LAST + step)
 
 
 TIMES = [
@@ -249,7 +249,7 @@ def edited(row: Row, key: str) -> bytes:
 
 @pytest.mark.parametrize("number", range(1, 11))
 @pytest.mark.parametrize("key", sorted(KEYS))
-def test_every_field_of_every_entry_is_under_its_hash(number: int, key: str) -> None:
+def test_every_field_of_an_entry_is_hashed(number: int, key: str) -> None:
     changed = list(ROWS)
     changed[number - 1] = ROWS[number - 1]._replace(body=edited(ROWS[number - 1], key))
     finding = verified(changed, CHECKPOINTS).finding
@@ -322,7 +322,7 @@ def test_entries_after_the_last_checkpoint_are_parsed_too(written: bytes, instea
 
 @pytest.mark.parametrize("other", [None, "x", 7, b""], ids=repr)
 @pytest.mark.parametrize("column", ["body", "hash"])
-def test_what_is_no_body_or_no_hash_is_found(column: str, other: Any) -> None:
+def test_a_body_or_hash_that_is_not_bytes_is_found(column: str, other: Any) -> None:
     changed = list(ROWS)
     changed[5] = ROWS[5]._replace(**{column: other})
     finding = verified(changed, CHECKPOINTS).finding
@@ -330,7 +330,7 @@ def test_what_is_no_body_or_no_hash_is_found(column: str, other: Any) -> None:
     assert (finding.kind, finding.number) == ("edited", 6)
 
 
-def test_a_hash_that_is_none_is_no_hash_whatever_it_is_equal_to() -> None:
+def test_a_hash_that_is_not_bytes_is_refused_even_if_it_compares_equal() -> None:
     finding = verified([*ROWS[:9], ROWS[9]._replace(hash=ANY)], CHECKPOINTS).finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.id) == ("edited", 10, "r-10")
@@ -341,7 +341,7 @@ def renumbered(entries: list[Row]) -> list[Row]:
 
 
 def relinked(entries: list[Entry]) -> list[Row]:
-    """A ledger as somebody writes it who has everything but the key."""
+    """A ledger as an attacker without the key would rewrite it: all hashes and links are right."""
     return rows(entries)
 
 
@@ -380,7 +380,7 @@ def test_an_attack_on_the_entries_is_found_and_located(changed: list[Row], kind:
 
 
 def test_a_truncated_ledger_says_how_much_of_the_rest_is_not_proven() -> None:
-    """Two were taken out of the middle, and all behind them written anew: it need not be the end that is missing."""
+    """Entries were removed from the middle and the later ones rewritten, so it is not known which ones are missing."""
     finding = verified(rows([*ENTRIES[:5], *ENTRIES[8:]]), CHECKPOINTS).finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.until) == ("truncated", 8, 8)
@@ -407,7 +407,7 @@ def test_a_broken_chain_is_found_between_checkpoints() -> None:
     assert finding.text == "r-2 is number 4 of its session, after number 1"
 
 
-def test_a_chain_that_goes_on_from_nothing_is_found() -> None:
+def test_a_link_to_a_missing_first_entry_is_found() -> None:
     late = link(ENTRIES[0], LEDGER, 1, Tail(0, b"\x07" * 32, 0), "2026-01-01T00:00:01.000000Z")
     finding = verified([late], []).finding
     assert finding is not None
@@ -481,14 +481,14 @@ def test_an_attack_on_the_checkpoints_is_found_and_located(changed: list[Checkpo
     assert (finding.kind, finding.number) == (kind, number), finding
 
 
-def test_the_first_wrong_thing_is_reported() -> None:
+def test_the_first_broken_rule_is_reported() -> None:
     changed = [*ROWS[:2], ROWS[2]._replace(tool="x"), *ROWS[3:]]
     finding = verified(changed, [CHECKPOINTS[0], CHECKPOINTS[1]._replace(signature=b"")]).finding
     assert finding is not None
     assert (finding.kind, finding.number) == ("column", 3)
 
 
-def test_an_older_copy_of_everything_is_revealed_by_a_checkpoint_that_was_kept_elsewhere() -> None:
+def test_an_older_copy_of_the_ledger_is_found_with_a_checkpoint_stored_elsewhere() -> None:
     older = ROWS[:6], checkpoints(ROWS, [4])
     assert verified(*older).ok
     finding = verified(*older, kept=[CHECKPOINTS[1]]).finding
@@ -501,16 +501,16 @@ def test_an_older_copy_of_everything_is_revealed_by_a_checkpoint_that_was_kept_e
     assert (finding.kind, finding.number, finding.until) == ("root", 1, 4)
 
 
-def test_what_is_not_signed_yet_is_counted() -> None:
+def test_the_outcome_counts_the_signed_entries() -> None:
     outcome = verified(ROWS, checkpoints(ROWS, [9]))
     assert (outcome.ok, outcome.entries - outcome.signed) == (True, 1)
 
 
-def test_the_right_key_is_the_one_that_is_asked_for() -> None:
+def test_a_ledger_verifies_with_the_key_that_signed_it() -> None:
     assert verify(ROWS, checkpoints(ROWS, [10], key=OTHER_KEY), key=OTHER_KEY, check=check).ok
 
 
-def test_a_finding_says_where() -> None:
+def test_a_finding_names_its_entry_or_range() -> None:
     finding = verified([*ROWS[:4], *ROWS[6:]], CHECKPOINTS).finding
     assert str(finding) == "entries 5 to 6: after entry 4 comes entry 7"
     finding = verified([*ROWS[:4], ROWS[4]._replace(tool="x"), *ROWS[5:]], CHECKPOINTS).finding

@@ -1,4 +1,4 @@
-"""What only the end of a ledger shows, and which of two wrong things is reported: the first."""
+"""Verification: the rules about the end of a ledger, and that the first broken rule is reported."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ OTHERS = rows([sample_entry(number + 20) for number in range(10)])
     "second", [FORGED, CHECKPOINTS[1], *checkpoints(OTHERS, [8])], ids=["forged", "of the others", "fits"]
 )
 def test_a_replaced_range_is_reported_whatever_a_later_checkpoint_says(second: Checkpoint) -> None:
-    """The first checkpoint does not match, so the second is no longer the first wrong thing."""
+    """The first checkpoint does not match, so an error in the second one is not the first broken rule."""
     outcome = verified(OTHERS, [CHECKPOINTS[0], second])
     assert outcome.finding is not None
     assert (outcome.finding.kind, outcome.finding.number, outcome.finding.until) == ("root", 1, 4)
@@ -52,7 +52,7 @@ def test_a_replaced_range_is_reported_whatever_a_later_checkpoint_says(second: C
 
 
 @pytest.mark.parametrize(
-    ("doubt", "chain", "told"),
+    ("mismatch", "chain", "told"),
     [
         ((1, 4), (3, 0), (3, 3)),
         ((1, 4), (4, 0), (4, 4)),
@@ -61,20 +61,22 @@ def test_a_replaced_range_is_reported_whatever_a_later_checkpoint_says(second: C
         ((3, 6), (1, 9), (3, 6)),
     ],
 )
-def test_a_broken_chain_narrows_the_range_that_a_checkpoint_doubts(
-    doubt: tuple[int, int], chain: tuple[int, int], told: tuple[int, int]
+def test_a_broken_chain_narrows_the_range_that_does_not_match_a_checkpoint(
+    mismatch: tuple[int, int], chain: tuple[int, int], told: tuple[int, int]
 ) -> None:
-    found = narrowed(Finding("root", doubt[0], "", until=doubt[1]), Finding("chain", chain[0], "why", "r", chain[1]))
+    found = narrowed(
+        Finding("root", mismatch[0], "", until=mismatch[1]), Finding("chain", chain[0], "why", "r", chain[1])
+    )
     assert found == Finding("chain", told[0], "why", "r", told[1])
 
 
 @pytest.mark.parametrize("chain", [(5, 0), (5, 8), (1, 2)])
-def test_a_chain_that_breaks_elsewhere_leaves_the_range(chain: tuple[int, int]) -> None:
-    doubt = Finding("root", 3, "", until=4)
-    assert narrowed(doubt, Finding("chain", chain[0], "why", "r", chain[1])) == doubt
+def test_a_chain_that_is_broken_elsewhere_does_not_narrow_the_range(chain: tuple[int, int]) -> None:
+    mismatch = Finding("root", 3, "", until=4)
+    assert narrowed(mismatch, Finding("chain", chain[0], "why", "r", chain[1])) == mismatch
 
 
-def test_a_finding_of_which_no_range_is_known_is_about_one_entry() -> None:
+def test_a_finding_without_a_range_is_about_one_entry() -> None:
     assert Finding("edited", 3, "why") == Finding("edited", 3, "why", "", 0)
     assert [str(Finding("edited", 3, "why", until=until)) for until in (0, 3, 4)] == [
         "entry 3: why",
@@ -90,7 +92,7 @@ def test_the_defaults_of_an_outcome() -> None:
 
 
 def signed_ms(entries: list[Row], time: str) -> Checkpoint:
-    """A head over all of these."""
+    """A checkpoint over all of these entries."""
     frontier = Frontier()
     frontier.extend([row.hash for row in entries])
     body = checkpoint_body(LEDGER, frontier.size, frontier.root, time, KEY)
@@ -129,14 +131,14 @@ def behind(entries: list[Row], *times: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(("signed", "late"), [("on a day", True), ("some day", False), ("the next day", False)])
-def test_a_time_that_is_no_time_is_not_taken_for_a_recent_one(signed: str, late: bool) -> None:
+def test_an_invalid_time_does_not_count_as_recent(signed: str, late: bool) -> None:
     finding = verified(behind(ROWS[:4], "some day"), [signed_ms(ROWS[:4], signed)]).finding
     assert (finding is not None) == late
     if finding is not None:
         assert (finding.kind, finding.number) == ("unsigned", 5)
 
 
-def test_a_time_that_is_no_time_is_compared_as_text() -> None:
+def test_invalid_times_are_compared_as_text() -> None:
     odd = "2026-01-01T00:00:30.000000é"
     made = behind(ROWS[:2], odd, odd, odd, "2026-01-01T00:00:05.000000Z")
     outcome = verified(made, checkpoints(made, [4, 6]))
@@ -147,7 +149,7 @@ def test_a_time_that_is_no_time_is_compared_as_text() -> None:
     assert (outcome.ok, outcome.recorded) == (True, odd)
 
 
-def test_bytes_that_are_no_text_are_an_edit_although_they_are_hashed() -> None:
+def test_an_entry_that_is_not_text_is_an_edit_even_with_the_right_hash() -> None:
     signed, changed = checkpoints(ROWS, [8]), ROWS[6]
     said = changed.body.replace(b'"recorded":"2026-01-01T00:00:07.000000Z"', b'"recorded":"' + b"\xff" * 27 + b'"')
     assert said != changed.body
@@ -158,15 +160,15 @@ def test_bytes_that_are_no_text_are_an_edit_although_they_are_hashed() -> None:
 
 
 @pytest.mark.parametrize("held", [1 << 62, 1 << 33, -1, 1.5, "text", None])
-def test_a_body_that_is_no_bytes_is_reported_and_takes_no_memory(held: Any) -> None:
-    """A file can hold a number there, and `bytes` of a number are so many zeros."""
+def test_a_body_that_is_not_bytes_is_reported_without_allocating_memory(held: Any) -> None:
+    """SQLite may store a number there, and `bytes(number)` would allocate that many zeros."""
     finding = verified([*ROWS[:6], ROWS[6]._replace(body=held), *ROWS[7:]], CHECKPOINTS).finding
     assert finding is not None
     assert (finding.kind, finding.number) == ("edited", 7)
 
 
 @pytest.mark.parametrize("held", [1 << 62, -1, 1.5, "text", None])
-def test_a_checkpoint_that_is_no_bytes_is_reported(held: Any) -> None:
+def test_a_checkpoint_that_is_not_bytes_is_reported(held: Any) -> None:
     finding = verified(ROWS, [CHECKPOINTS[0], CHECKPOINTS[1]._replace(body=held)]).finding
     assert finding is not None
     assert (finding.kind, finding.number) == ("head", 8)

@@ -42,7 +42,7 @@ def reach(changes: tuple[Change, ...]) -> set[tuple[str | None, str]]:
     return {(change.tool, change.text) for change in changes if change.kind == "reach"}
 
 
-def told(changes: Changes) -> dict[str, list[str]]:
+def change_texts(changes: Changes) -> dict[str, list[str]]:
     """The texts of all changes, by side, with the tool in front; sides without any are left out."""
     sides = {"grown": changes.grown, "shrunk": changes.shrunk, "changed": changes.changed}
     assert bool(changes) is any(sides.values())
@@ -68,7 +68,7 @@ def test_a_diff_is_empty_exactly_when_the_surfaces_are_equal(two: Two) -> None:
 
 
 @given(versions)
-def test_what_grew_one_way_shrank_the_other_way(two: Two) -> None:
+def test_growth_in_one_direction_is_shrinking_in_the_other(two: Two) -> None:
     old, new = two
     there, back = diff(old, new), diff(new, old)
     assert reach(there.grown) == reach(back.shrunk)
@@ -76,7 +76,7 @@ def test_what_grew_one_way_shrank_the_other_way(two: Two) -> None:
 
 
 @given(versions)
-def test_reach_grew_exactly_when_some_tool_holds_what_it_did_not(two: Two) -> None:
+def test_reach_grows_exactly_when_a_grant_grows(two: Two) -> None:
     old, new = (grants(one) for one in two)
     within = all(grant <= old.get(name, CapabilitySet()) for name, grant in new.items())
     assert bool(reach(diff(*two).grown)) is not within
@@ -144,14 +144,14 @@ COMMAND_CASES: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), COMMAND_CASES.values(), ids=list(COMMAND_CASES))
-def test_what_any_command_gains_is_told_though_no_tool_does(
+def test_new_reach_of_commands_is_reported_even_if_no_tool_gains_it(
     old: Manifest, new: Manifest, expected: dict[str, list[str]]
 ) -> None:
-    assert told(diff(old, new)) == expected
+    assert change_texts(diff(old, new)) == expected
     assert bool(expected) is (surface(old) != surface(new))
 
 
-def test_growth_for_any_command_says_where_the_ceiling_lets_it_in() -> None:
+def test_growth_of_commands_has_the_origin_of_the_ceiling_rule() -> None:
     (grown,) = diff(_WC, manifest(allows=["process:exec:wc", "fs:read:/srv", "fs:read:/etc"])).grown
     assert (grown.tool, grown.text, str(grown.origin)) == ("licet run", "fs:read:/etc", "agent.yaml:12")
 
@@ -192,9 +192,9 @@ RESPELT: dict[str, Manifest] = {
 
 
 @pytest.mark.parametrize("respelt", RESPELT.values(), ids=list(RESPELT))
-def test_another_spelling_of_the_same_is_no_change(respelt: Manifest) -> None:
-    assert told(diff(BASE, respelt)) == {}
-    assert told(diff(respelt, BASE)) == {}
+def test_an_equivalent_manifest_has_no_changes(respelt: Manifest) -> None:
+    assert change_texts(diff(BASE, respelt)) == {}
+    assert change_texts(diff(respelt, BASE)) == {}
 
 
 def _reader(*allows: str, denies: tuple[str, ...] = (), **given: Any) -> Manifest:
@@ -258,29 +258,29 @@ REACH: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 
 @pytest.mark.parametrize(("old", "new", "expected"), REACH.values(), ids=list(REACH))
 def test_reach_is_compared_exactly(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
-    assert told(diff(old, new)) == expected
+    assert change_texts(diff(old, new)) == expected
 
 
-def test_manifests_about_which_nothing_can_be_decided_yet_are_not_compared() -> None:
+def test_manifests_without_real_directories_are_refused_if_a_decision_needs_them() -> None:
     old, new = (_reader(*allows, denies=("fs:*:${workdir}/.env",)) for allows in (["fs:read:/a"], ["fs:read:*"]))
     with pytest.raises(ValueError, match=r"names no real directory yet .*; call `manifest\.expand"):
         diff(old, new)
-    assert told(diff(old.expand("/w", "/h"), new.expand("/w", "/h"))) == {
+    assert change_texts(diff(old.expand("/w", "/h"), new.expand("/w", "/h"))) == {
         "grown": ["reader: fs:read:* except /a, /w/.env"]
     }
 
 
-def test_growth_says_where_the_ceiling_lets_it_in() -> None:
+def test_growth_has_the_origin_of_the_ceiling_rule() -> None:
     (change,) = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).grown
     assert change == Change("reach", "reader", "fs:read:/b", "", "fs:read:/b", Origin("agent.yaml", 11, 3))
 
 
-def test_what_shrank_says_where_it_was_written() -> None:
+def test_shrinking_has_the_origin_in_the_old_manifest() -> None:
     (change,) = diff(_reader("fs:read:/a", "fs:read:/b"), _reader("fs:read:/a")).shrunk
     assert change == Change("reach", "reader", "fs:read:/b", "fs:read:/b", "", Origin("agent.yaml", 11, 3))
 
 
-def test_agent_wide_changes_say_where_their_key_stands() -> None:
+def test_agent_wide_changes_have_the_origin_of_their_key() -> None:
     there, here = Origin("old.yaml", 30, 3), Origin("new.yaml", 31, 3)
     old = manifest(budget=Budget(2), places={"max_calls_per_session": there})
     more, less = (replace(old, budget=Budget(calls), places={"max_calls_per_session": here}) for calls in (3, 1))
@@ -289,14 +289,14 @@ def test_agent_wide_changes_say_where_their_key_stands() -> None:
     assert [change.origin for change in diff(old, replace(old, version="2", origin=here)).changed] == [here]
 
 
-def test_a_deny_that_is_gone_stood_in_the_old_file() -> None:
+def test_a_removed_deny_has_its_origin_in_the_old_file() -> None:
     (change,) = diff(
         _reader("fs:read:/a", denies=("fs:read:/c", "fs:read:/b")), _reader("fs:read:/a", denies=("fs:read:/c",))
     ).changed
     assert (change.before, change.after, change.origin) == ("fs:read:/b", "", Origin("agent.yaml", 51, 3))
 
 
-def test_growth_through_a_bundle_is_written_where_the_bundle_widened() -> None:
+def test_growth_through_a_bundle_has_the_origin_of_the_bundle_rule() -> None:
     def bundled(*hosts: str) -> Manifest:
         narrowing = replace(layer([f"network:*:{host}" for host in hosts], kind="bundle"), silent=ALL_BUT_NETWORK)
         lines = enumerate(narrowing.allows)
@@ -308,7 +308,7 @@ def test_growth_through_a_bundle_is_written_where_the_bundle_widened() -> None:
     assert (change.text, change.origin) == ("network:read:b.test", Origin("licet.yaml", 1, 9))
 
 
-def test_where_a_workspace_says_the_same_growth_is_written_in_the_agents_own_file() -> None:
+def test_growth_has_the_origin_in_the_manifest_rather_than_in_the_workspace() -> None:
     def both(*hosts: str) -> Manifest:
         rules = [f"network:*:{host}" for host in hosts]
         shared, own = layer(rules, kind="workspace"), layer(["fs:read:/a", *rules])
@@ -318,7 +318,7 @@ def test_where_a_workspace_says_the_same_growth_is_written_in_the_agents_own_fil
     assert change.origin == Origin("agent.yaml", 12, 3)
 
 
-def test_a_need_that_the_ceiling_allowed_all_along_is_the_tools_own_growth() -> None:
+def test_growth_by_a_new_need_has_the_origin_of_the_tool() -> None:
     (change,) = diff(
         manifest(tool("reader", "fs:read:/a"), allows=["fs:read:*"]),
         manifest(tool("reader", "fs:read:/a", "fs:read:/b"), allows=["fs:read:*"]),
@@ -383,8 +383,8 @@ TOOLS: dict[str, tuple[Manifest, Manifest, dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), TOOLS.values(), ids=list(TOOLS))
-def test_tools_that_come_and_go_are_told(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
-    assert told(diff(old, new)) == expected
+def test_added_and_removed_tools_are_reported(old: Manifest, new: Manifest, expected: dict[str, list[str]]) -> None:
+    assert change_texts(diff(old, new)) == expected
 
 
 @pytest.mark.parametrize(
@@ -397,16 +397,14 @@ def test_tools_that_come_and_go_are_told(old: Manifest, new: Manifest, expected:
         (NOBODY, manifest(BLOCKED, allows=ALLOWED), ("absent", "blocked")),
     ],
 )
-def test_a_tool_that_comes_or_goes_is_told_with_how_it_stood_and_stands(
-    old: Manifest, new: Manifest, standings: tuple[str, str]
-) -> None:
+def test_an_added_or_removed_tool_has_both_standings(old: Manifest, new: Manifest, standings: tuple[str, str]) -> None:
     changes = diff(old, new)
     (change,) = [one for one in (*changes.grown, *changes.shrunk, *changes.changed) if one.kind == "tool"]
     assert (change.before, change.after) == standings
     assert change.origin in (Origin("licet.yaml", 7, 3), Origin("agent.yaml", 5, 5))
 
 
-def test_changes_are_told_tool_by_tool_in_order() -> None:
+def test_changes_are_sorted_by_tool() -> None:
     specs = [tool(name, "fs:read:/a") for name in ("b", "d", "a", "c", "e")]
     grown = diff(NOBODY, manifest(*specs, allows=ALLOWED)).grown
     assert list(dict.fromkeys(change.tool for change in grown)) == ["a", "b", "c", "d", "e"]
@@ -464,10 +462,10 @@ ABOUT_A_TOOL: dict[str, tuple[Manifest, Manifest, str]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "text"), ABOUT_A_TOOL.values(), ids=list(ABOUT_A_TOOL))
-def test_what_a_tool_may_more_easily_do_has_grown_and_shrinks_the_other_way(
+def test_a_looser_term_of_a_tool_has_grown_and_shrinks_in_the_other_direction(
     old: Manifest, new: Manifest, text: str
 ) -> None:
-    assert told(diff(old, new)) == {"grown": [f"one: {text}"]}
+    assert change_texts(diff(old, new)) == {"grown": [f"one: {text}"]}
     back = diff(new, old)
     assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
     assert (back.grown, back.changed) == ((), ())
@@ -484,7 +482,7 @@ def test_what_a_tool_may_more_easily_do_has_grown_and_shrinks_the_other_way(
     ],
 )
 def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, side: str) -> None:
-    changes = told(diff(_one(admission(args=old)), _one(admission(args=new))))
+    changes = change_texts(diff(_one(admission(args=old)), _one(admission(args=new))))
     assert (side in changes) is bool(side)
     assert side or not changes
 
@@ -492,18 +490,18 @@ def test_any_changed_rule_on_an_argument_counts_as_grown(old: Any, new: Any, sid
 def test_a_second_rule_on_an_argument_narrows() -> None:
     rule, other = {"enum": ["a"]}, {"maxLength": 3}
     old, new = _one(admission(args={"to": rule})), _one(admission(args={"to": rule}), admission(args={"to": other}))
-    assert told(diff(old, new)) == {
+    assert change_texts(diff(old, new)) == {
         "shrunk": ['one: rules on `to`: {"enum":["a"]} → {"enum":["a"]} and {"maxLength":3}']
     }
 
 
-def test_a_limit_against_a_default_nobody_knows_here_counts_as_grown_both_ways() -> None:
+def test_a_limit_compared_with_the_unknown_default_counts_as_grown_in_both_directions() -> None:
     stated, unstated = _one(limits={"wall_seconds": 3}), _one()
-    assert told(diff(stated, unstated)) == {"grown": ["wall_seconds: 3 → the default"]}
-    assert told(diff(unstated, stated)) == {"grown": ["wall_seconds: the default → 3"]}
+    assert change_texts(diff(stated, unstated)) == {"grown": ["wall_seconds: 3 → the default"]}
+    assert change_texts(diff(unstated, stated)) == {"grown": ["wall_seconds: the default → 3"]}
 
 
-def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
+def test_an_agent_wide_change_is_not_repeated_for_each_tool() -> None:
     two = (tool("one", "fs:*:/a", effect="write_limited"), tool("two", "fs:*:/a", effect="write_limited"))
 
     def asking(write: Any, seconds: int) -> Manifest:
@@ -515,42 +513,42 @@ def test_what_the_agents_line_says_is_not_repeated_for_each_tool() -> None:
             limits={"wall_seconds": seconds},
         )
 
-    assert told(diff(asking("call", 3), asking("session", 4))) == {
+    assert change_texts(diff(asking("call", 3), asking("session", 4))) == {
         "grown": ["asks about writes: before each call → once a session", "wall_seconds: 3 → 4"]
     }
 
 
-def test_a_tool_whose_own_limit_is_tighter_is_told_apart() -> None:
+def test_a_tool_with_a_tighter_limit_of_its_own_is_reported_separately() -> None:
     old = _one(admission(limits={"wall_seconds": 2}), limits={"wall_seconds": 3})
     new = _one(admission(limits={"wall_seconds": 4}), limits={"wall_seconds": 5})
-    assert told(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
+    assert change_texts(diff(old, new)) == {"grown": ["one: wall_seconds: 2 → 4", "wall_seconds: 3 → 5"]}
 
 
-def test_a_tool_that_gains_its_first_write_is_not_said_to_ask_more() -> None:
+def test_a_tool_that_gains_its_first_write_has_no_change_of_approval() -> None:
     old, new = _one(spec=tool("one", "fs:read:/a", effect="write_limited")), _one()
-    assert told(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
-    assert told(diff(new, old)) == {"shrunk": ["one: fs:write:/a"]}
+    assert change_texts(diff(old, new)) == {"grown": ["one: fs:write:/a"]}
+    assert change_texts(diff(new, old)) == {"shrunk": ["one: fs:write:/a"]}
 
 
-def test_a_destructive_tool_that_steps_down_asks_less() -> None:
+def test_a_destructive_tool_that_gets_a_weaker_class_needs_fewer_approvals() -> None:
     old = _one(spec=tool("one", "fs:*:/a", effect="destructive"))
     new = _one(spec=tool("one", "fs:*:/a", effect="full"))
-    assert told(diff(old, new)) == {
+    assert change_texts(diff(old, new)) == {
         "shrunk": ["one: side-effect class: destructive → full"],
         "grown": ["one: asks about writes: before each call → once a session"],
     }
 
 
-def test_a_tool_that_speaks_through_another_connector_has_grown() -> None:
+def test_a_tool_with_another_connector_has_grown() -> None:
     lines = (ConnectorRule("github", "", HERE), ConnectorRule("slack", "", HERE))
     lists = Connectors(lines, profiles=(lines,))
     github, slack, none = (
         _one(spec=tool("one", connector=ref), connectors=lists)
         for ref in (ConnectorRef("github"), ConnectorRef("slack"), None)
     )
-    assert told(diff(github, slack)) == {"grown": ["one: connector: github → slack"]}
-    assert told(diff(none, github)) == {"grown": ["one: connector: none → github"]}
-    assert told(diff(github, none)) == {"changed": ["one: connector: github → none"]}
+    assert change_texts(diff(github, slack)) == {"grown": ["one: connector: github → slack"]}
+    assert change_texts(diff(none, github)) == {"grown": ["one: connector: none → github"]}
+    assert change_texts(diff(github, none)) == {"changed": ["one: connector: github → none"]}
 
 
 # The agent ------------------------------------------------------------------------------------------------------------
@@ -674,10 +672,10 @@ AGENT_WIDE: dict[str, tuple[Manifest, Manifest, str]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "text"), AGENT_WIDE.values(), ids=list(AGENT_WIDE))
-def test_what_is_looser_for_the_whole_agent_has_grown_and_shrinks_the_other_way(
+def test_a_looser_agent_wide_term_has_grown_and_shrinks_in_the_other_direction(
     old: Manifest, new: Manifest, text: str
 ) -> None:
-    assert told(diff(old, new)) == {"grown": [text]}
+    assert change_texts(diff(old, new)) == {"grown": [text]}
     back = diff(new, old)
     assert [change.kind for change in back.shrunk] == [change.kind for change in diff(old, new).grown]
     assert (back.grown, back.changed) == ((), ())
@@ -709,7 +707,7 @@ GROWN_EITHER_WAY: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize(("one", "other"), GROWN_EITHER_WAY.values(), ids=list(GROWN_EITHER_WAY))
-def test_where_nobody_can_tell_which_is_wider_both_ways_have_grown(one: Manifest, other: Manifest) -> None:
+def test_an_undecidable_change_counts_as_grown_in_both_directions(one: Manifest, other: Manifest) -> None:
     for changes in (diff(one, other), diff(other, one)):
         assert (len(changes.grown), changes.shrunk, changes.changed) == (1, (), ())
         (change,) = changes.grown
@@ -745,22 +743,22 @@ UNCHANGED: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize(("old", "new"), UNCHANGED.values(), ids=list(UNCHANGED))
-def test_lists_are_compared_by_what_they_hold(old: Manifest, new: Manifest) -> None:
-    assert told(diff(old, new)) == {}
+def test_equal_values_that_are_written_differently_are_no_change(old: Manifest, new: Manifest) -> None:
+    assert change_texts(diff(old, new)) == {}
 
 
-def test_names_are_neither_more_nor_less() -> None:
+def test_changed_names_are_neither_grown_nor_shrunk() -> None:
     old = _agent(agent="clerk", version="1.0", app="desk", personality=None)
     new = _agent(agent="cook", version="2.0", app="kitchen", personality="kind")
-    assert told(diff(old, new)) == {
+    assert change_texts(diff(old, new)) == {
         "changed": ["agent: clerk → cook", "version: 1.0 → 2.0", "app: desk → kitchen", "personality: none → kind"]
     }
 
 
-def test_another_personality_is_more_where_its_store_is_reached() -> None:
+def test_another_personality_has_grown_if_tools_reach_its_store() -> None:
     keeper = tool("keeper", "storage:read:*")
     old, new = (manifest(keeper, allows=["storage:*:personality"], personality=name) for name in ("kind", "stern"))
-    assert told(diff(old, new)) == {"grown": ["personality: kind → stern"]}
+    assert change_texts(diff(old, new)) == {"grown": ["personality: kind → stern"]}
 
 
 SOURCE = '''from licet import tool
@@ -809,7 +807,7 @@ capabilities: {tools: [fetch], max_side_effect_class: write_limited, destination
         ("moved", SOURCE.replace("@tool", "@other"), None),
     ],
 )
-def test_another_source_is_a_change_where_it_declares_something_else(
+def test_another_source_is_a_change_only_if_its_declaration_differs(
     module: str, source: str, expected: dict[str, list[str]] | None, tmp_path: Path
 ) -> None:
     versions = []
@@ -820,7 +818,7 @@ def test_another_source_is_a_change_where_it_declares_something_else(
         policy = review(tmp_path / folder / "m.yaml", places=Places("/srv", "/home/a"))
         assert policy.manifest is not None
         versions.append(policy.manifest)
-    changes = told(diff(*versions))
+    changes = change_texts(diff(*versions))
     if expected is None:  # nobody can tell any more what it declares, so it may be everything
         assert "fetch: declaration: callable → undeclared" in changes["changed"]
         assert "fetch: network:read:b.example" in changes["grown"]
@@ -846,7 +844,7 @@ def test_every_change_is_of_a_known_kind() -> None:
     }  # fmt: skip
 
 
-def test_a_change_without_a_place_is_told_as_data_too() -> None:
+def test_the_document_of_a_change_without_an_origin() -> None:
     assert Change("deny", None, "denied").document() == {
         "kind": "deny",
         "tool": None,
@@ -857,7 +855,7 @@ def test_a_change_without_a_place_is_told_as_data_too() -> None:
     }
 
 
-def test_a_change_is_told_as_data() -> None:
+def test_the_document_of_a_change() -> None:
     document = diff(_reader("fs:read:/a"), _reader("fs:read:/a", "fs:read:/b")).document()
     assert document == {
         "grown": [

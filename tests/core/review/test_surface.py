@@ -58,7 +58,7 @@ def test_a_use_is_on_the_surface_exactly_when_a_call_with_it_is_not_denied(found
 
 
 @given(manifests, specs, domains)
-def test_no_declaration_gets_an_undeclared_tool_more_than_the_surface_says(
+def test_no_declaration_gives_an_undeclared_tool_more_than_its_surface(
     found: Manifest, spec: ToolSpec, domain: str
 ) -> None:
     found = replace(found, tools={})
@@ -70,7 +70,7 @@ def test_no_declaration_gets_an_undeclared_tool_more_than_the_surface_says(
 
 
 @given(sets)
-def test_the_entries_of_a_set_cover_exactly_what_it_has(plain: PlainSet) -> None:
+def test_the_entries_of_a_set_cover_exactly_its_uses(plain: PlainSet) -> None:
     entries = entries_of(plain.real)
     for domain in DOMAINS:
         for use in map(_use, universe(domain)):
@@ -150,7 +150,7 @@ def test_what_a_tool_reaches_is_shown_with_its_exceptions(
         ("secret:read:github/*", "github/*", ("read",)),
     ],
 )
-def test_a_rule_is_told_as_a_target_and_ways(rule: str, target: str, ways: tuple[str, ...]) -> None:
+def test_a_rule_is_split_into_a_target_and_actions(rule: str, target: str, ways: tuple[str, ...]) -> None:
     assert (target_of(Capability(rule)), ways_of(Capability(rule))) == (target, ways)
 
 
@@ -166,7 +166,7 @@ def test_a_rule_is_told_as_a_target_and_ways(rule: str, target: str, ways: tuple
         ("env:read:srv", False),
     ],
 )
-def test_an_entry_covers_its_target_in_its_ways_without_its_exceptions(use: str, covered: bool) -> None:
+def test_an_entry_covers_its_actions_on_its_target_except_the_denied_parts(use: str, covered: bool) -> None:
     (entry,) = entries_of(CapabilitySet(["fs:read:/srv", "fs:write:/srv"], ["fs:*:/srv/key", "fs:*:/srv/b"]))
     assert (entry.target, entry.ways, entry.excepts) == ("/srv", ("read", "write"), ("/srv/b", "/srv/key"))
     assert entry.covers(Use(use)) is covered
@@ -183,7 +183,7 @@ def test_entries_of_one_kind_are_in_order_of_their_targets() -> None:
     assert entries_of(rules)[0].origin is None
 
 
-def test_a_tool_is_told_as_data() -> None:
+def test_the_document_of_a_tool() -> None:
     lines = (ConnectorRule("github", "", HERE),)
     clerk = tool(
         "clerk",
@@ -248,7 +248,7 @@ def test_a_tool_is_told_as_data() -> None:
     }
 
 
-def test_a_tool_that_says_little_is_told_as_data_too() -> None:
+def test_the_document_of_a_tool_with_few_terms() -> None:
     document = only_tool(manifest(ToolSpec("clerk", CapabilitySet()))).document()
     assert document["standing"] == "blocked"
     assert {
@@ -264,7 +264,7 @@ def test_a_tool_that_says_little_is_told_as_data_too() -> None:
     }
 
 
-def test_an_entry_says_where_the_ceiling_lets_it_in() -> None:
+def test_an_entry_has_the_origin_of_the_ceiling_rule() -> None:
     reader = tool("reader", "fs:read:/srv/data", "network:*:*")
     allows = ["fs:read:/", "fs:read:/srv", "network:https:x.test"]
     shown = only_tool(manifest(reader, allows=allows))
@@ -306,7 +306,7 @@ def test_a_tool_that_can_never_be_called_reaches_nothing_and_says_why(
     assert shown.document()["grounds"][0]["reason"] == reason
 
 
-def test_a_callable_tool_has_nothing_to_explain() -> None:
+def test_a_callable_tool_has_no_note() -> None:
     shown = only_tool(manifest(tool("clerk", "fs:read:/srv"), allows=["fs:read:/srv"]))
     assert (shown.standing, shown.note, shown.grounds) == ("callable", "", ())
 
@@ -341,7 +341,7 @@ def test_an_undeclared_tool_could_be_native_only_where_the_manifest_names_it() -
     assert only_tool(replace(found, natives=(Natives(frozenset({"guess"}), HERE),))).level == "native"
 
 
-def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_gets() -> None:
+def test_an_undeclared_tool_could_use_any_connector_with_an_allowed_version() -> None:
     lines = (ConnectorRule("github", ">=2.0", HERE),)
     found = manifest(admissions={"guess": (admission(),)}, connectors=Connectors(lines, profiles=(lines,)))
     assert texts(only_tool(found)) == ["connector:use:github"]
@@ -351,12 +351,12 @@ def test_an_undeclared_tool_could_speak_through_any_connector_that_some_version_
     assert texts(only_tool(narrowed)) == []
 
 
-def test_an_undeclared_tool_that_no_declaration_would_let_in_is_blocked() -> None:
+def test_an_undeclared_tool_that_would_be_denied_with_any_declaration_is_blocked() -> None:
     shown = only_tool(manifest(allows=["fs:read:/srv"], admissions={"guess": (admission(max_calls=0),)}))
     assert (shown.standing, shown.effect, shown.level, shown.entries) == ("blocked", None, None, ())
 
 
-def test_tools_are_in_canonical_order_and_those_for_others_are_named_apart() -> None:
+def test_tools_are_sorted_and_unadmitted_tools_are_listed_separately() -> None:
     specs = [tool(name) for name in ("b", "a", "c", "other", "another")]
     shown = surface(manifest(*specs, admissions={name: (admission(),) for name in ("b", "c", "a")}))
     assert [one.name for one in shown.tools] == ["a", "b", "c"]
@@ -375,7 +375,9 @@ def test_tools_are_in_canonical_order_and_those_for_others_are_named_apart() -> 
         ("destructive", "manifest", "call", True),
     ],
 )
-def test_the_surface_says_when_a_person_is_asked(effect: Any, write: Any, asks: str | None, deletes_ask: bool) -> None:
+def test_the_surface_shows_when_an_approval_is_needed(
+    effect: Any, write: Any, asks: str | None, deletes_ask: bool
+) -> None:
     found = manifest(
         tool("clerk", "fs:*:/srv", effect=effect),
         allows=["fs:*:/srv"],
@@ -387,7 +389,7 @@ def test_the_surface_says_when_a_person_is_asked(effect: Any, write: Any, asks: 
     assert (shown.asks, shown.deletes_ask) == (asks, deletes_ask)
 
 
-def test_limits_and_rules_on_arguments_are_those_of_every_place_that_admits_the_tool() -> None:
+def test_limits_and_argument_rules_of_all_admissions_apply() -> None:
     places = (
         admission(bundle="desk", limits={"wall_seconds": 20, "memory_mb": 64}, args={"path": {"scope": "fs:read"}}),
         admission(args={"path": {"maxLength": 9}}, max_calls=3, max_cost_usd=Decimal(2), limits={"wall_seconds": 50}),
@@ -431,9 +433,7 @@ _NARROW = layer(["fs:read:/srv/a"], kind="bundle", silent=EVERY_DOMAIN - {"fs"})
         pytest.param(manifest(allows=["process:exec:wc"], max_effect="full"), [], id="refused without a budget"),
     ],
 )
-def test_any_command_is_an_entry_of_its_own_where_a_binary_is_allowed(
-    found: Manifest, expected: list[str] | None
-) -> None:
+def test_the_surface_has_commands_exactly_if_a_binary_is_allowed(found: Manifest, expected: list[str] | None) -> None:
     shown = surface(found)
     assert (None if shown.commands is None else texts(shown.commands)) == expected
     assert [one.name for one in shown.tools] == sorted(found.admissions)
@@ -444,7 +444,7 @@ def test_any_command_is_an_entry_of_its_own_where_a_binary_is_allowed(
 
 
 @given(manifests, domains)
-def test_any_command_reaches_on_the_surface_what_the_gate_of_a_program_decides(found: Manifest, domain: str) -> None:
+def test_the_reach_of_commands_is_what_the_gate_of_a_program_allows(found: Manifest, domain: str) -> None:
     admitted = with_commands(found)
     shown = surface(found).commands
     if shown is None:
@@ -457,7 +457,7 @@ def test_any_command_reaches_on_the_surface_what_the_gate_of_a_program_decides(f
 # The agent ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_document_holds_all_that_is_agent_wide() -> None:
+def test_the_document_has_all_agent_wide_settings() -> None:
     found = manifest(
         tool("a"),
         tool("b"),
@@ -515,12 +515,12 @@ def test_the_document_holds_all_that_is_agent_wide() -> None:
     }
 
 
-def test_joined_denies_still_say_where_one_of_them_is_written() -> None:
+def test_joined_denies_have_the_origin_of_one_of_them() -> None:
     found = surface(manifest(denies=["fs:read:/a", "fs:write:/a", "fs:delete:/a"]))
     assert [(str(deny.rule), str(deny.origin)) for deny in found.denies] == [("fs:*:/a", "agent.yaml:50")]
 
 
-def test_where_rules_are_written_does_not_make_surfaces_differ() -> None:
+def test_surfaces_with_other_origins_are_equal() -> None:
     reader = tool("reader", "fs:read:*", "network:*:*")
     one = manifest(reader, allows=["fs:read:/a", "network:*:x.test"], files=("a.yaml",))
     other = manifest(reader, layers=(layer(["network:*:x.test", "fs:read:/a/b", "fs:read:/a"]),))
@@ -554,7 +554,7 @@ def test_private_addresses_must_be_in_every_list(lists: list[list[str]], expecte
         (["::/0"], ["0.0.0.0/0"], ("::/0",)),
     ],
 )
-def test_what_is_beyond_some_ranges_is_told_as_ranges_with_exceptions(
+def test_the_difference_of_address_ranges_is_shown_as_ranges_with_exceptions(
     ranges: list[str], others: list[str], expected: tuple[str, ...]
 ) -> None:
     assert beyond(ranges, others) == expected
@@ -564,7 +564,7 @@ def test_an_empty_set_has_no_entries() -> None:
     assert entries_of(CapabilitySet()) == ()
 
 
-def test_an_address_that_no_call_goes_to_is_not_shown_as_reached() -> None:
+def test_an_address_that_is_never_connected_to_is_left_out() -> None:
     hosts = [
         "network:*:169.254.169.254",
         "network:https:get@[fd00:ec2::254]",

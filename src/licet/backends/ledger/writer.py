@@ -44,7 +44,7 @@ from licet.backends.ledger.state import (
 )
 from licet.backends.memory import SystemClock
 from licet.backends.sqlite.file import Patience, SqliteFile, busy
-from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, kept_at, link, time_text
+from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, recorded_at, time_text
 from licet.core.ledger.merkle import Frontier
 from licet.guard.deadline import STORE_SECONDS, store_deadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -269,7 +269,7 @@ class SqliteLedger:
         tagging = self._tagging = self._tagging or Tagging(key)
         state = self._trusted(db, key, tagging)
         frontier = Frontier.of_bytes(state.size, state.frontier)
-        recorded = kept_at(self._now(), state.recorded)
+        recorded = recorded_at(self._now(), state.recorded)
         rows: list[Row] = []
         ends: dict[tuple[str, str], Tail] = {}
         for number, entry in enumerate(entries, state.size + 1):

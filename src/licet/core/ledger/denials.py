@@ -1,7 +1,7 @@
-"""Finds checks in receipts: uses that were denied inside a call, by the text of the capability or by a rule.
+"""Searches receipts for the checks inside a call: uses that were denied or granted, by text pattern or by rule.
 
-A tool may catch a refusal and continue, so the verdict of its call does not show it; the events of its receipt do. The
-caller verifies an entry before it is searched here.
+A tool may catch a refusal and continue. The verdict of its call does not show that, but the events of its receipt do.
+Callers verify an entry before they search it here.
 """
 
 from collections import Counter
@@ -15,23 +15,23 @@ from licet.core.algebra.use import InvalidUse, Use
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
 
 DENIED, GRANTED = CapabilityDenied.__name__, CapabilityGranted.__name__
-UNLISTED = "which are not listed"  # how the event ends that counts the checks a receipt had no space for
-MOST_TEXTS = 1000  # different uses that one tally tells apart
+UNLISTED = "which are not listed"  # ends the text of the event that counts the checks beyond the limit of a receipt
+MOST_TEXTS = 1000  # different capabilities that one tally counts separately
 _MOST_DIGITS = 18
-_ENDS = (":", "@", "/")  # where a part of a capability's text ends
+_ENDS = (":", "@", "/")  # separators between the parts of a capability
 
 
 class Checks(Struct, frozen=True):
-    """Which checks are wanted: denied ones or all, those whose text fits a pattern, those that a rule covers."""
+    """A search for checks: only denied ones or all, whose capability fits a pattern and is covered by a rule."""
 
     denied: bool = True
     pattern: str = "*"
     rule: CapabilitySet | None = None
 
     def of(self, entry: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-        """The events of a receipt that are wanted.
+        """The events of a receipt that match.
 
-        The event that counts unlisted refusals fits every pattern and rule: what is wanted may be among them.
+        The event that counts unlisted refusals always matches, since a matching check may be among them.
         """
         for event in entry["events"]:
             if not _is_check(event) or (self.denied and event["kind"] != DENIED):
@@ -44,7 +44,7 @@ class Checks(Struct, frozen=True):
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a pattern is a capability's text, or its beginning up to `:`, `@` or `/`; `*` is any characters."""
+    """Whether a pattern matches a capability, or the beginning of one up to `:`, `@` or `/`; `*` is any characters."""
     first, *rest = pattern.split("*")
     if not text.startswith(first):
         return False
@@ -70,12 +70,12 @@ def _ends_at(text: str, at: int) -> bool:
 def _covers(rule: CapabilitySet, capability: str) -> bool:
     try:
         return rule.has(Use(capability))
-    except InvalidUse:  # a mark in the place of a secret, perhaps
+    except InvalidUse:  # for example because a secret in it was redacted
         return False
 
 
 def _is_check(event: object) -> bool:
-    """Whether an event is a check with all that it says; who forges a ledger may write anything there."""
+    """Whether an event is a complete check. A forged ledger may contain any JSON here."""
     if not isinstance(event, dict) or event.get("kind") not in (DENIED, GRANTED):
         return False
     return all(isinstance(event.get(name), str) for name in ("capability", "reason", "rule"))
@@ -88,7 +88,8 @@ def _is_unlisted(event: Mapping[str, str]) -> bool:
 class Tally:
     """Counts checks by capability and reason.
 
-    `other` is how many are counted without a text: those that receipts do not list, and those beyond a thousand texts.
+    `other` counts the checks without a text of their own: those beyond the limit of a receipt, and those beyond the
+    first 1000 different capabilities.
     """
 
     __slots__ = ("_counts", "other", "total")
@@ -98,11 +99,10 @@ class Tally:
         self.total = self.other = 0
 
     def add(self, event: Mapping[str, str]) -> None:
-        """Count one event."""
         key, count = (event["kind"], event["capability"], event["reason"]), 1
         unlisted = _is_unlisted(event)
-        if unlisted and (said := event["rule"].partition(" ")[0]).isdecimal():
-            count = int(said[:_MOST_DIGITS])
+        if unlisted and (number := event["rule"].partition(" ")[0]).isdecimal():
+            count = int(number[:_MOST_DIGITS])
         self.total += count
         if not unlisted and (key in self._counts or len(self._counts) < MOST_TEXTS):
             self._counts[key] += 1
@@ -110,7 +110,7 @@ class Tally:
             self.other += count
 
     def most(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """What was counted most often, as plain data; in the order of the first event where that is equal."""
+        """The most frequent checks as plain data; equal counts are in the order of their first event."""
         return [
             {"kind": kind, "capability": text, "reason": reason, "count": count}
             for (kind, text, reason), count in self._counts.most_common(limit)

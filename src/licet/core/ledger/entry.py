@@ -1,11 +1,12 @@
-"""The schema of a ledger: what an entry and a checkpoint hold, and how both are read and written.
+"""The schema of a ledger: the fields of entries and checkpoints, and how both are read and written.
 
-An `Entry` holds the facts of one call: its decision before it runs, or its receipt after it. `guard/receipt.py` decides
-which facts those are; a new fact is one line there and one line here. The ledger adds its id, the place in the session
-and the hash of the session's previous entry, which makes a `LinkedEntry`. That is written as canonical JSON and hashed.
-
-The place in the whole ledger is not in an entry. The tree proves it (`merkle`), and a checkpoint signs the root of the
-tree. There are no floats: money and durations are text.
+- An `Entry` has the facts of one call: the decision before it runs, or the receipt after it. `guard/receipt.py`
+  collects them. To add a fact, add a field here and set it there.
+- The ledger adds its own id, the sequence number in the session and the hash of the session's previous entry. The
+  result is a `LinkedEntry`, which is written as canonical JSON and hashed.
+- An entry does not contain its number in the ledger. The Merkle tree (`merkle`) proves that number, and a checkpoint
+  signs the root of the tree.
+- There are no floats: money and durations are text.
 """
 
 from collections.abc import Callable
@@ -19,30 +20,30 @@ from licet.core.canonical import canonical_json
 from licet.core.ledger.merkle import leaf_hash
 
 FORMAT: Final = 2
-SMOOTHED = timedelta(minutes=1)  # a clock may go back this far without a finding: it was probably corrected
+CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
 MOST_PURPOSE = 500  # characters
 KINDS = ("decision", "receipt")
 VERDICTS = ("allow", "ask", "deny")
 
-_LARGEST = 2**53 - 1  # that canonical JSON writes
+_LARGEST = 2**53 - 1  # integer in canonical JSON
 Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
 Code = Annotated[int, Meta(ge=-_LARGEST, le=_LARGEST)]
 Texts = tuple[str, ...]
 
 
 class Unsound(ValueError):
-    """Bytes that are no entry, no checkpoint or no evidence pack: why."""
+    """Bytes that are not a valid entry, checkpoint or evidence pack. The message is the reason."""
 
 
 # What an entry holds ------------------------------------------------------------------------------------------------
 
 
 class Fact(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of an entry: fields of text, whole numbers, truth values, or further facts."""
+    """A part of an entry. Its fields are text, integers, booleans, and further facts."""
 
 
 class Caller(Fact, frozen=True, kw_only=True):
-    """Who made a call, if a gateway knows it: the person, the client, and the chain of actors, first to last."""
+    """Who made a call, as a gateway reports it: the person, the client, and the chain of actors, first to last."""
 
     person: str | None = None
     client: str | None = None
@@ -60,13 +61,13 @@ class ApprovalFact(Fact, frozen=True, kw_only=True):
     """What was approved, and by whom."""
 
     by: Texts
-    arguments: str | None  # their digest, if the approval is for exactly these
+    arguments: str | None  # digest, if the approval is only for these arguments
     request: str | None
     use: str | None
 
 
 class EventFact(Fact, frozen=True, kw_only=True):
-    """One thing that happened in a call. Checks have all fields; other events leave out what they do not need."""
+    """An event in a call. Checks have all fields; other events omit those that they do not need."""
 
     kind: str
     capability: str | UnsetType = UNSET
@@ -75,7 +76,7 @@ class EventFact(Fact, frozen=True, kw_only=True):
 
 
 class AccessCounts(Fact, frozen=True, kw_only=True):
-    """How long the four lists of an `AccessFact` are when they are complete."""
+    """The lengths of the four lists of an `AccessFact` before they were cut."""
 
     granted: Count
     closed: Count
@@ -84,7 +85,7 @@ class AccessCounts(Fact, frozen=True, kw_only=True):
 
 
 class AccessFact(Fact, frozen=True, kw_only=True):
-    """The rules that the kernel enforced on one process; long lists are cut."""
+    """The rules that the kernel enforced on one process. Long lists are cut."""
 
     granted: Texts
     closed: Texts
@@ -96,7 +97,7 @@ class AccessFact(Fact, frozen=True, kw_only=True):
 
 
 class ProgramAccessFact(Fact, frozen=True, kw_only=True):
-    """The rules around the programs of a call, each different set once."""
+    """The kernel rules of the programs that a call started. Equal sets of rules are listed once."""
 
     sets: tuple[AccessFact, ...]
     more: Count
@@ -104,7 +105,7 @@ class ProgramAccessFact(Fact, frozen=True, kw_only=True):
 
 
 class ProgramsFact(Fact, frozen=True, kw_only=True):
-    """What was around the programs that a call started, and how they ended."""
+    """The walls around the programs that a call started, and the exit codes of those programs."""
 
     access: ProgramAccessFact | None
     ended: tuple[Code, ...]
@@ -113,7 +114,7 @@ class ProgramsFact(Fact, frozen=True, kw_only=True):
 
 
 class SandboxFact(Fact, frozen=True, kw_only=True):
-    """The level of a tool, the layers in force around it, and the rules of the kernel."""
+    """The level of a tool, the layers of its walls that were in force, and the rules of the kernel."""
 
     level: str | None = None
     layers: Texts = ()
@@ -122,7 +123,7 @@ class SandboxFact(Fact, frozen=True, kw_only=True):
 
 
 class SpentFact(Fact, frozen=True, kw_only=True):
-    """What an account has spent. Without costs there is no money in it; a bundle's has nothing about one tool."""
+    """What was spent so far. The cost fields are omitted without costs, the fields of the tool in a bundle's budget."""
 
     calls: Count
     calls_today: Count
@@ -133,14 +134,14 @@ class SpentFact(Fact, frozen=True, kw_only=True):
 
 
 class BundleBudgetFact(Fact, frozen=True, kw_only=True):
-    """A bundle's budget before and after a call."""
+    """The spending of a bundle before and after a call."""
 
     before: SpentFact
     after: SpentFact
 
 
 class BudgetFact(Fact, frozen=True, kw_only=True):
-    """The budget of a session before and after a call, and those of the bundles of its tool."""
+    """The spending of a session before and after a call, and that of the bundles of its tool."""
 
     before: SpentFact
     after: SpentFact
@@ -148,14 +149,14 @@ class BudgetFact(Fact, frozen=True, kw_only=True):
 
 
 class BodiesFact(Fact, frozen=True, kw_only=True):
-    """Redacted arguments and result as JSON text; an entry has them with `record: full` alone."""
+    """Redacted arguments and result as JSON text. An entry has them only with `record: full`."""
 
     arguments: str | None
     result: str | None
 
 
 class Entry(Fact, frozen=True, kw_only=True):
-    """The facts of one call that a ledger keeps: a decision before the call runs, or a receipt after it."""
+    """The facts of one call: a decision before the call runs, or a receipt after it."""
 
     kind: Literal["decision", "receipt"]
     id: str
@@ -186,12 +187,12 @@ class Entry(Fact, frozen=True, kw_only=True):
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):
-    """An entry as it is hashed: with its ledger, its place in the session, and the session's previous hash."""
+    """An entry as it is hashed: with its ledger, its sequence number, and the hash of the session's previous entry."""
 
     ledger: str
     sequence: Count  # in its session, from 1
     previous: str | None
-    recorded: str  # when the ledger kept it
+    recorded: str  # when it was written to the ledger
     format: Literal[2] = FORMAT
 
 
@@ -199,7 +200,7 @@ class LinkedEntry(Entry, frozen=True, kw_only=True):
 
 
 class Row(NamedTuple):
-    """One row of the table of entries. The body counts; the index columns are checked against it."""
+    """One row of the table of entries. The body is authoritative; the index columns are checked against it."""
 
     number: int  # in the ledger, from 1
     id: str
@@ -214,11 +215,12 @@ class Row(NamedTuple):
     body: bytes
 
 
-COLUMNS = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")  # that repeat what the body says
+# Index columns: they repeat fields of the body.
+COLUMNS = ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time")
 
 
 class Tail(NamedTuple):
-    """The end of one session's chain, as a row of the table of chains."""
+    """The last entry of a session, which the next one links to; a row of the table of chains."""
 
     sequence: int = 0
     hash: bytes = b""
@@ -229,7 +231,7 @@ START = Tail()
 
 
 def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> Row:
-    """The row for an entry after the tail of its session."""
+    """Link an entry to the tail of its session; return its row."""
     linked = LinkedEntry(
         **{name: getattr(entry, name) for name in Entry.__struct_fields__},
         ledger=ledger,
@@ -243,25 +245,25 @@ def link(entry: Entry, ledger: str, number: int, tail: Tail, recorded: str) -> R
 
 
 def hash_text(digest: bytes) -> str:
-    """A hash as entries and checkpoints write it."""
+    """A hash as text in entries and checkpoints: `sha256:` and hexadecimal digits."""
     return f"sha256:{digest.hex()}"
 
 
 def read_entry(body: bytes) -> LinkedEntry:
-    """Read an entry strictly: canonical JSON that fits the schema of this format; `Unsound` otherwise."""
+    """Read an entry strictly; `Unsound` unless it is canonical JSON that fits the schema of this format."""
     return _read(body, _ENTRY)
 
 
 def entry_fields(body: bytes) -> dict[str, Any]:
-    """The fields of an entry as plain data, for showing; read as strictly as by `read_entry`."""
+    """Read an entry as strictly as `read_entry` does; return its fields as plain data."""
     read_entry(body)
     fields: dict[str, Any] = msgspec.json.decode(body)
     return fields
 
 
 def check_row(row: Row) -> dict[str, Any]:
-    """The number and the fields of an entry, if its hash and its index columns are right; `Unsound` otherwise."""
-    if type(row.body) is not bytes or leaf_hash(row.body) != row.hash:  # SQLite takes any type in any column
+    """Check the hash and the index columns of a row; return its number and fields, or raise `Unsound`."""
+    if type(row.body) is not bytes or leaf_hash(row.body) != row.hash:  # SQLite stores any type in any column
         raise Unsound("its bytes are not those that were hashed")
     fields = entry_fields(row.body)
     for name in COLUMNS:
@@ -271,38 +273,38 @@ def check_row(row: Row) -> dict[str, Any]:
 
 
 def time_text(moment: datetime) -> str:
-    """A moment in UTC with microseconds: `2026-01-01T00:00:00.000000Z`; without a time zone it is UTC already."""
+    """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
     offset, bare = moment.utcoffset(), moment.replace(tzinfo=None)
     return (bare if offset is None else bare - offset).isoformat("T", "microseconds") + "Z"
 
 
-def kept_at(now: datetime, last: str) -> str:
-    """The time at which an entry is recorded, after one that was recorded at `last`.
+def recorded_at(now: datetime, last: str) -> str:
+    """The `recorded` time of the next entry, if the previous entry was recorded at `last`.
 
-    A clock that goes back a little was corrected, and the last time is used again. A clock that goes back further is
-    recorded as it is.
+    If the clock went back a little, it was probably corrected, and `last` is used again. If it went back further, the
+    clock is used as it is, and verification reports it.
     """
     text = time_text(now)
-    if text >= last or time_text(now + SMOOTHED) < last:
+    if text >= last or time_text(now + CLOCK_CORRECTION) < last:
         return text
     return last
 
 
 # Checkpoints -----------------------------------------------------------------------------------------------
 
-CheckSignature = Callable[[str, bytes, bytes], bool]  # of the key `ed25519:…`: message, signature
+CheckSignature = Callable[[str, bytes, bytes], bool]  # (public key `ed25519:…`, message, signature) -> valid
 
 
 class Checkpoint(NamedTuple):
-    """One row of the table of checkpoints: a signed statement that a ledger had a size and a root."""
+    """A signed statement that a ledger had this size and this root; a row of the table of checkpoints."""
 
-    size: int  # an index column; the body counts
+    size: int  # index column; the body is authoritative
     body: bytes
     signature: bytes
 
 
 class CheckpointFacts(Fact, frozen=True, kw_only=True):
-    """What a checkpoint says."""
+    """The fields of a checkpoint."""
 
     ledger: str
     size: Count
@@ -314,12 +316,12 @@ class CheckpointFacts(Fact, frozen=True, kw_only=True):
 
 
 def checkpoint_body(ledger: str, size: int, root: bytes, time: str, key: str) -> bytes:
-    """The bytes of a checkpoint that are signed."""
+    """The bytes of a checkpoint that its signature is over."""
     return canonical_json(CheckpointFacts(ledger=ledger, size=size, root=hash_text(root), time=time, key=key))
 
 
 def read_checkpoint(body: bytes) -> CheckpointFacts:
-    """Read a checkpoint as strictly as an entry; `Unsound` if it is none."""
+    """Read a checkpoint as strictly as an entry; `Unsound` if it is not one."""
     return _read(body, _CHECKPOINT)
 
 
@@ -344,7 +346,7 @@ _ANY = msgspec.json.Decoder(float_hook=_no_float)
 
 
 def _read(body: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
-    if type(body) is not bytes:  # SQLite takes any type in any column
+    if type(body) is not bytes:  # SQLite stores any type in any column
         raise Unsound("it is not a blob of bytes")
     try:
         found = decoder.decode(body)
@@ -357,7 +359,7 @@ def _read(body: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
 
 
 def _other_format(body: bytes) -> str:
-    """Why something of another format is not read; nothing if it is of this format, or of none."""
+    """The message about an entry of another format; empty if the format is this one, or none is stated."""
     try:
         found = msgspec.json.decode(body, type=_Format).format
     except (ValueError, RecursionError):
@@ -370,7 +372,7 @@ def _other_format(body: bytes) -> str:
 
 
 def canonical_object(data: bytes) -> dict[str, Any]:
-    """Read a canonical JSON object without floats; any other encoding of it is `Unsound`."""
+    """Read a JSON object; `Unsound` if it is not encoded canonically, or has a float."""
     try:
         found = _ANY.decode(data)
         encoded = canonical_json(found)

@@ -1,8 +1,8 @@
-"""Evidence packs: a few entries of a ledger that can be checked without it, signed as an in-toto Statement in DSSE.
+"""Evidence packs: a few entries that can be checked without their ledger, signed as an in-toto Statement in DSSE.
 
-A pack holds the bytes of its entries, a signed checkpoint, and for each entry its number and the proof that the tree of
-the checkpoint has it there. The same entries and checkpoint give the same bytes. A pack proves that its entries are in
-the ledger. It does not prove that others are absent.
+A pack has a signed checkpoint, the bytes of its entries, and for each entry its number and the inclusion proof for the
+tree of the checkpoint. The same entries and checkpoint always give the same bytes. A pack proves that its entries are
+in the ledger. It does not prove that other entries do not exist.
 """
 
 import base64
@@ -36,7 +36,7 @@ PREDICATE_TYPE = "urn:licet:receipts:2"
 
 
 class Pack(Struct, frozen=True):
-    """What a pack says, once it was checked."""
+    """The contents of a pack that was checked."""
 
     key: str
     checkpoint: CheckpointFacts
@@ -47,23 +47,23 @@ class Pack(Struct, frozen=True):
 
 
 def checkpoint_line(checkpoint: Checkpoint) -> str:
-    """A checkpoint as one line of text, to be stored somewhere else than the ledger."""
-    said = {"checkpoint": canonical_object(checkpoint.body), "signature": _text(checkpoint.signature)}
-    return canonical_json(said).decode()
+    """A checkpoint as one line of text, to store it outside the ledger."""
+    fields = {"checkpoint": canonical_object(checkpoint.body), "signature": _text(checkpoint.signature)}
+    return canonical_json(fields).decode()
 
 
 def read_checkpoint_lines(text: str) -> list[Checkpoint]:
-    """The checkpoints in a text, one per line; `Unsound` if a line is none or there are none."""
+    """Read checkpoints, one per line; `Unsound` if a line is not a checkpoint, or there is none."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            said = canonical_object(line.strip().encode())
-            if said.keys() != {"checkpoint", "signature"}:
+            fields = canonical_object(line.strip().encode())
+            if fields.keys() != {"checkpoint", "signature"}:
                 raise Unsound("expected a line that `licet receipts head` has printed")
-            body = canonical_json(said["checkpoint"])
-            found.append(Checkpoint(read_checkpoint(body).size, body, _bytes(said["signature"])))
+            body = canonical_json(fields["checkpoint"])
+            found.append(Checkpoint(read_checkpoint(body).size, body, _bytes(fields["signature"])))
         except ValueError as wrong:
             raise Unsound(f"line {number} is no checkpoint of a ledger: {wrong}") from None
     if not found:
@@ -75,7 +75,7 @@ def read_checkpoint_lines(text: str) -> list[Checkpoint]:
 
 
 def statement(rows: Iterable[Row], checkpoint: Checkpoint, proofs: dict[int, list[bytes]]) -> bytes:
-    """The in-toto Statement about some entries, as canonical JSON; the proofs are by index, from 0."""
+    """The in-toto Statement about some entries, as canonical JSON. The keys of `proofs` are indexes from 0."""
     rows = sorted(rows, key=lambda row: row.number)
     subjects = [{"name": f"{row.id}/{row.kind}", "digest": {"sha256": sha256(row.body).hexdigest()}} for row in rows]
     entries = [
@@ -94,7 +94,7 @@ def statement(rows: Iterable[Row], checkpoint: Checkpoint, proofs: dict[int, lis
 
 
 def to_sign(payload: bytes) -> bytes:
-    """The bytes of a payload that are signed: DSSE's pre-authentication encoding, which includes its type."""
+    """The bytes that are signed for a payload: DSSE's pre-authentication encoding, which includes the payload type."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -110,65 +110,65 @@ def envelope(payload: bytes, key: str, signature: bytes) -> str:
 
 
 def is_pack(data: bytes) -> bool:
-    """Whether something looks like a pack; it may still be a forged one."""
+    """Whether data looks like a pack. Nothing is verified: it may be forged."""
     try:
-        said = json.loads(base64.b64decode(json.loads(data)["payload"]))
-        return bool(said["predicateType"] == PREDICATE_TYPE)
+        found = json.loads(base64.b64decode(json.loads(data)["payload"]))
+        return bool(found["predicateType"] == PREDICATE_TYPE)
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 def check_pack(data: bytes, key: str, check: CheckSignature) -> Pack | Finding:
-    """Check a pack against a public key; the first thing that is wrong with it, and at which entry."""
+    """Check a pack against a public key; return its contents, or the first error."""
     try:
-        checkpoint, held, subjects = _contents(data, key, check)
+        checkpoint, packed, subjects = _contents(data, key, check)
     except (KeyError, TypeError, AttributeError):
         return Finding("edited", 0, "the pack does not have the fields of a pack")
     except ValueError as wrong:
         return Finding("edited", 0, f"the pack: {wrong}")
     entries: list[dict[str, Any]] = []
     tails: dict[tuple[str, str], tuple[int, bytes]] = {}
-    for one, subject in zip(held, subjects, strict=True):
+    for one, subject in zip(packed, subjects, strict=True):
         last = entries[-1]["number"] if entries else 0
         try:
             body, number, proof = one["body"].encode(), one["number"], [bytes.fromhex(step) for step in one["proof"]]
             entry = read_entry(body)
-            misfit = _misplaced(entry, body, number, proof, checkpoint, last)
-            misfit = misfit or _misnamed(entry, body, subject) or _unlinked(entry, body, tails)
+            problem = _misplaced(entry, body, number, proof, checkpoint, last)
+            problem = problem or _misnamed(entry, body, subject) or _unlinked(entry, body, tails)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             return Finding("edited", last + 1, f"it cannot be read: {error}")
-        if misfit:
-            return Finding("edited", number, misfit, entry.id)
+        if problem:
+            return Finding("edited", number, problem, entry.id)
         entries.append({"number": number, **entry_fields(body)})
     return Pack(key, checkpoint, tuple(entries))
 
 
 def _contents(data: bytes, key: str, check: CheckSignature) -> tuple[CheckpointFacts, list[Any], list[Any]]:
-    """The checkpoint, the entries and the subjects of a signed pack."""
-    said = canonical_object(_payload(data, key, check))
-    if said.get("_type") != STATEMENT_TYPE or said.get("predicateType") != PREDICATE_TYPE:
+    """Check both signatures; return the checkpoint, the entries and the subjects of a pack."""
+    found = canonical_object(_payload(data, key, check))
+    if found.get("_type") != STATEMENT_TYPE or found.get("predicateType") != PREDICATE_TYPE:
         raise Unsound(f"it is no statement of type {PREDICATE_TYPE}")
-    checkpoint = _checkpoint(said["predicate"]["checkpoint"], key, check)
-    held, subjects = said["predicate"]["entries"], said["subject"]
-    if not held or len(held) != len(subjects):
-        raise Unsound(f"it has {len(subjects)} subjects and {len(held)} entries")
-    return checkpoint, held, subjects
+    checkpoint = _checkpoint(found["predicate"]["checkpoint"], key, check)
+    packed, subjects = found["predicate"]["entries"], found["subject"]
+    if not packed or len(packed) != len(subjects):
+        raise Unsound(f"it has {len(subjects)} subjects and {len(packed)} entries")
+    return checkpoint, packed, subjects
 
 
 def _payload(data: bytes, key: str, check: CheckSignature) -> bytes:
-    said = canonical_object(data.strip())
-    if said.keys() != {"payload", "payloadType", "signatures"} or said["payloadType"] != PAYLOAD_TYPE:
+    found = canonical_object(data.strip())
+    if found.keys() != {"payload", "payloadType", "signatures"} or found["payloadType"] != PAYLOAD_TYPE:
         raise Unsound(f"it is no DSSE envelope around {PAYLOAD_TYPE}")
-    payload = _bytes(said["payload"])
-    if not any(check(key, to_sign(payload), _bytes(one["sig"])) for one in said["signatures"]):
+    payload = _bytes(found["payload"])
+    if not any(check(key, to_sign(payload), _bytes(one["sig"])) for one in found["signatures"]):
         raise Unsound(f"it has no valid signature of {key}")
     return payload
 
 
-def _checkpoint(said: dict[str, str], key: str, check: CheckSignature) -> CheckpointFacts:
-    body = said["body"].encode()
+def _checkpoint(signed: dict[str, str], key: str, check: CheckSignature) -> CheckpointFacts:
+    body = signed["body"].encode()
     facts = read_checkpoint(body)
-    if facts.key != key or not check(key, body, _bytes(said["signature"])):
+    if facts.key != key or not check(key, body, _bytes(signed["signature"])):
         raise Unsound(f"its checkpoint has no valid signature of {key}")
     return facts
 
@@ -176,7 +176,7 @@ def _checkpoint(said: dict[str, str], key: str, check: CheckSignature) -> Checkp
 def _misplaced(
     entry: LinkedEntry, body: bytes, number: object, proof: list[bytes], checkpoint: CheckpointFacts, last: int
 ) -> str:
-    """Why an entry is not at its number in the ledger of the checkpoint; empty if it is."""
+    """Why the proof does not show that an entry has this number in the ledger of the checkpoint; empty if it does."""
     if type(number) is not int:
         raise Unsound("its number is no whole number")
     if number <= last:
@@ -189,13 +189,13 @@ def _misplaced(
 
 
 def _misnamed(entry: LinkedEntry, body: bytes, subject: dict[str, Any]) -> str:
-    """Why a subject is not the one of its entry; empty if it is."""
+    """Why a subject does not match its entry; empty if it does."""
     expected = {"name": f"{entry.id}/{entry.kind}", "digest": {"sha256": sha256(body).hexdigest()}}
     return "" if subject == expected else f"its subject is `{subject.get('name')}` with another digest"
 
 
 def _unlinked(entry: LinkedEntry, body: bytes, tails: dict[tuple[str, str], tuple[int, bytes]]) -> str:
-    """Why an entry does not link to the one before it of its session, if that is in the pack too."""
+    """Why an entry does not link to its session's previous one; empty if it does, or that one is not in the pack."""
     session = entry.agent, entry.session
     sequence, before = tails.get(session, (0, b""))
     tails[session] = entry.sequence, leaf_hash(body)

@@ -1,7 +1,7 @@
-"""The tree of RFC 6962 over the entries of a ledger: one root for all of them, and short proofs about it.
+"""The Merkle tree (RFC 6962) over the entries of a ledger: its root, and inclusion proofs for single entries.
 
-A leaf and a node are hashed with different first bytes, so that a node cannot be passed off as an entry. Nothing here
-keeps the leaves: a frontier grows by one leaf at a time and is never longer than the number of bits of its size.
+Leaves and inner nodes are hashed with different first bytes, so that a node cannot be passed off as an entry. The
+leaves are not kept: a `Frontier` has one hash for each bit that is set in the number of leaves.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ def leaf_hash(data: bytes) -> bytes:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of two subtrees."""
+    """The hash of an inner node with these children (RFC 6962, 2.1)."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -34,7 +34,7 @@ class Frontier:
 
     @classmethod
     def of_bytes(cls, size: int, data: bytes) -> "Frontier":
-        """The frontier that `bytes(frontier)` was made of."""
+        """Read what `bytes(frontier)` has written."""
         if len(data) % HASH_BYTES:
             raise ValueError("a frontier is a row of whole hashes")
         return cls(size, (data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)))
@@ -52,7 +52,7 @@ class Frontier:
         self.size += 1
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """Take many leaves, one level of the tree after the other: the same as `add` for each, in half the time."""
+        """Append many leaves, level by level: the same as `add` for each, in half the time."""
         nodes, peaks, size, right = list(leaves), self.peaks, self.size, list[bytes]()
         self.size += len(nodes)
         while nodes:
@@ -65,12 +65,10 @@ class Frontier:
         peaks += reversed(right)
 
     def copy(self) -> "Frontier":
-        """A frontier that grows by itself from here."""
         return Frontier(self.size, self.peaks)
 
     @property
     def root(self) -> bytes:
-        """The root of the tree as it is now."""
         if not self.peaks:
             return EMPTY_ROOT
         *left, root = self.peaks
@@ -80,20 +78,19 @@ class Frontier:
 
 
 def _paired(nodes: list[bytes]) -> list[bytes]:
-    """The next level of a tree."""
     each = iter(nodes)
     return [sha256(b"\x01%b%b" % pair).digest() for pair in zip(each, each, strict=True)]
 
 
 def inclusion_proofs(leaves: Iterable[bytes], size: int, wanted: Collection[int]) -> dict[int, list[bytes]]:
-    """The proofs of several leaves of one tree, in one pass over its leaves (RFC 6962, 2.1.1)."""
+    """The inclusion proofs of several leaves of one tree, made in one pass over all leaves (RFC 6962, 2.1.1)."""
     proofs: dict[int, list[bytes]] = {index: [] for index in sorted(wanted)}
     _subtree(iter(leaves), 0, size, list(proofs), proofs)
     return proofs
 
 
 def _subtree(leaves: Iterator[bytes], start: int, end: int, inside: list[int], proofs: dict[int, list[bytes]]) -> bytes:
-    """The root over a range; a wanted leaf of one half gets the root of the other half as a step of its proof."""
+    """The root of the leaves from `start` to `end`. For each wanted leaf (`inside`) it adds the steps of its proof."""
     if not inside or end - start == 1:
         frontier = Frontier()
         for _ in range(end - start):
@@ -110,7 +107,7 @@ def _subtree(leaves: Iterator[bytes], start: int, end: int, inside: list[int], p
 
 
 def includes(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
-    """Whether a proof shows that a leaf stands at an index of the tree with this size and root (RFC 9162, 2.1.3.2)."""
+    """Whether a proof shows that the tree with this size and root has the leaf at the index (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     place, last, found = index, size - 1, leaf

@@ -1,19 +1,19 @@
 """Verifies a ledger in one pass over its entries and its signed checkpoints.
 
-These rules are checked, and the first one that is broken is the finding:
+It checks these rules. The first broken rule is the finding:
 
 - Entries are numbered from 1 without gaps (`missing`, `moved`).
 - The bytes of an entry have the recorded hash, are canonical JSON, and fit the schema of this format (`edited`).
 - An entry names the ledger that all others name (`foreign`).
-- The index columns of an entry say what the entry says (`column`).
+- The index columns of an entry are equal to its fields (`column`).
 - An entry has the next sequence number of its session, and the hash of the session's previous entry (`chain`).
 - A checkpoint can be read (`head`), names the right key (`key`), is signed with it (`signature`), and is of this ledger
   (`foreign`).
-- The root that a checkpoint signs is the root of the tree over that many entries (`root`). This alone proves the place
-  of an entry in the ledger. Later entries are still read: a broken chain may tell which entry of the range it is.
+- The root that a checkpoint signs is the root of the tree over that many entries (`root`). Only this rule
+  proves the number of an entry. Later entries are still read, since a broken chain may narrow the range of the finding.
 - No checkpoint covers more entries than there are (`truncated`).
 - A checkpoint covers all entries but the newest: at most 4096 of them, recorded in at most 10 seconds (`unsigned`).
-- The time of recording does not go back (`clock`); it is reported if nothing else is wrong.
+- The time of recording does not go back (`clock`). It is reported only if no other rule is broken.
 
 Only the end of each session's chain is kept in memory, so a ledger of any size can be verified.
 
@@ -47,7 +47,7 @@ from licet.core.ledger.entry import (
 )
 from licet.core.ledger.merkle import Frontier, leaf_hash
 
-# A writer signs a checkpoint within moments, or after this many entries.
+# A writer signs a checkpoint earlier than this.
 UNSIGNED_SECONDS, UNSIGNED_ENTRIES = 10, 4096
 
 FindingKind = Literal[
@@ -68,13 +68,13 @@ FindingKind = Literal[
 
 
 class Finding(Struct, frozen=True):
-    """The first broken rule: at which entry, or in which range of entries, and how."""
+    """The first broken rule, with the entry or the range of entries that it is about."""
 
     kind: FindingKind
     number: int
     text: str
     id: str = ""
-    until: int = 0  # the last entry of a range, where only a range is known
+    until: int = 0  # the last entry, if the finding is about a range
 
     def __str__(self) -> str:
         where = f"entries {self.number} to {self.until}" if self.until > self.number else f"entry {self.number}"
@@ -86,21 +86,18 @@ class Outcome(Struct, frozen=True):
 
     entries: int
     checkpoints: int
-    signed: int  # entries that the last checkpoint covers; later ones are linked, and not signed yet
+    signed: int  # entries that the last checkpoint covers; later ones are linked, but not signed yet
     ledger: str
     root: str  # of all entries
     finding: Finding | None
-    # What the next entry links to, to compare with what the file says of its own end.
+    # The end of the ledger as its entries show it; the caller compares it with the state that the file has stored.
     frontier: bytes = b""
     recorded: str = ""
-    ends: Mapping[tuple[str, str], Tail] = {}  # of the chain of each agent and session
-    tagged: bool = (
-        False  # whether the private key was there, and showed that its holder wrote the entries not signed yet
-    )
+    ends: Mapping[tuple[str, str], Tail] = {}  # the last entry of each agent and session
+    tagged: bool = False  # whether the MAC over the entries that are not signed yet was checked with the private key
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
         return self.finding is None
 
 
@@ -112,9 +109,10 @@ def verify(
     check: CheckSignature,
     kept: Iterable[Checkpoint] = (),
 ) -> Outcome:
-    """Check every rule, against the checkpoints that this key has signed.
+    """Check every rule.
 
-    `kept` are checkpoints that were stored elsewhere. Only they reveal an older copy of the complete file.
+    `key` is the public key that all checkpoints must be signed with. `kept` are checkpoints that were stored outside
+    the ledger. Without them, an older copy of the complete file would not be noticed.
     """
     ledger = _Ledger(_Checkpoints(key, check, _in_order(checkpoints, kept)))
     finding = ledger.read_all(rows) or ledger.end()
@@ -123,7 +121,7 @@ def verify(
 
 def _in_order(checkpoints: Iterable[Checkpoint], kept: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
     every = heapq.merge(checkpoints, sorted(kept, key=_size), key=_size)
-    return (checkpoint for checkpoint, _ in groupby(every))  # one that was also kept elsewhere counts once
+    return (checkpoint for checkpoint, _ in groupby(every))  # a checkpoint that is also in `kept` counts once
 
 
 def _size(checkpoint: Checkpoint) -> int:
@@ -142,25 +140,25 @@ class _Ledger:
         self._clock: Finding | None = None  # where the time first went back
 
     def read_all(self, rows: Iterable[Row]) -> Finding | None:
-        """Read every entry; the first broken rule of an entry, or of a checkpoint up to it."""
+        """Read every entry, and each checkpoint once its entries are read; return the first broken rule."""
         checkpoints, frontier = self._checkpoints, self._frontier
         checkpoints.compare(frontier, "")
         for row in rows:
             if (finding := self._broken_rule(row)) is not None:
-                return finding if checkpoints.doubt is None else narrowed(checkpoints.doubt, finding)
+                return finding if checkpoints.mismatch is None else narrowed(checkpoints.mismatch, finding)
             frontier.add(row.hash)
             if (finding := checkpoints.compare(frontier, self._recorded)) is not None:
                 return finding
         return None
 
     def end(self) -> Finding | None:
-        """Check the rules about the number of entries, once all are read."""
+        """Check the rules about the number of entries, after all were read."""
         checkpoints, size = self._checkpoints, self._frontier.size
-        if (finding := checkpoints.doubt or checkpoints.wrong) is not None:
+        if (finding := checkpoints.mismatch or checkpoints.wrong) is not None:
             return finding
         if (following := checkpoints.next) is not None:
             text = f"a checkpoint of {following.time} has signed {following.size} entries, and there are {size}"
-            if size > checkpoints.signed:  # entries may be missing before these, and these written anew
+            if size > checkpoints.signed:  # the last entries may be new ones, written over missing ones
                 text += f"; no checkpoint covers what is after entry {checkpoints.signed}, so none of it is proven"
             return Finding("truncated", size + 1, text, until=following.size)
         if size and not checkpoints.signed:
@@ -171,7 +169,6 @@ class _Ledger:
         return self._clock
 
     def outcome(self, finding: Finding | None) -> Outcome:
-        """The result, with the end of the ledger as its entries say it."""
         checkpoints, frontier = self._checkpoints, self._frontier
         return Outcome(
             entries=frontier.size,
@@ -186,7 +183,7 @@ class _Ledger:
         )
 
     def _broken_rule(self, row: Row) -> Finding | None:
-        """Check one entry, and take it as the end of its session's chain."""
+        """Check one entry, and make it the end of its session's chain."""
         number, expected = row.number, self._frontier.size + 1
         if number > expected:
             return Finding("missing", expected, f"after entry {expected - 1} comes entry {number}", until=number - 1)
@@ -216,10 +213,10 @@ class _Ledger:
         return Finding("foreign", row.number, text, row.id)
 
     def _broken_chain(self, row: Row, entry: LinkedEntry) -> Finding | None:
-        """Where a chain is broken: at one entry, or in the range that no checkpoint covers."""
+        """Check the sequence number and the link to the session's previous entry."""
         tail, signed = self._tails.get((entry.agent, entry.session), START), self._checkpoints.signed
         if entry.sequence != tail.sequence + 1:
-            first = max(signed, tail.number) + 1  # nothing is missing before that
+            first = max(signed, tail.number) + 1  # no entry is missing before this one
             text = f"{row.id} is number {entry.sequence} of its session, after number {tail.sequence}"
             return Finding("chain", first, text, row.id if first == row.number else "", row.number)
         if entry.previous == (hash_text(tail.hash) if tail.hash else None):
@@ -239,31 +236,31 @@ def _wrong_column(row: Row, entry: LinkedEntry) -> Finding | None:
     return None
 
 
-def narrowed(doubt: Finding, finding: Finding) -> Finding:
-    """The part of a doubted range that a broken chain points to as well; the whole range if they do not meet."""
-    first = max(doubt.number, finding.number)
-    last = min(doubt.until, max(finding.number, finding.until))
-    return replace(finding, number=first, until=last) if first <= last else doubt
+def narrowed(mismatch: Finding, finding: Finding) -> Finding:
+    """Narrow a range that does not match its checkpoint to the part that a broken chain points to, if they overlap."""
+    first = max(mismatch.number, finding.number)
+    last = min(mismatch.until, max(finding.number, finding.until))
+    return replace(finding, number=first, until=last) if first <= last else mismatch
 
 
 def _late(signed: str, last: str) -> bool:
-    """Whether more time has passed since a checkpoint than a writer lets pass."""
+    """Whether the last entry was recorded so long after a checkpoint that another one should have been signed."""
     try:
         passed = datetime.fromisoformat(last) - datetime.fromisoformat(signed)
-    except (TypeError, ValueError):  # entries that are not signed may hold any text as a time
+    except (TypeError, ValueError):  # entries that are not signed may have any text as their time
         return bool(last > signed)
     return passed.total_seconds() > UNSIGNED_SECONDS
 
 
 class _Checkpoints:
-    """The signed checkpoints, the smallest first, and how far they prove the ledger."""
+    """Reads the checkpoints in the order of their sizes, and tracks how many entries they prove."""
 
     def __init__(self, key: str, check: CheckSignature, checkpoints: Iterator[Checkpoint]) -> None:
         self._key, self._check, self._checkpoints = key, check, checkpoints
         self.ledger = ""
         self.signed = self.count = 0
-        self.proven = ""  # the time at which the signed entries were there
-        self.doubt: Finding | None = None  # a range that does not match its checkpoint
+        self.proven = ""  # the time of the last checkpoint, or of the last entry that it covers if that is later
+        self.mismatch: Finding | None = None  # a range that does not match its checkpoint
         self.next: CheckpointFacts | None = None
         self.wrong = self._advance()
 
@@ -271,18 +268,18 @@ class _Checkpoints:
         """Check every checkpoint whose size is not larger than the number of entries read so far."""
         while self.next is not None and self.next.size <= frontier.size:
             checkpoint = self.next
-            if self.doubt is None:
+            if self.mismatch is None:
                 if checkpoint.root == hash_text(frontier.root) and checkpoint.size == frontier.size:
                     self.signed, self.proven = checkpoint.size, max(checkpoint.time, recorded)
                 else:
                     text = f"they do not match the checkpoint signed at {checkpoint.time}"
-                    self.doubt = Finding("root", self.signed + 1, text, until=checkpoint.size)
+                    self.mismatch = Finding("root", self.signed + 1, text, until=checkpoint.size)
             self.wrong = self._advance()
         wrong = self.wrong
-        return wrong if wrong is not None and wrong.number <= frontier.size and self.doubt is None else None
+        return wrong if wrong is not None and wrong.number <= frontier.size and self.mismatch is None else None
 
     def _advance(self) -> Finding | None:
-        """Read the next checkpoint; which rule it breaks."""
+        """Read the next checkpoint; return the rule that it breaks."""
         checkpoint, self.next = next(self._checkpoints, None), None
         if checkpoint is None:
             return None

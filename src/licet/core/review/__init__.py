@@ -1,1 +1,1 @@
-"""What a reviewer sees: the surface of an agent, and differences between two."""
+"""Data for reviewers: the surface of an agent, the differences between two manifests, and warnings about wide ones."""

@@ -1,6 +1,6 @@
-"""The words of a comparison: one change, all changes, and the phrases for values that went up, down or elsewhere.
+"""Changes between two manifests as values, and the comparison of their servers and connector definitions.
 
-What grew and what shrank among servers and connectors: programs, their grants, variables and secrets.
+A change is `grown` if the new manifest allows more, `shrunk` if it allows less, and `changed` if neither is the case.
 """
 
 import json
@@ -23,14 +23,14 @@ _NO_LIMIT = Decimal("Infinity")
 
 
 class Change(Struct, frozen=True):
-    """One difference: what kind it is, of which tool (None is the whole agent), and both sides of it in words."""
+    """One difference between two manifests, with the old and the new value as text. `tool` is None for the agent."""
 
     kind: str
     tool: str | None
     text: str
     before: str = ""
     after: str = ""
-    origin: Origin | None = None  # where it is written: in the old manifest if it shrank, else in the new one
+    origin: Origin | None = None  # in the old manifest if it shrank, else in the new one
 
     def document(self) -> dict[str, Any]:
         """The change as plain data."""
@@ -45,7 +45,7 @@ class Change(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """Everything that grew, everything that shrank, and what changed without doing either."""
+    """All differences between two manifests."""
 
     grown: tuple[Change, ...] = ()
     shrunk: tuple[Change, ...] = ()
@@ -63,38 +63,38 @@ class Changes(Struct, frozen=True):
         }
 
 
-Found = Iterator[tuple[Side, Change]]
+SidedChanges = Iterator[tuple[Side, Change]]
 
 
-class Spot(Struct, frozen=True):
-    """Where the two sides of a comparison are written, and of which tool they speak, if of one."""
+class ChangePlaces(Struct, frozen=True):
+    """Makes changes that name the right place: where the old value is written if it shrank, else the new one."""
 
     old: Origin | None
     new: Origin | None
     tool: str | None = None
 
-    def turned(self, side: Side, kind: str, what: str, before: str, after: str) -> Found:
-        """A value that became another."""
+    def value_changed(self, side: Side, kind: str, what: str, before: str, after: str) -> SidedChanges:
+        """Yield a value that was replaced by another one."""
         text = f"{what}: {before or 'none'} → {after or 'none'}"
         yield side, Change(kind, self.tool, text, before, after, self._origin(side))
 
-    def moved(self, kind: str, what: str, before: T, after: T, rank: Callable[[T], Any]) -> Found:
-        """A value on a scale that went up (grown) or down (shrunk)."""
+    def rank_changed(self, kind: str, what: str, before: T, after: T, rank: Callable[[T], Any]) -> SidedChanges:
+        """Yield a change of a value that has an order; a higher rank allows more, so it has grown."""
         if before != after:
             side: Side = "grown" if rank(after) > rank(before) else "shrunk"
-            yield from self.turned(side, kind, what, _said(before), _said(after))
+            yield from self.value_changed(side, kind, what, _value_text(before), _value_text(after))
 
-    def limit(self, key: str, before: int | None, after: int | None) -> Found:
-        """A limit of the sandbox, which has a default that is not known here."""
+    def limit_changed(self, key: str, before: int | None, after: int | None) -> SidedChanges:
+        """Yield a change of a sandbox limit. None means the default of the sandbox, which core does not know."""
         if before is not None and after is not None:
-            yield from self.moved("limit", key, before, after, int)
+            yield from self.rank_changed("limit", key, before, after, int)
         elif before != after:
-            # Stated against unstated: the number or the default may be the higher one, so it may have grown.
+            # Either the number or the default may be higher, so this counts as grown.
             words = ("the default" if one is None else str(one) for one in (before, after))
-            yield from self.turned("grown", "limit", key, *words)
+            yield from self.value_changed("grown", "limit", key, *words)
 
-    def entry(self, side: Side, kind: str, text: str, item: str) -> Found:
-        """Something that is there on one side only."""
+    def only_on(self, side: Side, kind: str, text: str, item: str) -> SidedChanges:
+        """Yield an item that only one side has: the new one if it has grown, the old one if it has shrunk."""
         before, after = (item, "") if side == "shrunk" else ("", item)
         yield side, Change(kind, self.tool, text, before, after, self._origin(side))
 
@@ -102,12 +102,12 @@ class Spot(Struct, frozen=True):
         return self.old if side == "shrunk" else self.new
 
 
-def no_limit_is_most(limit: int | Decimal | None) -> int | Decimal:
-    """The rank of a limit of which absence means unlimited."""
+def limit_rank(limit: int | Decimal | None) -> int | Decimal:
+    """The rank of a limit for `rank_changed`, where None means unlimited."""
     return _NO_LIMIT if limit is None else limit
 
 
-def _said(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, Decimal):
         return money_text(value)
     return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -116,26 +116,33 @@ def _said(value: object) -> str:
 _COMPARED_BY_PART = {"grants", "env", "secrets", "tools"}
 
 
-def server_changes(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], spot: Spot) -> Found:
-    """Every difference between two lists of servers, each a name and canonical JSON."""
+def server_changes(
+    old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], places: ChangePlaces
+) -> SidedChanges:
+    """Compare two lists of servers, each given as its name and its canonical JSON."""
     was = {name: json.loads(text) for name, text in old}
     now = {name: json.loads(text) for name, text in new}
     for name in sorted(was.keys() | now.keys()):
         before, after = was.get(name, {}), now.get(name, {})
         if not before or not after:
             side: Side = "grown" if after else "shrunk"
-            yield from spot.entry(side, "server", f"server `{name}`", _text((after or before)["command"]))
+            yield from places.only_on(side, "server", f"server `{name}`", _text((after or before)["command"]))
         else:
             for key in sorted((before.keys() | after.keys()) - _COMPARED_BY_PART):
                 if before.get(key) != after.get(key):
-                    # Another program, or the same one told something else: nobody here can say which does more.
+                    # A different command may do more or less; that cannot be known here, so it counts as grown.
                     words = _text(before.get(key)), _text(after.get(key))
-                    yield from spot.turned("grown", "server", f"{key} of server `{name}`", *words)
-        yield from _parts(f"server `{name}`", before, after, spot)
+                    yield from places.value_changed("grown", "server", f"{key} of server `{name}`", *words)
+        yield from _part_changes(f"server `{name}`", before, after, places)
 
 
-def definition_changes(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], spot: Spot) -> Found:
-    """Every difference between two lists of definitions of connectors: each narrows, so a lost one lets more in."""
+def definition_changes(
+    old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], places: ChangePlaces
+) -> SidedChanges:
+    """Compare two lists of connector definitions, each given as its name and its canonical JSON.
+
+    A definition only narrows what its tools may reach, so a removed one counts as grown.
+    """
     was = {name: json.loads(text) for name, text in old}
     now = {name: json.loads(text) for name, text in new}
     for name in sorted(was.keys() | now.keys()):
@@ -144,11 +151,11 @@ def definition_changes(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, 
             continue
         side: Side = "shrunk" if before is None or (after is not None and _narrower(after, before)) else "grown"
         words = ("" if one is None else canonical_json(one).decode() for one in (before, after))
-        yield from spot.turned(side, "connector", f"definition of {name}", *words)
+        yield from places.value_changed(side, "connector", f"definition of {name}", *words)
 
 
 def _narrower(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a definition lets no more in than another; of two different versions nobody here can say."""
+    """Whether a definition allows no more than another one; False if their versions differ, which are not compared."""
     lists = all(
         other[key] is None or (one[key] is not None and CapabilitySet(one[key]) <= CapabilitySet(other[key]))
         for key in ("hosts", "secrets")
@@ -160,27 +167,29 @@ def _narrower(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return lists and classes and versions
 
 
-def _parts(server: str, was: dict[str, Any], now: dict[str, Any], spot: Spot) -> Found:
-    held, holds = CapabilitySet(was.get("grants", ())), CapabilitySet(now.get("grants", ()))
-    for piece in map(piece_text, holds - held):
-        yield from spot.entry("grown", "server", f"{server} holds {piece}", piece)
-    for piece in map(piece_text, held - holds):
-        yield from spot.entry("shrunk", "server", f"{server} holds {piece}", piece)
+def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places: ChangePlaces) -> SidedChanges:
+    old, new = CapabilitySet(was.get("grants", ())), CapabilitySet(now.get("grants", ()))
+    for piece in map(piece_text, new - old):
+        yield from places.only_on("grown", "server", f"{server} holds {piece}", piece)
+    for piece in map(piece_text, old - new):
+        yield from places.only_on("shrunk", "server", f"{server} holds {piece}", piece)
     for key, what in (("env", "the variable"), ("secrets", "the secret in"), ("tools", "the tool")):
-        mine, theirs = _named(now.get(key, {})), _named(was.get(key, {}))
-        for name in sorted(mine.keys() | theirs.keys()):
-            if name not in mine:
-                yield from spot.entry("shrunk", "server", f"{server} has {what} `{name}`", theirs[name])
-            elif name not in theirs:
-                yield from spot.entry("grown", "server", f"{server} has {what} `{name}`", mine[name])
-            elif mine[name] != theirs[name]:
-                yield from spot.turned("grown", "server", f"{server}, {what} `{name}`", theirs[name], mine[name])
+        before, after = _by_name(was.get(key, {})), _by_name(now.get(key, {}))
+        for name in sorted(before.keys() | after.keys()):
+            if name not in after:
+                yield from places.only_on("shrunk", "server", f"{server} has {what} `{name}`", before[name])
+            elif name not in before:
+                yield from places.only_on("grown", "server", f"{server} has {what} `{name}`", after[name])
+            elif before[name] != after[name]:
+                yield from places.value_changed(
+                    "grown", "server", f"{server}, {what} `{name}`", before[name], after[name]
+                )
 
 
-def _named(held: dict[str, Any] | list[str]) -> dict[str, str]:
-    if isinstance(held, dict):
-        return {name: _text(value) for name, value in held.items()}
-    return {name: name for name in held}
+def _by_name(items: dict[str, Any] | list[str]) -> dict[str, str]:
+    if isinstance(items, dict):
+        return {name: _text(value) for name, value in items.items()}
+    return {name: name for name in items}
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""What grew and what shrank in the terms of bundles: budgets, approvals, connectors and private addresses.
+"""Compares the terms of bundles between two manifests: budgets, approvals, connectors and private addresses.
 
-A difference that is the agent's own as well is left to the lines about the agent.
+A difference that the agent's own policy has too is not repeated for its bundles.
 """
 
 from collections.abc import Iterator
@@ -9,46 +9,46 @@ from decimal import Decimal
 from licet.core.policy.addresses import beyond
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import BUDGET_KEYS, WRITE_APPROVALS, Approvals, least
-from licet.core.review.changes import Found, Side, Spot, T, no_limit_is_most
+from licet.core.review.changes import ChangePlaces, Side, SidedChanges, T, limit_rank
 from licet.core.review.surface import Surface
 from licet.core.review.surface_bundles import Terms, Versions, agent_terms, terms_of, used_bundles
 
 
-def bundle_changes(old: Manifest, new: Manifest) -> Found:
-    """The changes of every bundle that both manifests use."""
+def bundle_changes(old: Manifest, new: Manifest) -> SidedChanges:
+    """Compare every bundle that both manifests use."""
     own = agent_terms(old), agent_terms(new)
     for name in sorted({*used_bundles(old)} & {*used_bundles(new)}):
         was, now = terms_of(old, (name,)), terms_of(new, (name,))
-        spot, of = Spot(was.origin, now.origin), f"bundle `{name}`: "
+        places, prefix = ChangePlaces(was.origin, now.origin), f"bundle `{name}`: "
         if (was.approvals.write, now.approvals.write) != (own[0].approvals.write, own[1].approvals.write):
             asks = was.approvals.write, now.approvals.write
-            yield from spot.moved("approval", f"{of}approvals.write", *asks, WRITE_APPROVALS.index)
-        yield from _changes(was, now, own, spot, of)
+            yield from places.rank_changed("approval", f"{prefix}approvals.write", *asks, WRITE_APPROVALS.index)
+        yield from _changes(was, now, own, places, prefix)
 
 
-def moved_tools(old: Manifest, new: Manifest, before: Surface, after: Surface) -> Found:
-    """The changes of tools that are in other bundles than before: what held them there no longer does."""
-    own, known = (agent_terms(old), agent_terms(new)), {tool.name: tool for tool in before.tools}
+def moved_tools(old: Manifest, new: Manifest, before: Surface, after: Surface) -> SidedChanges:
+    """Compare the bundle terms of each tool that was moved to another bundle, since its old terms no longer apply."""
+    own, old_tools = (agent_terms(old), agent_terms(new)), {tool.name: tool for tool in before.tools}
     for now in after.tools:
-        was = known.get(now.name)
+        was = old_tools.get(now.name)
         if was is None or was.bundles == now.bundles or not (was.reachable and now.reachable):
             continue
         terms = terms_of(old, was.bundles), terms_of(new, now.bundles)
-        yield from _changes(*terms, own, Spot(was.origin, now.origin, now.name), "bundle: ")
+        yield from _changes(*terms, own, ChangePlaces(was.origin, now.origin, now.name), "bundle: ")
 
 
-def _changes(was: Terms, now: Terms, own: tuple[Terms, Terms], spot: Spot, of: str) -> Found:
+def _changes(was: Terms, now: Terms, own: tuple[Terms, Terms], places: ChangePlaces, prefix: str) -> SidedChanges:
     for key in BUDGET_KEYS:
         limits = _tightest(was, key), _tightest(now, key)
-        yield from spot.moved("budget", f"{of}{key}", *limits, no_limit_is_most)
+        yield from places.rank_changed("budget", f"{prefix}{key}", *limits, limit_rank)
     if (was.approvals, now.approvals) != (own[0].approvals, own[1].approvals):
-        yield from _approvals(was.approvals, now.approvals, spot, of)
+        yield from _approvals(was.approvals, now.approvals, places, prefix)
     if (was.private, now.private) != (own[0].private, own[1].private):
         for side, here, there in _both_ways(was.private, now.private):
             for text in beyond(here, there):
-                yield from spot.entry(side, "private", f"{of}private addresses {text}", text)
+                yield from places.only_on(side, "private", f"{prefix}private addresses {text}", text)
     if (was.connectors, now.connectors) != (own[0].connectors, own[1].connectors):
-        yield from _connectors(was.connectors, now.connectors, spot, of)
+        yield from _connectors(was.connectors, now.connectors, places, prefix)
 
 
 def _tightest(terms: Terms, key: str) -> int | Decimal | None:
@@ -58,29 +58,37 @@ def _tightest(terms: Terms, key: str) -> int | Decimal | None:
     return limit
 
 
-def _approvals(was: Approvals, now: Approvals, spot: Spot, of: str) -> Found:
-    yield from spot.moved("approval", f"{of}expires_seconds", was.expires_seconds, now.expires_seconds, int)
-    yield from spot.moved("approval", f"{of}quorum", was.quorum, now.quorum, lambda quorum: -quorum)
+def _approvals(was: Approvals, now: Approvals, places: ChangePlaces, prefix: str) -> SidedChanges:
+    yield from places.rank_changed(
+        "approval", f"{prefix}expires_seconds", was.expires_seconds, now.expires_seconds, int
+    )
+    yield from places.rank_changed("approval", f"{prefix}quorum", was.quorum, now.quorum, lambda quorum: -quorum)
     if was.keys != now.keys:
-        # More keys, or none asked for at all, let more people approve.
+        # More keys let more people approve. Without a list, no signature is needed at all.
         wider = now.keys is None or (was.keys is not None and not {*now.keys} <= {*was.keys})
-        yield from spot.turned("grown" if wider else "shrunk", "approval", f"{of}keys", _keys(was), _keys(now))
+        yield from places.value_changed(
+            "grown" if wider else "shrunk", "approval", f"{prefix}keys", _keys(was), _keys(now)
+        )
 
 
 def _keys(approvals: Approvals) -> str:
     return "any approver" if approvals.keys is None else ", ".join(approvals.keys) or "no key"
 
 
-def _connectors(was: Versions, now: Versions, spot: Spot, of: str) -> Found:
+def _connectors(was: Versions, now: Versions, places: ChangePlaces, prefix: str) -> SidedChanges:
     for side, here, there in _both_ways(dict(was), dict(now)):
         for name in sorted(here.keys() - there.keys()):
-            yield from spot.entry(side, "connector", f"{of}connector {name}", " and ".join(here[name]) or "any version")
+            yield from places.only_on(
+                side, "connector", f"{prefix}connector {name}", " and ".join(here[name]) or "any version"
+            )
     before, after = dict(was), dict(now)
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
-            narrower = {*before[name]} < {*after[name]}  # each range must hold
+            narrower = {*before[name]} < {*after[name]}  # a version must be in every range
             words = (" and ".join(versions) or "any version" for versions in (before[name], after[name]))
-            yield from spot.turned("shrunk" if narrower else "grown", "connector", f"{of}versions of {name}", *words)
+            yield from places.value_changed(
+                "shrunk" if narrower else "grown", "connector", f"{prefix}versions of {name}", *words
+            )
 
 
 def _both_ways(was: T, now: T) -> Iterator[tuple[Side, T, T]]:

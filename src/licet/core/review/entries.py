@@ -1,6 +1,6 @@
-"""A set of capabilities as a reader wants it: what is reached, in which ways, and what denies cut out of it.
+"""Turns a capability set into entries for a reviewer: each target, the actions allowed there, and the denied parts.
 
-The entries of a set cover exactly the uses that the set has. What they mean for a tool is not known here.
+The entries of a set cover exactly the uses that the set covers.
 """
 
 from collections.abc import Iterable
@@ -20,31 +20,31 @@ from licet.core.policy.effects import WRITES
 from licet.core.policy.layer import Layer, Rule
 
 _NOTHING = CapabilitySet()
-_CHANGES = WRITES | CapabilitySet(("storage:write:*",))  # a tool's own store is no effect on the world, but is changed
+# A tool's own store is not part of the outside world, but can be changed.
+_CHANGES = WRITES | CapabilitySet(("storage:write:*",))
 
 
 class ReachEntry(Compared, frozen=True, dict=True):
-    """One target that is reached, the ways in which it is, and the parts of it that are not."""
+    """One target that can be reached, such as a host, with the actions allowed there and the denied parts of it."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
 
     kind: ResourceKind
     target: str
-    pieces: tuple[Piece, ...]  # one for each way; all with the same exceptions
-    origin: Origin | None = None  # the rule of a ceiling that lets it in
+    pieces: tuple[Piece, ...]  # one for each rule; all with the same exceptions
+    origin: Origin | None = None  # of the rule in a ceiling that allows it
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What may be done there, such as `read`, `write` or `https get`."""
+        """The allowed actions, such as `read`, `write` or `https get`."""
         return tuple(way for piece in self.pieces for way in ways_of(piece.rule))
 
     @property
     def excepts(self) -> tuple[str, ...]:
-        """The targets inside this one that a deny takes away."""
+        """The targets below this one that are denied."""
         return tuple(map(target_of, self.pieces[0].excepts))
 
     def covers(self, use: Use) -> bool:
-        """Whether a use is reached through this entry."""
         return any(
             rule_covers(piece.rule, use) and not any(rule_covers(hole, use) for hole in piece.excepts)
             for piece in self.pieces
@@ -55,12 +55,12 @@ class ReachEntry(Compared, frozen=True, dict=True):
 
     @cached_property
     def writes(self) -> bool:
-        """Whether anything can be changed through it."""
+        """Whether an action changes something at the target."""
         return bool(CapabilitySet(piece.rule for piece in self.pieces) & _CHANGES)
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The entry as plain data. It is shared by all tools that have the entry, and never changed."""
+        """The entry as plain data; do not change it, all tools with this entry share it."""
         return {
             "target": self.target,
             "ways": list(self.ways),
@@ -70,55 +70,55 @@ class ReachEntry(Compared, frozen=True, dict=True):
         }
 
 
-def entries_of(rules: CapabilitySet, written: "Written | None" = None) -> tuple[ReachEntry, ...]:
-    """Everything that a set reaches, in order, and where it is written if that is known."""
+def entries_of(rules: CapabilitySet, origins: "RuleOrigins | None" = None) -> tuple[ReachEntry, ...]:
+    """The entries of a set, sorted by kind and target, with the origin of a rule that allows each."""
     pieces: dict[tuple[ResourceKind, str, tuple[str, ...]], list[Piece]] = {}
     for piece in rules - _NOTHING:
         place = KIND_OF_DOMAIN[piece.rule.domain], target_of(piece.rule), tuple(map(target_of, piece.excepts))
         pieces.setdefault(place, []).append(piece)
-    written = written or Written(())
+    origins = origins or RuleOrigins(())
     return tuple(
-        ReachEntry(kind, target, tuple(sorted(held, key=_way_order)), written.nearest(held[0].rule))
-        for (kind, target, _), held in sorted(
+        ReachEntry(kind, target, tuple(sorted(parts, key=_way_order)), origins.nearest(parts[0].rule))
+        for (kind, target, _), parts in sorted(
             pieces.items(), key=lambda item: (RESOURCE_KINDS.index(item[0][0]), item[0])
         )
     )
 
 
-class Written:
-    """Where the rules that allow something are written, by scope; those that other layers do not have come first."""
+class RuleOrigins:
+    """Finds where an allow rule is written. Rules that `others` do not have are preferred: they explain a change."""
 
-    __slots__ = ("_known", "_new")
+    __slots__ = ("_new", "_shared")
 
     def __init__(self, layers: Iterable[Layer], others: Iterable[Layer] = ()) -> None:
         self._new: dict[tuple[str, str], list[Rule]] = {}
-        self._known: dict[tuple[str, str], list[Rule]] = {}
-        known = {(layer.kind, rule.capability) for layer in others for rule in layer.allows}
-        # The agent's own files first: where a workspace says the same, it says so to everybody.
+        self._shared: dict[tuple[str, str], list[Rule]] = {}
+        shared = {(layer.kind, rule.capability) for layer in others for rule in layer.allows}
+        # The agent's own files come first, since a workspace has the same rule for all agents.
         for layer in sorted(layers, key=lambda layer: layer.kind not in CEILINGS):
             for rule in layer.allows:
-                rules = self._known if (layer.kind, rule.capability) in known else self._new
+                rules = self._shared if (layer.kind, rule.capability) in shared else self._new
                 rules.setdefault((rule.capability.domain, rule.capability.key), []).append(rule)
 
     def nearest(self, rule: Capability) -> Origin | None:
-        """The place of the allow nearest to a rule among those that cover some of it."""
-        for rules in (self._new, self._known):
+        """The origin of the allow rule with the nearest scope that covers a part of this rule."""
+        for rules in (self._new, self._shared):
             for key in DOMAINS[rule.domain].ancestors(rule.key):
-                for held in rules.get((rule.domain, key), ()):
-                    if held.capability.atoms & rule.atoms and held.capability.port in (None, rule.port):
-                        return held.origin
+                for allow in rules.get((rule.domain, key), ()):
+                    if allow.capability.atoms & rule.atoms and allow.capability.port in (None, rule.port):
+                        return allow.origin
         return None
 
 
 def target_of(rule: Capability) -> str:
-    """What a rule is about, without the action: a host and its port, a path, a name."""
+    """The target of a rule without its action: a host and its port, a path, or a name."""
     if rule.domain == "network":
         return domains.place_text(rule.key, rule.port)
     return rule.scope
 
 
 def ways_of(rule: Capability) -> tuple[str, ...]:
-    """What a rule lets one do at its target, in words."""
+    """The actions of a rule as text, such as `read` or `https get`."""
     if rule.domain == "network":
         action, method, protocol = domains.PHRASES[rule.atoms]
         words = (protocol, action if action != "*" else "", method)
@@ -129,7 +129,7 @@ def ways_of(rule: Capability) -> tuple[str, ...]:
 
 
 def piece_text(piece: Piece) -> str:
-    """A piece as a rule and the targets that are taken out: `fs:write:/srv except /srv/key`."""
+    """A piece as text, such as `fs:write:/srv except /srv/key`."""
     holes = ", ".join(map(target_of, piece.excepts))
     return f"{piece.rule} except {holes}" if holes else str(piece.rule)
 

@@ -1,8 +1,9 @@
-"""Everything an agent can reach under a manifest, as data for tables, JSON and pictures.
+"""The surface of an agent: everything that its tools can reach under a manifest, as data for tables, JSON and maps.
 
-For a tool that can be called, its entries cover a use exactly when `decide` allows it or asks about it; left out are
-addresses that no connection ever goes to. Any command, which `licet run` starts without a tool, stands beside them.
-Two surfaces are equal if they reach the same; where rules are written, file names and digests do not count.
+- The entries of a callable tool cover a use exactly if `decide` allows it or asks about it. Only addresses that licet
+  never connects to are left out.
+- `commands` is what any command reaches that `licet run` starts.
+- Two surfaces are equal if they reach the same. Origins, file names and digests are not compared.
 """
 
 import json
@@ -29,7 +30,7 @@ from licet.core.policy.effects import ELEVATED, EffectClass, Level
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission, Approvals, Budget, WriteApproval, least_limits
-from licet.core.review.entries import ReachEntry, Written, entries_of
+from licet.core.review.entries import ReachEntry, RuleOrigins, entries_of
 from licet.core.review.surface_bundles import Terms, agent_terms, approvals_document, budget_document, bundle_terms
 
 Standing = Literal["callable", "undeclared", "blocked"]
@@ -39,10 +40,12 @@ _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
 
 
 class ToolSurface(Compared, frozen=True, kw_only=True):
-    """One tool that the manifest admits: whether it can be called, and what it then reaches.
+    """A tool that the manifest admits: whether it can be called, and what it reaches.
 
-    An `undeclared` tool is admitted, but no file that was read says what it needs: what is given here is the ceiling,
-    the most that any declaration could get. A `blocked` one is refused whatever it asks; it reaches nothing.
+    The `standing` is one of three:
+    - `callable`: some calls may be allowed.
+    - `undeclared`: admitted, but no file declares its needs. The entries are the ceiling, the most that it could get.
+    - `blocked`: every call is refused, so it reaches nothing.
     """
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"grant", "optional", "grounds", "origin"})
@@ -54,26 +57,25 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     level: Level | None
     connector: str
     cost_usd: Decimal | None
-    asks: WriteApproval | None  # how often a person must agree to calls; None if nobody is asked
+    asks: WriteApproval | None  # how often an approver must agree; None if no approval is needed
     deletes_ask: bool
     max_calls: int | None
-    max_cost_usd: Decimal | None  # in a session, as the calls
+    max_cost_usd: Decimal | None  # per session, like `max_calls`
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
     entries: tuple[ReachEntry, ...]
     grant: CapabilitySet
-    optional: tuple[str, ...]  # what it declares and can do without, reached or not
-    grounds: tuple[Ground, ...]  # why it cannot be called, from files alone
+    optional: tuple[str, ...]  # the needs it declares as optional, allowed or not
+    grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
     origin: Origin | None
 
     @property
     def reachable(self) -> bool:
-        """Whether it can reach anything at all: blocked tools cannot."""
         return self.standing != "blocked"
 
     @property
     def note(self) -> str:
-        """What a reader must know before trusting the rest, in one line; empty for a tool that can be called."""
+        """One line on why the tool cannot be called, or why its reach is not certain; empty if it is callable."""
         reasons = "; ".join(map(str, self.grounds))
         if self.standing == "undeclared":
             return f"{reasons}; shown is the most it could get"
@@ -104,17 +106,17 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
 
 
 class Denied(Compared, frozen=True):
-    """Something that no tool of the agent reaches, whatever is allowed."""
+    """A rule that is denied to every tool of the agent."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin", "by_licet"})
 
     rule: Capability
     origin: Origin | None = None
-    by_licet: bool = False  # a policy file or the code of a tool: nobody wrote this deny
+    by_licet: bool = False  # added by licet, to protect policy files and the code of tools
 
 
 class Surface(Compared, frozen=True, kw_only=True):
-    """Everything one agent can reach, and everything agent-wide that decides about it."""
+    """Everything that one agent can reach, with the agent-wide settings that limit it."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"unadmitted", "digest", "pinned", "files"})
 
@@ -123,23 +125,23 @@ class Surface(Compared, frozen=True, kw_only=True):
     app: str
     personality: str | None
     tools: tuple[ToolSurface, ...]
-    commands: ToolSurface | None  # what `licet run` gives any command; None where no binary is allowed
+    commands: ToolSurface | None  # what any command reaches under `licet run`; None if no binary is allowed
     max_effect: EffectClass
     native: tuple[str, ...]
     private: tuple[str, ...]
-    connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> the version ranges that must all hold
-    definitions: tuple[tuple[str, str], ...]  # name -> what the workspace says it is, as canonical JSON
+    connectors: tuple[tuple[str, tuple[str, ...]], ...]  # name -> version ranges; all apply
+    definitions: tuple[tuple[str, str], ...]  # name -> its definition in the workspace, as canonical JSON
     approvals: Approvals
     budget: Budget
-    bundles: tuple[Terms, ...]  # of bundles that say more than the agent's own policy does
+    bundles: tuple[Terms, ...]  # of bundles with stricter terms than the agent's own policy
     limits: tuple[tuple[str, int], ...]
     allow_degraded: bool
     record: str
     denies: tuple[Denied, ...]
-    servers: tuple[tuple[str, str], ...]  # name -> what it is and holds, as canonical JSON
-    unadmitted: tuple[str, ...]  # declared, and not for this agent
+    servers: tuple[tuple[str, str], ...]  # name -> the server with its grants, as canonical JSON
+    unadmitted: tuple[str, ...]  # tools that are declared, but not admitted for this agent
     digest: str
-    pinned: str  # what holds the digest; empty if nothing does, and then no file approves writes
+    pinned: str  # where the digest is pinned; empty if it is not, and then the file cannot approve writes
     files: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
@@ -160,7 +162,7 @@ class Surface(Compared, frozen=True, kw_only=True):
             "private": list(self.private),
             "connectors": {name: list(versions) for name, versions in self.connectors},
             **(
-                {"definitions": {name: json.loads(said) for name, said in self.definitions}} if self.definitions else {}
+                {"definitions": {name: json.loads(text) for name, text in self.definitions}} if self.definitions else {}
             ),
             "approvals": approvals_document(self.approvals),
             "budget": budget_document(self.budget),
@@ -178,10 +180,10 @@ class Surface(Compared, frozen=True, kw_only=True):
 
 
 def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
-    """Everything an agent can reach under a manifest.
+    """Everything that an agent can reach under a manifest.
 
-    A tool that does not fit `judged`, the same manifest as a gate would have it, cannot be called. Without that,
-    such a tool has what overlaps, which is what a gate that narrows gives it.
+    `judged` is the same manifest as a gate would use it. A tool that does not fit `judged` is shown as blocked. Without
+    `judged`, such a tool is shown with the part of its needs that is allowed, as a gate that narrows would grant it.
     """
     admitted, manifest = manifest.admissions, with_commands(manifest)
     tools, terms = _Tools(manifest, judged), agent_terms(manifest)
@@ -197,7 +199,7 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
         private=terms.private,
         connectors=terms.connectors,
         definitions=tuple(
-            (name, canonical_json(said).decode()) for name, said in definitions_document(manifest).items()
+            (name, canonical_json(definition).decode()) for name, definition in definitions_document(manifest).items()
         ),
         approvals=terms.approvals,
         budget=manifest.budget,
@@ -215,12 +217,12 @@ def surface(manifest: Manifest, judged: Manifest | None = None) -> Surface:
 
 
 class _Tools:
-    """The tools of a manifest. What many of them have in common (grants, layers) is put into words once."""
+    """Makes the surface of each tool. Entries are cached, since many tools have equal grants and layers."""
 
     def __init__(self, manifest: Manifest, judged: Manifest | None) -> None:
         self._manifest, self._judged = manifest, judged
         self._undeclared = Undeclared(manifest)
-        self._written: dict[tuple[Layer, ...], Written] = {}
+        self._origins: dict[tuple[Layer, ...], RuleOrigins] = {}
         self._entries: dict[tuple[CapabilitySet, tuple[Layer, ...]], tuple[ReachEntry, ...]] = {}
         self._deletes: dict[CapabilitySet, bool] = {}
 
@@ -228,7 +230,7 @@ class _Tools:
         manifest = self._manifest
         admissions = manifest.admissions[name]
         answer = decide(Request(name), manifest)
-        # Spending only grows: a call that a fresh session refuses is refused always.
+        # This request has spent nothing yet. Spending only grows, so a call that is refused now is always refused.
         grounds = answer.rules if isinstance(answer, Deny) else ()
         grounds = (*grounds, *self._unfit(name))
         reach: Reach | Most | None = reach_of(manifest, name)
@@ -261,7 +263,7 @@ class _Tools:
         )
 
     def _unfit(self, name: str) -> tuple[Ground, ...]:
-        """Why a gate would deny every call of a tool, although `decide` may not."""
+        """The reasons why a gate would deny every call of a tool, even if `decide` would not."""
         try:
             reach = reach_of(self._judged, name) if self._judged is not None else None
         except TooManyPairs:
@@ -276,17 +278,17 @@ class _Tools:
         return tuple(one for one in entries if not all(unreachable(piece.rule, reach) for piece in one.pieces))
 
     def commands(self) -> ToolSurface | None:
-        """What any command gets, through which every binary that the ceiling allows can be started."""
+        """What any command reaches under `licet run`; None if the ceiling allows no binary."""
         reach = reach_of(self._manifest, COMMANDS)
         return self.surface_of(COMMANDS) if reach is not None and reach.grant & _BINARIES else None
 
     def _entries_of(self, grant: CapabilitySet, layers: tuple[Layer, ...]) -> tuple[ReachEntry, ...]:
-        if layers not in self._written:
-            self._written[layers] = Written(layers)
+        if layers not in self._origins:
+            self._origins[layers] = RuleOrigins(layers)
         key = grant, layers
         if key not in self._entries:
-            found = entries_of(grant, self._written[layers])
-            # A rule may name an address that no call connects to: it is held, and never reached.
+            found = entries_of(grant, self._origins[layers])
+            # A rule may name an address that licet never connects to. It is granted, but cannot be reached.
             self._entries[key] = tuple(entry for entry in found if not never_dialled(entry.pieces[0].rule))
         return self._entries[key]
 
@@ -312,30 +314,30 @@ def _args(admissions: Iterable[Admission]) -> tuple[tuple[str, tuple[str, ...]],
 
 
 def _denied(manifest: Manifest) -> Iterator[Denied]:
-    """The denies of every layer, in normal form, each with a place where it is written."""
+    """The denies of all layers in normal form, each with its origin."""
     written: dict[tuple[str, str, int | None], list[Rule]] = {}
-    by_hand: set[tuple[str, str, int | None]] = set()
+    by_users: set[tuple[str, str, int | None]] = set()
     for layer in manifest.layers:
         for deny in layer.denies:
-            written.setdefault(_box(deny.capability), []).append(deny)
+            written.setdefault(_target_key(deny.capability), []).append(deny)
             if layer.kind != "policy files":
-                by_hand.add(_box(deny.capability))
+                by_users.add(_target_key(deny.capability))
     for rule in manifest.ceiling.deny:
-        here = written.get(_box(rule), [])
-        # Normal form may have joined rules (`read` and `write`) into this one: then any of them is where it is written.
+        here = written.get(_target_key(rule), [])
+        # Normal form may have joined several rules, such as `read` and `write`. Then the origin is that of any of them.
         exact = [deny for deny in here if deny.capability == rule]
         joined = [deny for deny in here if deny.capability.atoms & rule.atoms]
         origin = next((deny.origin for deny in exact or joined), None)
-        yield Denied(rule, origin, bool(here) and _box(rule) not in by_hand)
+        yield Denied(rule, origin, bool(here) and _target_key(rule) not in by_users)
 
 
-def _box(rule: Capability) -> tuple[str, str, int | None]:
+def _target_key(rule: Capability) -> tuple[str, str, int | None]:
     return rule.domain, rule.key, rule.port
 
 
 def _reach_document(entries: tuple[ReachEntry, ...]) -> dict[str, Any]:
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for entry in entries:  # they are in the order of their kinds
+    for entry in entries:  # sorted by kind already
         kinds.setdefault(entry.kind, []).append(entry.document)
     return kinds
 

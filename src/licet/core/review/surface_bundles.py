@@ -1,4 +1,4 @@
-"""What the bundles of an agent hold their tools to, as a reader of its surface sees it."""
+"""The terms of bundles in the surface of an agent: budgets, approvals, connectors and private addresses."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -14,11 +14,11 @@ from licet.core.policy.connector import Connectors
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals, Budget
 
-Versions = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> the version ranges that must all hold
+Versions = tuple[tuple[str, tuple[str, ...]], ...]  # connector -> version ranges; all apply
 
 
 class Terms(Compared, frozen=True, kw_only=True):
-    """What some tools are held to together with the rest of the policy; for the agent itself, without any bundle."""
+    """The terms that apply to the tools of some bundles, the agent's own terms included."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"origin"})
 
@@ -41,16 +41,16 @@ class Terms(Compared, frozen=True, kw_only=True):
 
 
 def agent_terms(manifest: Manifest) -> Terms:
-    """What the agent is held to whatever the tool."""
+    """The terms that apply to every tool of the agent."""
     return terms_of(manifest, ())
 
 
 def bundle_terms(manifest: Manifest) -> Iterator[Terms]:
-    """What each bundle holds its tools to, where that is more than the policy of its agent does."""
-    whole = agent_terms(manifest)
+    """The terms of each bundle that differ from those of the agent."""
+    agent = agent_terms(manifest)
     for name in used_bundles(manifest):
         terms = terms_of(manifest, (name,))
-        if replace(terms, name="") != whole:
+        if replace(terms, name="") != agent:
             yield terms
 
 
@@ -61,7 +61,7 @@ def used_bundles(manifest: Manifest) -> tuple[str, ...]:
 
 
 def terms_of(manifest: Manifest, names: tuple[str, ...]) -> Terms:
-    """What a tool in these bundles is held to."""
+    """The terms that apply to a tool in these bundles."""
     bundles = [manifest.bundles[name] for name in names if name in manifest.bundles]
     return Terms(
         name=names[0] if len(names) == 1 else "",
@@ -74,7 +74,7 @@ def terms_of(manifest: Manifest, names: tuple[str, ...]) -> Terms:
 
 
 def versions_of(connectors: Connectors) -> Versions:
-    """Each connector that every list names, with one range for each list that does not take any version."""
+    """Each connector that all lists allow, with one range for each list that limits its versions."""
     return tuple((name, _versions(about)) for name, about in connectors.by_name().items())
 
 

@@ -1,6 +1,6 @@
 """Warnings about policies that allow nearly everything: ceilings of `*` and `/`, and trusted tools without bounds.
 
-Nothing here is wrong: a gate takes such a policy, and a call decides as the rules say. A reviewer should see it.
+Such a policy is valid, and a gate accepts it. The warnings are for the reviewer.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ from licet.core.policy.effects import CLASSES, class_fits, permits
 from licet.core.policy.layer import Rule, named_tcp
 from licet.core.policy.manifest import Manifest
 
-# What a rule without bounds opens, and what to write instead. Storage, tools and connectors are named one by one.
+# What an unlimited rule allows, and what to write instead. Storage, tools and connectors are listed by name.
 _EVERYTHING = {
     "network": ("every host", "the hosts that its tools need, such as `api.example.com`"),
     "fs": ("every path", "the directories that its tools need, such as `${workdir}`"),
@@ -32,24 +32,24 @@ _EVERY_TCP = CapabilitySet(("network:tcp:*",))
 
 
 def is_wide(rule: Capability) -> bool:
-    """Whether a rule names no host or port, path, program, variable or secret, and so means all of them."""
+    """Whether a rule allows all hosts and ports, or all paths, programs, variables or secrets."""
     return rule.domain in _EVERYTHING and rule.key == TOP and rule.port is None
 
 
 def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each line of a ceiling that opens a whole kind of thing, and for ranges of every address."""
-    admissions = [admission.layer for held in manifest.admissions.values() for admission in held if admission.layer]
+    """Warn about each line of a ceiling that allows everything of a kind, and about all addresses under `private`."""
+    admissions = [one.layer for admissions in manifest.admissions.values() for one in admissions if one.layer]
     defined = [definition.layer for definition in manifest.definitions.values() if definition.layer]
     layers = dict.fromkeys((*manifest.layers, *admissions, *defined))
     wide = (
         rule for layer in layers if layer.kind != "policy files" for rule in layer.allows if is_wide(rule.capability)
     )
-    # A line may stand for two rules, such as write and delete: it is told once.
+    # One line may be two rules, such as write and delete. It is reported once.
     yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
-    whole = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
+    everything = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
     for ranges in manifest.private:
         for each in common_ranges([ranges]):
-            if ipaddress.ip_network(each) in whole:
+            if ipaddress.ip_network(each) in everything:
                 origin = manifest.places.get("private", manifest.origin)
                 found, expected = f"`{each}` under `private`, which is every address", "the ranges of your own network"
                 hint = "an allowed name may then lead to this machine and all machines near it"
@@ -57,13 +57,13 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each need of which the class of its tool never permits anything."""
+    """Warn about each need of a tool that its effect class never permits."""
     for name in sorted(manifest.admissions):
         reach = reach_of(manifest, name)
         if reach is None or reach.effect is None:
             continue
         lost = [need for need in reach.spec.needs.allow if not CapabilitySet((need,)) & reach.permitted]
-        if reach.spec.by_keys:  # `fs_reach.write` is one need in two rules, and means delete only where that is allowed
+        if reach.spec.by_keys:  # `fs_reach.write` declares write and delete; a class that permits only write is fine
             lost = [need for need in lost if not (need.domain == "fs" and need.action == "delete")]
         for need in lost:
             found = f"`{name}`, which needs {need} and is {reach.effect}"
@@ -73,9 +73,9 @@ def unpermitted_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _permitting(reach: Reach, need: Capability) -> str:
-    """The changes that make a class permit a need."""
+    """The edits after which the class of a tool permits a need, as one hint."""
     steps, manifest = [], reach.manifest
-    if need.atoms == domains.TCP:  # below `full`, every ceiling must name it
+    if need.atoms == domains.TCP:  # below `full`, every ceiling must list it
         ceilings = [layer for layer in reach.layers if layer.kind in CEILINGS]
         unnamed = [layer for layer in ceilings if not CapabilitySet((need,)) & named_tcp(layer)]
         steps += [add_to_layer(layer, (need,), reach.spec, manifest.roots, None) for layer in unnamed]
@@ -87,7 +87,7 @@ def _permitting(reach: Reach, need: Capability) -> str:
 
 
 def native_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning for each tool that runs in this process, without walls, and needs everything of a kind."""
+    """Warn about each tool that runs without walls (`native`) and needs everything of a kind."""
     for name in sorted(manifest.native):
         reach = reach_of(manifest, name)
         if reach is None or reach.level != "native" or _ready_made(manifest, name):
@@ -101,7 +101,7 @@ def native_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _ready_made(manifest: Manifest, name: str) -> bool:
-    """Whether a tool comes with licet: it needs whatever the ceiling gives, and is code that is trusted anyway."""
+    """Whether a tool comes with licet. Its code is trusted, and it declares wide needs to fit any ceiling."""
     module = manifest.sources[name][0].partition(":")[0] if name in manifest.sources else ""
     return module == "licet.tools" or module.startswith("licet.tools.")
 
