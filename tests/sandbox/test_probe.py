@@ -165,7 +165,7 @@ rights = {
 def around(right):
     def build(world):
         hardening.no_new_privs()
-        landlock.restrict(landlock.ruleset([landlock.Rule(world.folder, right)]))
+        landlock.restrict(landlock.ruleset([landlock.PathRule(world.folder, right)]))
     return build
 
 world, answer = World(spec["given"] + "/file", spec["given"], 1, os.getpid()), {}

@@ -68,7 +68,7 @@ def apart(do):
 def walls():
     hardening.no_new_privs()
     if spec["rules"] is not None:
-        rules = [landlock.Rule(path, access) for path, access in spec["rules"]]
+        rules = [landlock.PathRule(path, access) for path, access in spec["rules"]]
         landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"], version=spec["version"]))
     if spec["filter"] is not None:
         own_pid = os.getpid() if spec["own_pid"] else None

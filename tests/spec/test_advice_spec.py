@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from effort import LONG
@@ -258,6 +258,10 @@ def _private(files: Files, key: str, ranges: str, file: str) -> None:
     held[last] = json.loads(ranges)
 
 
+def _open_private(files: Files, ranges: str) -> None:
+    files[MANIFEST]["capabilities"]["private"] = json.loads(ranges)
+
+
 def _widen(files: Files, key: str, file: str | None = None) -> None:
     held = _list_at(files[file] if file else _file_of(key, files), key)
     held[:] = [line["connector"] if isinstance(line, dict) else line for line in held]
@@ -282,6 +286,7 @@ FIXES: list[tuple[str, Callable[..., None]]] = [
     (r"add `([^`]+)` under `([^`]+)`(?: in (\S+))?", _add),
     (r"remove `([^`]+)` from `([^`]+)`(?: in (\S+))?", _remove),
     (r"set `(sandbox): \w+` there, or `(\w+)` on the tool", _on_tool),
+    (r"add `private: (\[.*\])` \w+ `destinations`(?:, or the ranges that your network has)?", _open_private),
     (r"set `([\w.]*private): (\[.*\])` in (\S+)", _private),
     (r"set (.+)", _set_each),
     (r"widen its version under `([^`]+)`(?: in (\S+))?", _widen),
@@ -326,7 +331,21 @@ def ask(place: Path, files: Files, use: str) -> Any:
     return foreseen(decide(Request("t", (Use(use),)), policy.manifest), policy.manifest)
 
 
+SMALLEST: Files = {
+    WORKSPACE: {"tools": {"t": {"from": "tools:t"}}},
+    MANIFEST: {"agent": "a", "app": "x", "capabilities": {"tools": ["t"], "grants": []}},
+    SOURCE: {"capabilities": {}, "cost_usd": 0},
+}
+WITH_APP: Files = {
+    **SMALLEST,
+    WORKSPACE: {**SMALLEST[WORKSPACE], "connectors": {"tenant_allowlist": [], "app_overrides": {"x": {}}}},
+    PERSONALITY: {"id": "p", "tools": ["t"], "grants": []},
+}
+
+
 @given(world=worlds())
+@example(world=(SMALLEST, "network:https:get@get"))
+@example(world=(WITH_APP, "connector:use:github"))
 @settings(max_examples=settings().max_examples * (2 if LONG else 1))
 def test_following_the_advice_leads_to_a_call_that_is_not_denied_and_to_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, world: tuple[Files, str]

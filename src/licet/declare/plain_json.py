@@ -146,7 +146,7 @@ def is_finite(text: bytes) -> bool:
 
 
 def json_core() -> Any:
-    """pydantic's reader and writer of JSON, loaded when it is first needed."""
+    """Load pydantic's reader and writer of JSON when it is first needed."""
     import pydantic_core
 
     return pydantic_core

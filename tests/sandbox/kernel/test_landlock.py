@@ -151,7 +151,7 @@ def test_a_path_that_is_not_there_allows_nothing_and_breaks_nothing(tmp_path: Pa
     # It appears after the rules are made and before they hold: the name was allowed, and means nothing.
     code = """
 d = spec["given"]
-ruleset = landlock.ruleset(landlock.Rule(d + path, access) for path, access in spec["later"])
+ruleset = landlock.ruleset(landlock.PathRule(d + path, access) for path, access in spec["later"])
 os.mkdir(d + "/missing")
 open(d + "/missing/file", "w").write("m")
 hardening.no_new_privs()
@@ -218,7 +218,7 @@ def test_rules_only_narrow(tmp_path: Path) -> None:
 walls()
 first = attempt(lambda: open(spec["given"] + "/file").read())
 landlock.restrict(landlock.ruleset([]))
-again = attempt(lambda: landlock.restrict(landlock.ruleset([landlock.Rule("/", landlock.READ)])))
+again = attempt(lambda: landlock.restrict(landlock.ruleset([landlock.PathRule("/", landlock.READ)])))
 answer = [first, again, attempt(lambda: open(spec["given"] + "/file").read())]
 """
     # The root cannot even be named any more by the third; what counts is that it opens nothing.

@@ -72,9 +72,11 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
 def _met_connectors(one: Connectors, two: Connectors) -> Connectors:
     """The allowlists of both. Where the second states lists of its own workspace or app, they are added."""
     key = f"connectors.app_overrides.{two.app_name}.allow"
+    # A personality names no app, so its list for the app is empty. The manifest names one and has that list.
+    replaced = not two.app_name and one.app_name and one.workspace_file == two.workspace_file
     added = [
         (two.tenant, ("connectors.tenant_allowlist", two.tenant_place), one.tenant),
-        (two.app, (key, two.app_place), one.app),
+        (None if replaced else two.app, (key, two.app_place), one.app),
     ]
     more = [(rules, place) for rules, place, first in added if rules is not None and place[1] and rules != first]
     return replace(
