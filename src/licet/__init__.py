@@ -74,7 +74,7 @@ __all__ = [
 _HOMES = {
     "licet.assemble.one_tool": ("check_and_run",),
     "licet.assemble.gate": ("Backends", "Gate", "run"),
-    "licet.policy_files.data": ("Manifest",),  # with what `Manifest.from_data` needs
+    "licet.policy_files.data": ("Manifest",),  # importing it makes `Manifest.from_data` work
     "licet.policy_files.load": ("load_manifest",),
     "licet.core.algebra.capability": ("Capability",),
     "licet.core.decision.decide": ("decide",),

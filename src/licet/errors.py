@@ -1,9 +1,9 @@
-"""One tree of refusals.
+"""The exceptions that licet raises.
 
     LicetError
     ├── ManifestError          a policy file is wrong: every problem, with file, line and column
-    ├── RegistrationRefused    tools ask for more than the manifest gives: every misfit
-    └── Refused                a call, or a use inside one, is not permitted: a code, and why
+    ├── RegistrationRefused    tools need more than the manifest allows: every misfit
+    └── Refused                a call, or a use inside one, is not permitted: a reason code and text
 
 `Malformed` (a rule) and `InvalidUse` (a request) are raised by the pure core and are `ValueError`s.
 """
@@ -24,7 +24,7 @@ from licet.core.origin import Problem
 
 __all__ = ["InvalidUse", "LicetError", "Malformed", "ManifestError", "Refused", "RegistrationRefused"]
 
-_LONGEST = 4000  # characters of what a model is told: names, paths and URLs come from outside, and are of any length
+_LONGEST = 4000  # characters of a message for a model: names, paths and URLs in it may be of any length
 
 
 class LicetError(Exception):
@@ -56,21 +56,21 @@ class RegistrationRefused(LicetError):
 class Refused(LicetError):
     """A call or a use is not permitted. Its text is one line, safe for the model; `explain()` is for the operator."""
 
-    _explained = ""  # what it said where it was made, of one that came from another process
+    _explained = ""  # the text of `explain` if the refusal was pickled in another process
 
     def __init__(self, decision: Deny | Ask) -> None:
         self.decision = decision
         self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
         self.use = decision.use
-        said = _sentence(self.code, decision)
-        super().__init__(f"{self.code}: {said if len(said) <= _LONGEST else f'{said[:_LONGEST]}…'}")
+        text = _sentence(self.code, decision)
+        super().__init__(f"{self.code}: {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}")
 
     def explain(self) -> str:
-        """Why, in full: what was asked, what decided and where it is written, what would allow it."""
+        """Explain the refusal to the operator: the request, the rules that decided it, and the fix."""
         return self._explained or explain(self.decision)
 
     def repeating(self, sent: str) -> "Refused":
-        """The same refusal, whose line repeats the use as the caller wrote it."""
+        """The same refusal, with the use in its text as the caller wrote it."""
         decision, asked = self.decision, self.decision.request
         request = Spelled(asked.tool, asked.uses, asked.session, asked.arguments, sent=sent)
         if isinstance(decision, Deny):
@@ -79,13 +79,13 @@ class Refused(LicetError):
 
     def __reduce__(self) -> tuple[type["Refused"], tuple[Deny | Ask], dict[str, Any]]:
         decision = self.decision
-        # It travels with its grounds; the manifest that can tell them stays where it is.
+        # Pickle the grounds as text: the manifest that they come from is not pickled.
         carried = Deny(decision.request, decision.rules, decision.use) if isinstance(decision, Deny) else decision
         return Refused, (carried,), {"args": self.args, "_explained": self.explain()}
 
 
-# Their grounds are written where they are raised, for the model to read; those of a policy are for the operator.
-_SPOKEN: frozenset[Reason] = frozenset(
+# Reasons whose ground is written for the model. The grounds of other reasons quote the policy, for the operator.
+_SHOWN_TO_MODEL: frozenset[Reason] = frozenset(
     {
         *("INPUT_INVALID", "ARGUMENT_NOT_ALLOWED", "APPROVAL_DENIED", "APPROVAL_EXPIRED", "LEDGER_UNAVAILABLE"),
         *("BACKEND_MISSING", "TOOL_NOT_AVAILABLE", "ADDRESS_NOT_ALLOWED", "RESOLVE_FAILED", "CONNECT_FAILED"),
@@ -103,13 +103,13 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
     """One line that repeats only what the caller sent: no policy text, no secrets, no paths of the host."""
     use, tool = decision.use, visible(decision.request.tool)
     target = _target(decision)
-    if code in _SPOKEN:
+    if code in _SHOWN_TO_MODEL:
         return visible(decision.rules[0].text)
     if code == "APPROVAL_REQUIRED":
         return f"{_asked(use, target) if use else f'this call of {tool}'} needs the approval of a person"
     if isinstance(decision, Deny) and decision.lacking:
         return f"{tool} needs {visible(decision.lacking)}, which is not allowed"
-    if use is None and code in _OF_HANDLES:  # a handle was asked for what is no concrete use
+    if use is None and code in _OF_HANDLES:  # the request to a handle was malformed
         return visible(decision.rules[0].text)
     if use is None:
         return f"{tool} would exceed the budget" if code == "BUDGET_EXCEEDED" else f"{tool} may not be called"
@@ -138,7 +138,7 @@ def _asked(use: Use, target: str) -> str:
 
 
 def _target(decision: Deny | Ask) -> str:
-    """What a use is about, as the caller wrote it if that is known."""
+    """The target of a use, as the caller wrote it if that is known."""
     if decision.use is None:
         return ""
     return visible(decision.request.sent if isinstance(decision.request, Spelled) else decision.use.target)

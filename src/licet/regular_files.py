@@ -15,8 +15,8 @@ __all__ = ["FileTooLarge", "NotRegular", "open_regular", "read_most", "read_regu
 _CHUNK = 1 << 20
 _FLAGS = (
     os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # a named pipe without a writer, or a file with a lease, is not waited for
-    | getattr(os, "O_NOCTTY", 0)  # a terminal does not become the one that controls this process
+    | getattr(os, "O_NONBLOCK", 0)  # do not wait for a named pipe without a writer, or for a file with a lease
+    | getattr(os, "O_NOCTTY", 0)  # a terminal must not become the controlling one
     | getattr(os, "O_CLOEXEC", 0)
 )
 _KINDS = (
@@ -52,13 +52,13 @@ def read_regular(path: str | os.PathLike[str], most: int, *, links: bool = True)
 
 @contextmanager
 def open_regular(path: str | os.PathLike[str], *, links: bool = True) -> Iterator[int]:
-    """Open a regular file for reading, for a reader that also looks at its owner or mode; closed at the end."""
-    # Opening a device can have effects of its own (a tape rewinds), and opening a pipe wakes its writer: look first.
+    """Open a regular file, for a reader that also needs its owner or mode. Leaving the context closes it."""
+    # Opening a device can have effects of its own (a tape rewinds), and opening a pipe wakes its writer: check first.
     _check(os.stat(path, follow_symlinks=links), path)
     try:
         fd = os.open(path, _FLAGS | (0 if links else getattr(os, "O_NOFOLLOW", 0)))
     except OSError as error:
-        # What was looked at may have been replaced since.
+        # The file may have been replaced after the check.
         if error.errno in (errno.ENXIO, errno.ELOOP) and not os.path.isfile(path):
             raise NotRegular(error.errno, "not a regular file", os.fspath(path)) from None
         raise
@@ -70,7 +70,7 @@ def open_regular(path: str | os.PathLike[str], *, links: bool = True) -> Iterato
 
 
 def read_most(fd: int, most: int) -> bytes:
-    """Read a file from where it stands to its end, or as many bytes as `most`."""
+    """Read from the current position to the end of the file, but at most `most` bytes."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(fd, min(most, _CHUNK))):
         parts.append(part)

@@ -1,6 +1,6 @@
-"""The arguments of a tool: which parameter is the context, and the JSON Schema of all others from their type hints.
+"""The JSON Schema of a tool's arguments, from the type hints of its function.
 
-pydantic is loaded when a schema or a validator is first asked for, not when a tool is declared.
+pydantic is imported when a schema is first used, not when a tool is declared.
 """
 
 import inspect
@@ -28,7 +28,7 @@ class ArgumentSchema(Mapping[str, Any]):
         self._text = ""
 
     def _read(self) -> dict[str, Any]:
-        # Kept as text and read anew each time: what someone does to a copy does not reach the digest.
+        # Kept as text and parsed each time, so that a changed copy cannot change the digest.
         self._text = self._text or _schema_text(self._fn, self._context)
         schema: dict[str, Any] = json.loads(self._text)
         return schema
@@ -57,19 +57,19 @@ def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
     """The schema as JSON, without anything that depends on where the function is defined."""
     try:
         schema = _Tidy(_generate(stand_in(fn, context))).schema
-        canonical_json(schema)  # what has no canonical form (infinities, huge numbers) would have no digest
+        canonical_json(schema)  # raises if there is no canonical form, and so no digest (infinities, huge numbers)
         return json.dumps(schema)
     except NameError as error:
         fix = "import it in the module itself, not in a function and not behind `if TYPE_CHECKING:`"
         raise TypeError(f"the type hints of `{fn.__name__}` cannot be resolved: {error}; {fix}") from error
     except Exception as error:
-        said = str(error).partition("\n")[0]
+        line = str(error).partition("\n")[0]
         fix = "use types that JSON can carry, or pydantic models of them"
-        raise TypeError(f"the arguments of `{fn.__name__}` have no JSON Schema: {said}; {fix}") from error
+        raise TypeError(f"the arguments of `{fn.__name__}` have no JSON Schema: {line}; {fix}") from error
 
 
 def stand_in(fn: Callable[..., Any], context: str | None) -> Callable[..., Any]:
-    """A function with the same parameters by name, but the context, and with their types instead of text."""
+    """A function with the same parameters as keywords, without the context, and with annotations resolved to types."""
     signature = inspect.signature(fn)
     taken = [parameter for name, parameter in signature.parameters.items() if name != context]
     written = {
@@ -117,7 +117,7 @@ def _ordered(value: Any) -> Any:
 
 
 class _Tidy:
-    """A schema without generated titles, and with definitions that are not named after their module."""
+    """Removes generated titles from a schema, and module names from the names of its definitions."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._definitions = schema.pop("$defs", {})
@@ -137,9 +137,9 @@ class _Tidy:
     def _value(self, key: str, value: Any) -> Any:
         if key in _HOLD_VALUES:
             return value
-        if key in _HOLD_SCHEMAS:  # the keys of these are names of the author's choosing, `title` among them
+        if key in _HOLD_SCHEMAS:  # their keys are names that the author chose, perhaps `title`
             return {name: self._tidy(held) for name, held in value.items()}
-        if key == "required":  # a set; parameters in another order are the same tool
+        if key == "required":  # sorted, so that the order of parameters does not change the digest
             return sorted(value)
         if key == "$ref":
             return self._reference(value)
@@ -151,7 +151,7 @@ class _Tidy:
     def _reference(self, target: str) -> str:
         key = target.removeprefix(_DEFINITIONS)
         if key not in self._names:
-            # Of two that share a name pydantic writes `package__module__Name`.
+            # If two definitions share a name, pydantic calls them `package__module__Name`.
             plain = key.rpartition("__")[2] or key
             taken = self._names.values()
             name = next(name for n in itertools.count(1) if (name := plain if n == 1 else f"{plain}{n}") not in taken)

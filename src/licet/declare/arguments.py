@@ -1,6 +1,6 @@
-"""The arguments of a tool: which parameter is the context, and the JSON Schema of all others from their type hints.
+"""Finds the context parameter of a tool, and validates the arguments of a call by the type hints.
 
-pydantic is loaded when a schema or a validator is first asked for, not when a tool is declared.
+pydantic is imported when a validator is first used, not when a tool is declared.
 """
 
 import ast
@@ -21,13 +21,13 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _CONTEXTS: dict[str, type] = {"Context": Context, "SyncContext": SyncContext}
 MOST_ARGUMENTS = 1 << 20
 MOST_COMPLAINTS = 8
-_MOST_TOLD = 100  # problems with arguments; of more than that, each would cost more than it helps
+_MOST_LISTED = 100  # errors; if there are more, only their number is reported, because each takes time
 _LONGEST_NAME = 80
-_N, _I = b"NI"  # how NaN and Infinity begin; one byte is looked for in no time
+_N, _I = b"NI"  # the first bytes of NaN and Infinity; searching for one byte is fast
 _LONGEST_COMPLAINT = 200
 _TOO_MANY = "expected fewer values in the arguments: they would delay other calls"
 _NESTED = frozenset((dict, list, tuple))
-_DEEPEST = 300  # what is nested deeper than that cannot be written as JSON here
+_DEEPEST = 300  # levels of nesting; more cannot be written as JSON here
 _SIMPLE = (str, int, float, bool, type(None), list, dict, Any)
 
 
@@ -50,7 +50,7 @@ def context_parameter(fn: Callable[..., Any]) -> str | None:
 
 
 class InvalidArguments(ValueError):
-    """Arguments that do not fit a tool's type hints: the name of each and what was expected, never its value."""
+    """Arguments do not fit the type hints of a tool. The text names them and what was expected, never a value."""
 
 
 class ValidatedArguments(dict[str, Any]):
@@ -61,19 +61,19 @@ class ValidatedArguments(dict[str, Any]):
     def __init__(self, arguments: dict[str, Any], sent: bytes, anew: frozenset[str] = frozenset()) -> None:
         super().__init__(arguments)
         self.sent = sent
-        self.anew = anew  # parameters that a function makes a default for, perhaps another one each time
+        self.anew = anew  # parameters with a `default_factory`, which may make another value each time
 
 
 def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object], dict[str, Any]]:
     """A function that checks and converts the arguments of a call, or raises `InvalidArguments`.
 
-    Where hints make more of them than JSON can say, they are `ValidatedArguments`.
+    The result is a `ValidatedArguments` if a type hint makes a value that JSON cannot express.
     """
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import PydanticSerializationError
 
-    # Through JSON and strictly: a text that only looks like a number stays a text, so a rule on the one is a rule on
-    # the other, and what the caller keeps a reference to is not what the tool gets.
+    # Through JSON, so that the tool gets a copy. Strictly, so that a text that looks like a number stays a text, and a
+    # rule on the sent value also holds for the converted one.
     made: Any = stand_in(fn, context)
     adapter = TypeAdapter(made)
     parse = adapter.validator.validate_json
@@ -106,7 +106,7 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
         try:
             arguments: dict[str, Any] = parse(text, strict=True)
         except ValidationError as error:
-            if error.error_count() > _MOST_TOLD:
+            if error.error_count() > _MOST_LISTED:
                 raise InvalidArguments(f"found {error.error_count()} values that do not fit") from None
             found = error.errors(include_url=False, include_input=False, include_context=False)
             raise InvalidArguments("; ".join(map(_complaint, found[:MOST_COMPLAINTS]))) from error
@@ -116,13 +116,13 @@ def validator(fn: Callable[..., Any], context: str | None) -> Callable[[object],
 
 
 def _check_size(given: Mapping[str, Any]) -> None:
-    """Refuse data that is too large, level by level, before it is converted."""
+    """Refuse data that is too large, level by level, before it is converted to JSON."""
     left, units, level = MOST_ARGUMENTS, MOST_UNITS, [*given.values()]
     for _ in range(_DEEPEST):
         left -= sum(map(len, [value for value in level if type(value) is str or type(value) is bytes]))
         inner = [value for value in level if type(value) in _NESTED]
         values = sum(map(len, inner))
-        left -= 2 * values  # each of them, and what stands between it and the next
+        left -= 2 * values  # one byte for each value, and one for the comma
         units -= values + 4 * len(inner)
         if left < 0:
             raise InvalidArguments(f"expected at most {MOST_ARGUMENTS} bytes of arguments, found more")
@@ -177,12 +177,12 @@ def _complaint(error: Any) -> str:
     where = _cut(".".join(_cut(str(part), _LONGEST_NAME) for part in error["loc"]), _LONGEST_COMPLAINT)
     match error["type"]:
         case "missing_keyword_only_argument":
-            said = "is required"
+            problem = "is required"
         case "unexpected_keyword_argument":
-            said = "is not an argument of this tool"
+            problem = "is not an argument of this tool"
         case _:
-            said = _cut(error["msg"][:1].lower() + error["msg"][1:], _LONGEST_COMPLAINT)
-    return f"`{where}` {said}" if where else said
+            problem = _cut(error["msg"][:1].lower() + error["msg"][1:], _LONGEST_COMPLAINT)
+    return f"`{where}` {problem}" if where else problem
 
 
 def _cut(text: str, most: int) -> str:
@@ -193,7 +193,7 @@ def _resolved(fn: Callable[..., Any], annotation: Any) -> Any:
     """An annotation as a type, or as a syntax tree if it names something that is not defined yet."""
     try:
         return type_hints(fn, {"it": annotation})["it"]
-    except Exception:  # evaluating a hint runs whatever it says; the schema will tell what is wrong with it
+    except Exception:  # evaluating a hint can raise anything; making the schema reports the error
         return _tree(annotation) if isinstance(annotation, str) else annotation
 
 
@@ -206,7 +206,7 @@ def _tree(text: str) -> ast.expr | None:
 
 def _is_context(annotation: Any) -> bool:
     match annotation:
-        # Behind `if TYPE_CHECKING:` the name is all there is.
+        # A name imported under `if TYPE_CHECKING:` cannot be resolved, so compare the name itself.
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in _CONTEXTS
         case ast.BinOp(left=left, right=right, op=ast.BitOr()):

@@ -1,4 +1,4 @@
-"""The types of the context that a tool gets, and of its handles. Nothing is enforced here."""
+"""Protocols of the `ctx` that a tool gets, and of its handles. `guard` implements and enforces them."""
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -11,8 +11,8 @@ HeaderLines = Mapping[str, str] | Iterable[tuple[str, str]]
 TextMode = Literal["r", "w", "a", "x", "r+"]
 BinaryMode = Literal["rb", "wb", "ab", "xb", "r+b", "rb+"]
 
-# What JSON can carry. An argument of a tool may be annotated with it; pydantic, which reads such annotations, cannot
-# read an alias that names itself.
+# A JSON value. At run time it is `object`, because a tool may annotate an argument with it, and pydantic cannot read a
+# recursive alias.
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 else:
@@ -28,7 +28,7 @@ class Answer(Protocol):
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded, as far as the status says."""
+        """Whether the status is 200 to 299."""
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class AnswerStream(Protocol):
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded, as far as the status says."""
+        """Whether the status is 200 to 299."""
 
     @property
     def url(self) -> str:
@@ -132,10 +132,10 @@ class FileSystem(Protocol):
     """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`."""
 
     async def read(self, path: Path, limit: int | None = None) -> str:
-        """The text of a file, in UTF-8."""
+        """The text of a file, in UTF-8. More than 10 MiB, or `limit` bytes, are refused: use `open`."""
 
     async def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
-        """The bytes of a file."""
+        """The bytes of a file. More than 10 MiB, or `limit` bytes, are refused: use `open`."""
 
     async def write(self, path: Path, data: str | bytes) -> None:
         """Replace a file by text or bytes, atomically."""
@@ -147,7 +147,7 @@ class FileSystem(Protocol):
         """The status of a path."""
 
     async def list(self, path: Path = ".") -> list[str]:
-        """The names in a directory, sorted."""
+        """The names in a directory that the call holds, sorted."""
 
     async def mkdir(self, path: Path) -> None:
         """Make a directory and its parents; an existing one is fine."""
@@ -156,7 +156,7 @@ class FileSystem(Protocol):
         """Remove a file or an empty directory."""
 
     async def rename(self, source: Path, target: Path) -> None:
-        """Move a file or a directory."""
+        """Move a file or a directory: a delete of the source and a write of the target."""
 
     @overload
     async def open(self, path: Path, mode: TextMode = "r", encoding: str = "utf-8") -> IO[str]: ...
@@ -191,7 +191,7 @@ class Store(Protocol):
         """The value under a key, or the default."""
 
     async def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
-        """Store a JSON value."""
+        """Store a JSON value, for `ttl_seconds` or for as long as the tool declared."""
 
     async def delete(self, key: str) -> bool:
         """Delete a key, and return whether it existed."""

@@ -117,7 +117,7 @@ class Tool:
         return f"<tool {self.name}: {touches}{'; ' if stated else ''}{stated}>"
 
     def __reduce__(self) -> str:
-        # As functions do: pickled by the place it is defined at, copied as itself.
+        # As for a function: pickled by its qualified name, and copied as the same object.
         return str(vars(self)["__qualname__"])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -143,7 +143,7 @@ if TYPE_CHECKING:
 
 
 class Declares(Protocol):
-    """What `tool(…)` returns: it takes a function and gives the tool."""
+    """The type of what `tool(…)` returns: a decorator."""
 
     def __call__(self, fn: Callable[P, R], /) -> "Typed[P, R]":
         """Make a tool of a function."""

@@ -17,25 +17,25 @@ from msgspec.structs import asdict, astuple
 
 PLAIN = frozenset((str, int, bool, type(None)))  # every writer of JSON writes these alike
 _FEW = 100  # values of short data
-MOST_DIGITS = 4300  # of an integer: what Python and pydantic read; writing more takes time that grows with the square
-MOST_DEPTH = 250  # lists in lists; pydantic stops a little later
-MOST_SIZE = 32 << 20  # bytes of JSON at least: what is held twice counts twice, as it is written twice
-MOST_HELD = 250_000  # lists and objects: each takes about a microsecond to look into
-_PER_VALUE = 2  # bytes: no value is shorter, with the comma behind it
+MOST_DIGITS = 4300  # of an integer: the limit of Python and pydantic; converting more takes quadratic time
+MOST_DEPTH = 250  # levels of nesting; the limit of pydantic is a little higher
+MOST_SIZE = 32 << 20  # bytes of JSON; an object that is contained twice counts twice, as it is written twice
+MOST_HELD = 250_000  # lists and objects; each takes about a microsecond to check
+_PER_VALUE = 2  # bytes at least: one for the value, one for the comma
 _BITS_PER_DIGIT = 3.3219280949
-# How long a text takes to parse depends on how many values it holds, and hardly on how long they are. In units of one
-# value in a list, about 50 ns: a list of its own costs 4 more, an object 2, and each name in an object 3.
+# The time to parse a text depends on the number of its values, and hardly on their length. One unit is the time for one
+# value in a list, about 50 ns. A list costs 4 units more, an object 2, and each key of an object 3.
 _UNITS = ((b",", 1), (b"[", 4), (b"{", 2), (b":", 3))
 MOST_UNITS = 250_000  # about 10 ms
 _MOST_QUOTES = 60_000
 
 
 class DataTooLarge(ValueError):
-    """Data whose JSON is longer than it may be."""
+    """The JSON of some data would be longer than its limit."""
 
 
 def plain_json(value: object) -> bytes:
-    """Data as JSON; `ValueError` if JSON cannot carry it."""
+    """Convert data to JSON; `ValueError` if that is not possible."""
     if _is_short_and_plain(value):
         return msgspec.json.encode(value)
     text: bytes = json_core().to_json(value, inf_nan_mode="strings", fallback=_fields)
@@ -50,10 +50,10 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def check_bounded(value: object, most: int = MOST_SIZE) -> None:
-    """Refuse, with `ValueError`, what takes too long to write as JSON: it could not be interrupted then.
+    """Raise `ValueError` for data that takes too long to write as JSON, because writing cannot be interrupted.
 
-    That is an integer of very many digits, lists that hold each other over and over, and an iterator, which may never
-    end. Nothing of the value's own code runs, but for the attributes of a dataclass, Struct or model.
+    Refused are integers with very many digits, lists that contain the same list many times, and iterators, which may
+    never end. No code of the value runs, apart from attributes of a dataclass, Struct or model.
     """
     digits = getattr(sys, "get_int_max_str_digits", int)() or MOST_DIGITS
     bits, left = int(min(digits, MOST_DIGITS) * _BITS_PER_DIGIT), most
@@ -70,7 +70,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
             elif issubclass(kind, int):
                 if int.bit_length(one) > bits:
                     raise ValueError(f"an integer of more than {min(digits, MOST_DIGITS)} digits")
-            elif kind is list and set(map(type, one)) == {str}:  # very many of them are counted at once
+            elif kind is list and set(map(type, one)) == {str}:  # a fast path for long lists of strings
                 left -= _PER_VALUE * len(one) + sum(map(len, one))
             elif kind is not float and one is not None:
                 levels.append(_held(one, kind))
@@ -87,7 +87,7 @@ def check_bounded(value: object, most: int = MOST_SIZE) -> None:
 
 
 def _held(value: Any, kind: type) -> Iterator[Any]:
-    """What a value holds, by what it is and not by what it says."""
+    """The values inside a value, read without methods that its class may override."""
     if issubclass(kind, dict):
         return (part for pair in dict.items(value) for part in pair)
     for known in (list, tuple, set, frozenset, deque):
@@ -107,17 +107,16 @@ def _held(value: Any, kind: type) -> Iterator[Any]:
 
 
 def plain_data(text: bytes) -> Any:
-    """The data that a JSON text says, whoever wrote it."""
+    """Parse any JSON text."""
     return json_core().from_json(text)
 
 
 def is_heavy(text: bytes, most: int = MOST_UNITS) -> bool:
-    """Whether a JSON text holds so many values that parsing it would take too long; told without parsing it."""
+    """Whether parsing a JSON text would take too long, estimated without parsing it."""
     if len(text) * _MOST_PER_BYTE <= most or _units(text) <= most:
         return False
-    # Perhaps they are characters inside of strings: look at what is outside, unless there are so many strings that
-    # this would take as long as parsing. A text that is no JSON may be told wrong from where its first mistake is, and
-    # there a parser stops too.
+    # The counted characters may be inside strings: count again without the strings, unless there are so many strings
+    # that this would take as long as parsing. After a syntax error the count may be wrong, but a parser stops there.
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return bare.count(b'"') > _MOST_QUOTES or _units(b"".join(bare.split(b'"')[::2])) > most
 
@@ -130,15 +129,15 @@ _MOST_PER_BYTE = max(units for _, units in _UNITS)
 
 
 def data_again(text: bytes) -> Any:
-    """The data that a text of `plain_json` says."""
+    """Parse a text that `plain_json` wrote."""
     return msgspec.json.decode(text)
 
 
 def is_finite(text: bytes) -> bool:
-    """Whether a JSON text has only numbers that JSON knows."""
+    """Whether a JSON text has no NaN or infinity, which are not valid JSON."""
     if b"NaN" not in text and b"Infinity" not in text:
         return True
-    try:  # perhaps they are only part of a text
+    try:  # they may be part of a string
         json_core().from_json(text, allow_inf_nan=False)
     except ValueError:
         return False

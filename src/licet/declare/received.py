@@ -1,7 +1,8 @@
-"""What a tool gets of its arguments, as data that rules can be held against and that people and digests can go by.
+"""Validated arguments as plain data, for the rules of the manifest, for approvers and for digests.
 
-Between what is sent and what a function is given lie its type hints: they trim, convert, fill in defaults, and take a
-value under other names than it has in the function. Where names cannot be followed, no rule can be kept.
+The type hints of a function can trim and convert what was sent, fill in defaults, and accept a value under an alias.
+Rules must be checked against the values that the function gets, under the names that were sent. If a name cannot be
+traced to one parameter, a rule on it is refused.
 """
 
 import dataclasses
@@ -16,17 +17,17 @@ from licet.declare.plain_json import data_again, plain_data, plain_json
 
 _PLAIN = (str, int, float, bool, type(None))
 _MANY = (list, tuple, set, frozenset, deque)
-_LARGEST = 300  # the exponent of a decimal; above it, no float and no rule reaches
+_LARGEST = 300  # the exponent of a decimal; no float, and so no rule, has a larger one
 _NOT_SCHEMAS = ("cls", "config", "default", "metadata", "serialization")
 
 
 def exact(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The data that stands for arguments where people agree to them and digests name them: it leaves nothing out."""
+    """The complete data of arguments, for approvers and digests."""
     shown, sent = arguments, {}
     if isinstance(arguments, ValidatedArguments) and (arguments.anew or not all(map(is_plain, arguments.values()))):
-        # JSON has of other values what their types let it have: stars for a secret, nothing for an excluded field. What
-        # they were made of says it all, and the tool that makes them has a digest of its own. Nobody can agree to a
-        # default that is another one each time.
+        # The JSON of other types can be incomplete: stars for a secret, nothing for an excluded field. So use what was
+        # sent; the tool that converts it has a digest of its own. A default that is made anew each time is left out,
+        # because an approval could not match it.
         sent = plain_data(arguments.sent)
         unsent = arguments.keys() - sent.keys() - arguments.anew
         shown = {name: arguments[name] for name in unsent if is_plain(arguments[name])}
@@ -34,7 +35,7 @@ def exact(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def received(value: Any) -> Any:
-    """A value that a function is given, in the shape and under the names in which it would have been sent."""
+    """A value that a function gets, converted back to the form in which it would be sent."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Decimal):
@@ -43,7 +44,7 @@ def received(value: Any) -> Any:
         return {_text(key): received(item) for key, item in value.items()}
     if isinstance(value, _MANY):
         return [received(item) for item in value]
-    if hasattr(value, "get_secret_value"):  # as JSON it is stars, whatever it holds
+    if hasattr(value, "get_secret_value"):  # its JSON is only stars
         return received(value.get_secret_value())
     fields = getattr(type(value), "__pydantic_fields__", None)
     if fields is not None:
@@ -58,7 +59,7 @@ def received(value: Any) -> Any:
 
 
 def parameter_names(fn: Callable[..., Any], context: str | None) -> dict[str, str | None]:
-    """The parameter that takes what is sent under a name; None where a rule on that name would not see all of it."""
+    """By sent name: the parameter that takes the value; None if a rule on the name would not see all of it."""
     from pydantic import TypeAdapter
 
     made: Any = stand_in(fn, context)
@@ -76,7 +77,7 @@ def _names(parameters: list[Any], known: dict[str, Any]) -> Iterator[tuple[str, 
 
 
 def _is_renamed(schema: Any, known: dict[str, Any], seen: set[str], *, by_name: bool = False) -> bool:
-    """Whether something in a schema can be sent under a name that it cannot be found under afterwards."""
+    """Whether a value in a schema can be sent under a name that `received` does not restore."""
     if isinstance(schema, list | tuple):
         return any(_is_renamed(part, known, seen, by_name=by_name) for part in schema)
     if not isinstance(schema, dict):
@@ -96,7 +97,7 @@ def _is_renamed(schema: Any, known: dict[str, Any], seen: set[str], *, by_name: 
 
 
 def _number(value: Decimal) -> int | float | str:
-    """A decimal as the number that rules speak of; one that no number carries, as a text, which they refuse."""
+    """A decimal as an int or float; as text, which rules on numbers refuse, if neither is exact."""
     if not value.is_finite() or value.adjusted() > _LARGEST:
         return str(value)
     number = int(value) if value == value.to_integral_value() else float(value)

@@ -1,4 +1,4 @@
-"""The types of the context of a sync tool: the handles of `context` with blocking methods. Nothing is enforced here."""
+"""Protocols of the `ctx` of a sync tool: the handles of `context` with blocking methods."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from licet.declare.context import (
 
 
 class SyncFetch(Protocol):
-    """`ctx.fetch`: requests to the hosts that the call holds. A body as it comes is for async tools alone."""
+    """`ctx.fetch`: requests to the hosts that the call holds. Only async tools can stream a body."""
 
     def __call__(
         self,
@@ -32,38 +32,38 @@ class SyncFetch(Protocol):
         timeout: float | None = None,
         max_bytes: int | None = None,
     ) -> Answer:
-        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`."""
 
 
 class SyncFileSystem(Protocol):
     """`ctx.fs`: files below the paths that the call holds; relative paths start at `ctx.workdir`."""
 
     def read(self, path: Path, limit: int | None = None) -> str:
-        """The text of a file, in UTF-8."""
+        """The text of a file, in UTF-8. More than 10 MiB, or `limit` bytes, are refused: use `open`."""
 
     def read_bytes(self, path: Path, limit: int | None = None) -> bytes:
-        """The bytes of a file."""
+        """The bytes of a file. More than 10 MiB, or `limit` bytes, are refused: use `open`."""
 
     def write(self, path: Path, data: str | bytes) -> None:
-        """Put text or bytes in the place of a file: all of it, or nothing changes."""
+        """Replace a file by text or bytes, atomically."""
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or directory."""
 
     def stat(self, path: Path) -> Status:
-        """What a path is."""
+        """The status of a path."""
 
     def list(self, path: Path = ".") -> list[str]:
-        """The names in a directory, sorted."""
+        """The names in a directory that the call holds, sorted."""
 
     def mkdir(self, path: Path) -> None:
-        """Make a directory and its parents; one that is there is fine."""
+        """Make a directory and its parents; an existing one is fine."""
 
     def delete(self, path: Path) -> None:
         """Remove a file or an empty directory."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move a file or a directory."""
+        """Move a file or a directory: a delete of the source and a write of the target."""
 
     @overload
     def open(self, path: Path, mode: TextMode = "r", encoding: str = "utf-8") -> IO[str]: ...
@@ -98,10 +98,10 @@ class SyncStore(Protocol):
         """The value under a key, or the default."""
 
     def set(self, key: str, value: object, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry."""
+        """Store a JSON value, for `ttl_seconds` or for as long as the tool declared."""
 
     def delete(self, key: str) -> bool:
-        """Forget a key; whether it was there."""
+        """Delete a key, and return whether it existed."""
 
     def list(self, prefix: str = "") -> list[str]:
         """The keys that begin with exactly this prefix, sorted."""
@@ -123,7 +123,7 @@ class SyncPrograms(Protocol):
 
 
 class SyncContext(CallFacts, Protocol):
-    """The context of a tool that is not async: the same handles, and each of their methods waits for its answer."""
+    """The context of a tool that is not async: the same handles, with blocking methods."""
 
     @property
     def fetch(self) -> SyncFetch:

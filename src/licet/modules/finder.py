@@ -1,4 +1,4 @@
-"""Imports modules from a fixed list of files: what is not on the list is not found, whatever is on disk."""
+"""Imports modules from a fixed list of files. Modules that are not on the list are not found."""
 
 import importlib.machinery
 import importlib.util
@@ -11,30 +11,30 @@ from msgspec import Struct
 
 
 class ModulePlace(Struct, frozen=True):
-    """Where a module is: its file, or None for a package without one; and its directory if it is a package."""
+    """The file of a module (None for a namespace package), and its directory if it is a package."""
 
     file: str | None
     directory: str | None
 
 
 class FromText(importlib.machinery.SourceFileLoader):
-    """Compiles a file from its text, and never reads what was compiled of it: a grant may write there."""
+    """Loads a module from its source, and never from a `.pyc` file, which a tool may have written."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Nothing: without the time and size of a file, its compiled form is not looked for."""
+        """Fail: without the time and size of the source, Python does not use a `.pyc` file."""
         raise OSError
 
 
 def module_spec(
     name: str, file: str | None, search: Sequence[Any] | None, source: Any = FromText
 ) -> importlib.machinery.ModuleSpec | None:
-    """What Python needs to load one module; `search` becomes the `__path__` of a package, `source` loads its text."""
+    """The spec to import one module. `search` is the `__path__` of a package, `source` the loader of source files."""
     inside: list[Any] | None = list(search) if search is not None else None
     if file is None:
         spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = inside
         return spec
-    # A script may have any name, so the loader is named and not guessed.
+    # A script may have any file name, so Python cannot guess the loader.
     extension = file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
     loader: Any = importlib.machinery.ExtensionFileLoader if extension else source
     return importlib.util.spec_from_file_location(
@@ -43,10 +43,10 @@ def module_spec(
 
 
 class KnownModules:
-    """A finder for `sys.meta_path` that has these modules and no others.
+    """A finder for `sys.meta_path` that finds these modules and no others.
 
-    Their packages are not searched either: Python skips entries of a `__path__` that are no text, and here they are
-    path objects. So a submodule that is planted later is never found, while the package still tells where it lies.
+    Python does not search their packages either: it skips entries of a `__path__` that are not text, and here they are
+    path objects. So a submodule that is planted later is not found, and code can still read where the package is.
     """
 
     def __init__(self, modules: Mapping[str, ModulePlace]) -> None:
@@ -55,7 +55,7 @@ class KnownModules:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Where a module is, if it is on the list."""
+        """The spec of a module on the list; otherwise None."""
         place = self.modules.get(name)
         if place is None:
             return None

@@ -1,6 +1,6 @@
-"""Bounds what parsing a Python file can cost, by its text: a syntax tree takes about a kilobyte for each token.
+"""Follows the imports of source files by parsing them. Nothing is imported, so no code of a file runs.
 
-Follows the imports of source files by their text: nothing is imported, so nothing of a file runs.
+A syntax tree takes about a kilobyte per token, so a file with too many tokens is not parsed.
 """
 
 import ast
@@ -17,23 +17,23 @@ from math import inf
 
 from licet.modules.finder import ModulePlace
 
-MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB while it is read
-MOST_DOTS = 100  # in one dotted name: for an import, Python keeps each of its beginnings in memory while it parses
+MOST_TOKENS = 100_000  # of one file: about 9,000 lines of ordinary code, and 90 MB of memory to parse
+MOST_DOTS = 100  # in one dotted name: to parse an import, Python keeps every prefix of it in memory
 
-# Words, signs and line ends. Those in strings and comments count too: an f-string is code, and telling where strings
-# and comments end takes a real tokenizer.
+# Words, signs and line ends. Those in strings and comments count too: an f-string contains code, and only a real
+# tokenizer can find the end of a string.
 _TOKEN = re.compile(r"\w+|[^\w\s]|\n|\r")
 _WORD = r"[\w\u0080-\U0010ffff]++"
 _DOTTED = re.compile(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
 
 
 def token_count(text: str) -> int:
-    """How many words, signs and line ends a text has: never fewer than Python has tokens to make nodes of."""
+    """Count words, signs and line ends. Python never makes more tokens than these."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def parse_cost(text: str) -> tuple[str, str, str] | None:
-    """What makes a text too expensive to parse, what is expected instead, and the way out; None if nothing does."""
+    """Why a text is too expensive to parse: what was found, what was expected, and the fix; None if it is not."""
     if (tokens := token_count(text)) > MOST_TOKENS:
         return f"{tokens} tokens", f"at most {MOST_TOKENS} in one file", "split the module"
     if (dots := max((name[0].count(".") for name in _DOTTED.finditer(text)), default=0)) > MOST_DOTS:
@@ -42,8 +42,8 @@ def parse_cost(text: str) -> tuple[str, str, str] | None:
 
 
 _MOST_MODULES = 2000
-_MOST_BYTES = 512 << 10  # of one source file, as in a review; in a longer one no imports are looked for
-_LONGEST_NAME = 512  # of a module; the packages that a much longer one is in would fill the memory
+_MOST_BYTES = 512 << 10  # of one source file, as in a review; the imports of a longer one are not followed
+_LONGEST_NAME = 512  # of a module; the names of all its parent packages would otherwise fill the memory
 _LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
@@ -54,9 +54,9 @@ def followed(
     most_bytes: float = inf,
     most_names: float = inf,
 ) -> dict[str, ModulePlace]:
-    """Modules, the packages they are in, and every module that these import, as far as `locate` knows where it is.
+    """The modules in `start`, their packages, and all modules that they import and that `locate` finds.
 
-    Imports are not followed further once the files have more than `most_bytes`, or import more than `most_names`.
+    After `most_bytes` of source, or `most_names` imported names, imports are not followed further.
     """
     found: dict[str, ModulePlace] = {}
     left = list(start.items())
@@ -91,7 +91,7 @@ def _size(file: str) -> int:
 
 
 def imported_names(file: str, name: str, *, is_package: bool) -> tuple[str, ...]:
-    """The names that a source file imports, anywhere in it, each after the packages that it is in."""
+    """The names that a source file imports anywhere, each preceded by its parent packages."""
     try:
         return _names(file, name, is_package, os.stat(file).st_mtime_ns)
     except OSError:
@@ -120,7 +120,7 @@ def _text(file: str) -> str:
         data = opened.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError("a source file that is too long")
-    text = importlib.util.decode_source(data)  # before the count: in UTF-7 much code can look like one word
+    text = importlib.util.decode_source(data)  # before counting: in UTF-7 much code can look like one word
     if parse_cost(text):
         raise ValueError("a source file that takes too much memory to parse")
     return text
@@ -151,6 +151,6 @@ def _resolved(name: str, package: str) -> str:
 
 
 def with_parents(dotted: str) -> Iterator[str]:
-    """A dotted name after the names of the packages that it is in."""
+    """The parent packages of a dotted name, outermost first, and then the name."""
     parts = dotted.split(".")
     return (".".join(parts[:end]) for end in range(1, len(parts) + 1))

@@ -1,11 +1,7 @@
-"""Where a host really is: every address of a name, asked for once and all of them checked.
+"""`ctx.fetch`: HTTP requests. Every hop of a redirect is checked anew.
 
-Whoever connects uses one of exactly these: the name is not asked about a second time, when the answer may be another.
-
-`ctx.fetch`: requests that are checked hop by hop, and go to the addresses that were checked.
-
-For each hop: the use must be held, the name is resolved once, every address must be one that may be reached, and the
-connection goes to one of exactly these. What a redirect names starts again from the beginning.
+For each hop, the use must be granted. The name is resolved once, and every address must be allowed. The connection goes
+to one of these addresses: the name is not resolved again, because a second answer could be different.
 """
 
 import asyncio
@@ -39,11 +35,11 @@ from licet.guard.meter import Exceeded
 from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected, Unreached, Unresolved
 from licet.guard.redaction.redact import Redactor, in_turn
 
-_MOST_ADDRESSES = 4  # of one answer, tried one after the other until a connection is made
+_MOST_ADDRESSES = 4  # that are tried, one after the other
 
 
 async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
-    """The addresses that a connection for a use may go to, or `Refused`."""
+    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
     before = LOOKED_UP_FOR.set(f"{grant.request.session}@{grant.reach.manifest.agent}")
     try:
         addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
@@ -62,15 +58,15 @@ async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ..
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_BLOCK = 1 << 20  # bytes of a body that are kept together
-_DRAINED = 16 * 1024  # of a redirect's own body: read, so that its connection can be used again
-_GROWN = 64 * 1024  # bytes that a body may grow by where names take the place of secrets
+_BLOCK = 1 << 20  # bytes; smaller pieces of a body are joined
+_DRAINED = 16 * 1024  # bytes of a redirect's body that are read, so that its connection can be reused
+_GROWN = 64 * 1024  # bytes that redaction may add to a body
 
 
 class FetchLimits(Struct, frozen=True):
-    """What one request may cost at most; a caller may ask for another time or size, never for more than the last."""
+    """The limits of one request. A caller may set `seconds`, and `body_bytes` up to `most_body_bytes`."""
 
-    seconds: float = 30.0  # for everything together, redirects and body included
+    seconds: float = 30.0  # in total, with redirects and body
     body_bytes: int = 10 * 1024 * 1024  # after decoding
     header_bytes: int = 64 * 1024
     header_lines: int = 256
@@ -79,7 +75,7 @@ class FetchLimits(Struct, frozen=True):
 
 
 class Streamed:
-    """An answer whose body is still coming: iterate over it, or `read` all of it."""
+    """An answer whose body is still being received: iterate over it, or `read` all of it."""
 
     __slots__ = ("_grant", "_pieces", "_use", "closed", "headers", "status", "url")
 
@@ -95,23 +91,23 @@ class Streamed:
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded, as far as the status says."""
+        """Whether the status is 200 to 299."""
         return 200 <= self.status < 300
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        if self.closed:  # an empty body would be a wrong answer
+        if self.closed:  # otherwise the body would seem empty
             raise RuntimeError("the answer is closed: read it inside `async with`")
         return self._pieces
 
     async def read(self) -> bytes:
-        """The rest of the body; what is read of all bodies at once counts as memory of the call."""
+        """The rest of the body. It counts as memory of the call while it is read."""
         return await _gathered(self, self._grant, self._use)
 
 
 async def _gathered(pieces: AsyncIterable[bytes], grant: Grant, use: Use) -> bytes:
-    """All pieces as one; what is gathered at the same time counts together."""
+    """Join all pieces, and count them on the meter of the call meanwhile."""
     blocks: list[bytes] = []
-    last = bytearray()  # small pieces go together: each for itself would take much more than its bytes
+    last = bytearray()  # joins small pieces, because each object takes more memory than its bytes
     with grant.meter.share() as share:
         try:
             async for piece in pieces:
@@ -125,14 +121,14 @@ async def _gathered(pieces: AsyncIterable[bytes], grant: Grant, use: Use) -> byt
                     last.clear()
             if not blocks or (len(blocks) == 1 and not last):
                 return blocks[0] if blocks else bytes(last)
-            share.take(sum(map(len, blocks)))  # for a moment, all of it is there twice
+            share.take(sum(map(len, blocks)))  # joining needs all of it twice for a moment
         except Exceeded as over:
             grant.exceeded(over, use)
         return b"".join((*blocks, last))
 
 
 class ScopedFetch:
-    """HTTP requests that a call holds. Cookies are not kept, and nothing is read from the environment."""
+    """`ctx.fetch` of one call. It keeps no cookies, and reads no settings from the environment."""
 
     __slots__ = ("_grant", "_http", "_limits", "_placeholders")
 
@@ -159,9 +155,9 @@ class ScopedFetch:
         timeout: float | None = None,
         max_bytes: int | None = None,
     ) -> Response:
-        """Send a request, follow its redirects, and read the whole answer; or raise `Refused`."""
+        """Send a request, follow its redirects, and read the complete answer; or raise `Refused`."""
         message = (headers, json, body)
-        async with self._answered(url, method, message, timeout, max_bytes, whole=True) as answer:
+        async with self._answered(url, method, message, timeout, max_bytes, complete=True) as answer:
             content = await answer.read()
         return Response(answer.status, answer.url, answer.headers, content)
 
@@ -177,37 +173,37 @@ class ScopedFetch:
         timeout: float | None = None,
         max_bytes: int | None = None,
     ) -> AsyncGenerator[Streamed]:
-        """Send a request, follow its redirects, and read the answer as it comes, under the same limits."""
+        """Send a request, follow its redirects, and read the answer while it is received."""
         message = (headers, json, body)
-        async with self._answered(url, method, message, timeout, max_bytes, whole=False) as answer:
+        async with self._answered(url, method, message, timeout, max_bytes, complete=False) as answer:
             yield answer
 
     @asynccontextmanager
     async def _answered(
-        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any, *, whole: bool
+        self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any, *, complete: bool
     ) -> AsyncGenerator[Streamed]:
-        """The answer without the secrets that this call has placed: servers send back what they are sent."""
+        """The answer without the secrets that this call placed in requests: a server may echo them."""
         placed = Redactor() if self._placeholders is None else self._placeholders.placed
         try:
             async with self._received(url, method, parts, timeout, max_bytes) as (reply, where, known, use, most):
                 shown = _clean_headers(placed, known) if placed else known
                 async with (
                     aclosing(self._pieces(reply, known, use, most)) as pieces,
-                    aclosing(self._redacted(pieces, placed, known, use, most, whole=whole)) as clean,
+                    aclosing(self._redacted(pieces, placed, known, use, most, complete=complete)) as clean,
                 ):
                     answer = Streamed(reply.status, placed.text(where), shown, clean, self._grant, use)
                     yield answer
                     answer.closed = True
-        except Refused as refusal:  # it may name where a redirect leads to
-            if not placed or (told := redacted_refusal(placed, refusal)) is refusal:
+        except Refused as refusal:  # it may name the target of a redirect
+            if not placed or (clean_refusal := redacted_refusal(placed, refusal)) is refusal:
                 raise
-            raise told from None
+            raise clean_refusal from None
 
     @asynccontextmanager
     async def _received(
         self, url: str, method: str, parts: tuple[Any, Any, Any], timeout: Any, max_bytes: Any
     ) -> AsyncGenerator[tuple[Reply, str, Headers, Use, int]]:
-        """The answer as it was sent: its URL, its headers, the use it belongs to, and how many bytes it may have."""
+        """Send the request and follow redirects: the raw answer, its URL, headers, use and limit of the body."""
         try:
             there = destination(method, url)
         except InvalidUse as wrong:
@@ -264,7 +260,7 @@ class ScopedFetch:
         clock.resume()
 
     async def _revealed(self, message: Outgoing, use: Use) -> Outgoing:
-        """The message with secrets in the place of placeholders: only now that it is known where they go."""
+        """Replace the placeholders of a message by secrets, after its destination was checked."""
         if self._placeholders is None or message == Outgoing():
             return message
         resolve = self._placeholders.resolve
@@ -280,7 +276,7 @@ class ScopedFetch:
     async def _open(
         self, stack: AsyncExitStack, http: Http, there: Destination, message: Outgoing, seconds: float
     ) -> Reply:
-        """The head of the answer, from the first address that a connection can be made to."""
+        """Send a request to the first address that can be connected to, and return the head of the answer."""
         use, text = there.use, ""
         try:
             await stack.enter_async_context(self._grant.meter.files(1))
@@ -295,7 +291,7 @@ class ScopedFetch:
                 address,
                 message.lines,
                 message.body,
-                seconds + 1,  # the clock above comes first
+                seconds + 1,  # the deadline of the request ends first
             )
             try:
                 reply = await stack.enter_async_context(http.send(exchange))
@@ -303,7 +299,7 @@ class ScopedFetch:
                 text = str(failed)
             except Unconnected as broken:
                 self._grant.refuse("CONNECT_FAILED", str(broken), use)
-            except Exception as error:  # of a backend: its text may hold anything
+            except Exception as error:  # its text may contain anything, so only the type is shown
                 self._grant.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
             else:
                 self._measure(reply, use)
@@ -311,7 +307,7 @@ class ScopedFetch:
         self._grant.refuse("CONNECT_FAILED", text, use)
 
     def _measure(self, reply: Reply, use: Use) -> None:
-        """Refuse a head that is too large."""
+        """Refuse an answer with too many or too long headers."""
         limits = self._limits
         if len(reply.headers) > limits.header_lines:
             self._grant.refuse("LIMIT_SIZE", f"the answer has more than {limits.header_lines} headers", use)
@@ -321,12 +317,12 @@ class ScopedFetch:
     def _follow(
         self, there: Destination, message: Outgoing, status: int, location: str
     ) -> tuple[Destination, Outgoing]:
-        """Where a redirect leads, and what of the message goes there."""
+        """The target of a redirect, and the part of the message that is sent there."""
         method = there.method
         if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
             method, message = "GET", message.without_body()
         try:
-            # Header bytes are Latin-1 to the protocol; those who write other letters mean UTF-8.
+            # HTTP headers are Latin-1, but servers write other letters in UTF-8.
             following = redirected(method, there.url, location.encode("latin-1", "replace").decode("utf-8", "replace"))
         except InvalidUse as wrong:
             self._grant.invalid("HOST_NOT_ALLOWED", wrong)
@@ -335,7 +331,7 @@ class ScopedFetch:
         if message.body:
             text = f"a redirect from {there.use.target} would send the body to another origin"
             self._grant.refuse("LIMIT_REDIRECTS", text, following.use)
-        # Any header may be a credential: the caller meant them for the first origin.
+        # Any header may be a credential, which the caller meant for the first origin only.
         return following, Outgoing()
 
     async def _drain(self, reply: Reply) -> None:
@@ -349,10 +345,10 @@ class ScopedFetch:
             return  # the redirect itself has arrived
 
     async def _redacted(
-        self, pieces: AsyncIterator[bytes], placed: Redactor, headers: Headers, use: Use, most: int, *, whole: bool
+        self, pieces: AsyncIterator[bytes], placed: Redactor, headers: Headers, use: Use, most: int, *, complete: bool
     ) -> AsyncGenerator[bytes]:
-        """The content without secrets that were placed; a whole answer that is JSON stays JSON."""
-        if whole:
+        """The content without the placed secrets. A complete answer that is JSON stays valid JSON."""
+        if complete:
             content = await _gathered(pieces, self._grant, use)
             yield await in_turn(placed.work(content, as_json=_may_be_json(headers, content)))
             return
@@ -360,7 +356,7 @@ class ScopedFetch:
         async for piece in pieces:
             clean = await in_turn(stream.work(piece))
             size += len(clean)
-            if size > 2 * most + _GROWN:  # a name may be longer than the secret that it stands for
+            if size > 2 * most + _GROWN:  # a label may be longer than its secret
                 self._too_large(use, most)
             if clean:
                 yield clean
@@ -377,7 +373,7 @@ class ScopedFetch:
                 if grant.over:
                     grant.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
                 for number, piece in enumerate(decoder.feed(raw)):
-                    if number:  # a little may unpack to a lot: others have their turn
+                    if number:  # a few bytes may decompress to many: let other tasks run
                         await asyncio.sleep(0)
                     yield piece
             decoder.finish()
@@ -388,8 +384,8 @@ class ScopedFetch:
 
 
 def _clean_headers(placed: Redactor, headers: Headers) -> Headers:
-    whole = "\n".join(f"{name}: {value}" for name, value in headers.pairs)
-    if placed.text(whole) == whole:
+    text = "\n".join(f"{name}: {value}" for name, value in headers.pairs)
+    if placed.text(text) == text:
         return headers
     return Headers((placed.text(name), placed.text(value)) for name, value in headers.pairs)
 

@@ -1,6 +1,6 @@
-"""What a key-value store takes at most, the same for every backend and for whoever asks before it parses a value.
+"""`ctx.kv`: small values in the stores that a tool declared, and the limits of every store backend.
 
-`ctx.kv`: small values in the store that the tool declared, under a scope that only the framework names.
+A tool cannot name the scope of a store: it is made from the tool, the session, the agent and the personality.
 """
 
 from typing import Any, NoReturn
@@ -13,18 +13,18 @@ from licet.guard.grant import Grant
 from licet.guard.ports import Kv, TooLarge, Unavailable
 
 LARGEST_VALUE = 1 << 20  # bytes of JSON
-MOST_UNITS = 125_000  # of work to parse a value, see `is_heavy`; each is parsed by a slower reader than results are
-MOST_KEYS = 50_000  # that are listed at once
+MOST_UNITS = 125_000  # of parsing work, see `is_heavy`; less than for a result, because the parser of stores is slower
+MOST_KEYS = 50_000  # in one list
 TOO_HEAVY = "expected a value of fewer parts: it holds more than can be parsed without delay for others"
 
 
 def too_long(size: int) -> str:
-    """What is wrong with a value of so many bytes."""
+    """The message about a value that is too long."""
     return f"expected a value of at most {LARGEST_VALUE} bytes of JSON, found one of {size}"
 
 
 def too_many() -> str:
-    """What is wrong with a list of all keys."""
+    """The message about a list with too many keys."""
     return f"more than {MOST_KEYS} keys begin with this prefix"
 
 
@@ -32,7 +32,7 @@ _USES = {(action, kind): Use(f"storage:{action}:{kind}") for action in ("read", 
 
 
 class ScopedKv:
-    """The store of a call. A tool that declared several has its narrowest here, and the others by `of`."""
+    """`ctx.kv` of one call: the narrowest store that the tool declared. `of` returns the others."""
 
     __slots__ = ("_backend", "_grant", "_kind", "_read", "_scope", "_ttl", "_write")
 
@@ -57,7 +57,6 @@ class ScopedKv:
         return ScopedKv(self._grant, self._backend, use.target)
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """The value under a key, or the default."""
         self._grant.check(self._read)
         try:
             value = await self._grant.backend(self._backend, self._read).get(self._scope, key)
@@ -66,7 +65,7 @@ class ScopedKv:
         return default if value is None else value
 
     async def set(self, key: str, value: Any, ttl_seconds: int | None = None) -> None:
-        """Keep a value that JSON can carry, for some seconds; otherwise for as long as the tool declared."""
+        """Store a JSON value, for `ttl_seconds` or for as long as the tool declared."""
         self._grant.check(self._write)
         try:
             store = self._grant.backend(self._backend, self._write)
@@ -77,7 +76,7 @@ class ScopedKv:
             self._unavailable(self._write, wrong)
 
     def check_text(self, text: bytes) -> None:
-        """Compare a value that came as JSON with what a store takes, before it is parsed."""
+        """Refuse a value, still as JSON text, that is too large to parse or store."""
         self._grant.require(self._write)
         if len(text) > LARGEST_VALUE:
             self._grant.refuse("LIMIT_SIZE", too_long(len(text)), self._write)
@@ -85,7 +84,6 @@ class ScopedKv:
             self._grant.refuse("LIMIT_SIZE", TOO_HEAVY, self._write)
 
     async def delete(self, key: str) -> bool:
-        """Forget a key; whether it was there."""
         self._grant.check(self._write)
         try:
             return await self._grant.backend(self._backend, self._write).delete(self._scope, key)
@@ -93,7 +91,6 @@ class ScopedKv:
             self._unavailable(self._write, wrong)
 
     async def list(self, prefix: str = "") -> list[str]:
-        """The keys that begin with exactly this prefix, sorted."""
         self._grant.check(self._read)
         try:
             return [*await self._grant.backend(self._backend, self._read).list(self._scope, prefix)]
@@ -109,15 +106,15 @@ class ScopedKv:
 def scope_id(kind: str, tool: str, session: str, personality: str | None, agent: str) -> str:
     """The namespace of a store.
 
-    A personality's store belongs to every agent that has the personality. The other stores are kept apart per agent,
-    whatever their sessions and tools are called.
+    A personality's store is shared by all agents with that personality. The other stores are separate for each agent,
+    even if sessions or tools have the same name.
     """
     scope = storage_scope_id(kind, tool, session, personality)
     return scope if scope.startswith("personality:") else f"{scope}@{agent}"
 
 
 def _declared(grant: Grant) -> str:
-    """The narrowest kind that the tool declared; asking for what it did not declare is refused at each use."""
+    """The narrowest kind that the tool declared. If it declared none, every use of the store is refused."""
     spec = grant.reach.spec
     for declared in (spec.needs, spec.optional):
         for kind in STORAGE_KINDS:

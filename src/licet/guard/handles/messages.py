@@ -1,10 +1,7 @@
-"""What a caller may put into a request: header lines that are lines, and a body that is bytes.
+"""HTTP messages: checks outgoing headers and bodies, decodes incoming bodies, and has the `Response` of a request.
 
-Nothing here names a value in a message: it may be a secret.
-
-What a request brought back, as plain data: it can be pickled, compared and kept, and holds nothing open.
-
-Bodies as they arrive, decoded piece by piece and counted: what unpacks to too much stops while it unpacks.
+An error message never contains the value of a header or a body, because it may be a secret. A body is decompressed
+piece by piece, so that one that would be too large is stopped early.
 """
 
 import json
@@ -23,20 +20,20 @@ from licet.guard.meter import Meter
 
 Pairs = tuple[tuple[str, str], ...]
 
-# Headers that belong to one connection, or state the host or the length: the sender of a request writes them anew.
+# Headers of one connection, and those with the host or the length: licet writes them itself.
 HOP_BY_HOP = frozenset(
     {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "te", "trailer"}
     | {"transfer-encoding", "upgrade"}
 )
-# Many servers take a request with such a header for one of another method, which was not checked.
+# Many servers replace the method of a request by this header, and that method was not checked.
 METHOD_OVERRIDES = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-_MOST_BYTES = 256 << 10  # of the headers of a request together; servers take far less
+_MOST_BYTES = 256 << 10  # of all headers of a request; servers accept far less
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"), ("user-agent", "licet"))
 
 
 class BadRequest(ValueError):
-    """A request that cannot be sent as it was written: what is wrong with it."""
+    """A request is malformed; the text says how."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -48,19 +45,19 @@ class Outgoing(Struct, frozen=True):
 
     @property
     def lines(self) -> Pairs:
-        """The headers as they are sent, with what the caller left out."""
+        """The headers as they are sent, with the defaults that the caller left out."""
         if not self.headers:
             return _DEFAULTS
         given = {name.lower() for name, _ in self.headers}
         return (*self.headers, *(pair for pair in _DEFAULTS if pair[0] not in given))
 
     def without_body(self) -> "Outgoing":
-        """The same without its body and what describes it."""
+        """The same without its body and `content-*` headers."""
         return Outgoing(tuple(pair for pair in self.headers if not pair[0].lower().startswith("content-")))
 
 
 def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = None) -> Outgoing:
-    """The parts of a request, checked, or `BadRequest`; `Exceeded` if there are more headers than the meter allows."""
+    """Check the parts of a request; `BadRequest` if one is malformed, `Exceeded` if there are too many headers."""
     if headers is None and json_value is None and body is None:
         return _NOTHING
     pairs = _pairs(headers, meter or Meter())
@@ -68,7 +65,7 @@ def outgoing(headers: Any, json_value: Any, body: Any, meter: Meter | None = Non
         return Outgoing(pairs, _bytes(body))
     if body is not None:
         raise BadRequest("found both `json` and `body`, expected one of them")
-    # JSON from a worker is sent as it came: a body may say anything.
+    # JSON text from a worker is sent unparsed: a body may be anything.
     data = bytes(json_value) if type(json_value) is JsonText else _dumped(json_value)
     if not any(name.lower() == "content-type" for name, _ in pairs):
         pairs = (*pairs, ("content-type", "application/json"))
@@ -115,13 +112,13 @@ def _checked_name(name: str) -> str:
     lower = name.lower()
     if lower in HOP_BY_HOP or lower.startswith("proxy-"):
         raise BadRequest(f"the header `{name}` is not a caller's to set")
-    if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers take the one for the other
+    if lower.replace("_", "-") in METHOD_OVERRIDES:  # some servers treat `_` as `-`
         raise BadRequest(f"the header `{name}` names another method than the one that is checked: send that one")
     return name
 
 
 def _text(text: Any) -> str:
-    # A subclass may answer differently each time; its characters cannot.
+    # Not `str(text)`: a subclass may return another text each time.
     if not issubclass(type(text), str):
         raise TypeError
     return str.__str__(text)
@@ -142,8 +139,8 @@ def _bytes(body: Any) -> bytes:
 
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 
-# Those that pages are written in, as Python names them. It has further codecs, and some of them take very long over
-# hostile bytes.
+# The encodings of the web, as Python names them. Python has more codecs, some of which are very slow with hostile
+# bytes.
 _CHARSETS = frozenset(
     {
         *("ascii", "utf_8", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "latin_1", "koi8_r", "koi8_u", "cp866"),
@@ -155,7 +152,7 @@ _CHARSETS = frozenset(
 
 
 class Headers(Mapping[str, str]):
-    """Header lines in the order they came; names are looked up in any case, and repeated lines are joined."""
+    """Headers in their original order. Names are case-insensitive, and the values of a repeated name are joined."""
 
     __slots__ = ("_values", "pairs")
 
@@ -166,7 +163,7 @@ class Headers(Mapping[str, str]):
             self._values.setdefault(name.lower(), []).append(value)
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Every line of a name; some, such as `Set-Cookie`, cannot be joined."""
+        """All values of a name. Some headers, such as `Set-Cookie`, cannot be joined."""
         return tuple(self._values.get(name.lower(), ()))
 
     def __getitem__(self, name: str) -> str:
@@ -192,7 +189,7 @@ class Headers(Mapping[str, str]):
 
 
 class BadStatus(Exception):
-    """A response whose status says that the request failed."""
+    """A response has an error status, 400 or more."""
 
     def __init__(self, status: int, url: str) -> None:
         self.status, self.url = status, url
@@ -203,7 +200,7 @@ class BadStatus(Exception):
 
 
 class Response(Struct, frozen=True):
-    """An answer, read to its end: the URL is the one that answered, after redirects."""
+    """A complete answer. `url` is the one after redirects."""
 
     status: int
     url: str
@@ -212,12 +209,12 @@ class Response(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded, as far as the status says."""
+        """Whether the status is 200 to 299."""
         return 200 <= self.status < 300
 
     @property
     def text(self) -> str:
-        """The content as text, in the encoding that the headers name, or UTF-8; what does not fit is replaced."""
+        """The content as text, in the encoding of its headers or UTF-8. Invalid bytes are replaced."""
         named = _CHARSET.search(self.headers.get("content-type", ""))
         plain = normalize_encoding(named[1]).lower() if named else "utf_8"
         codec = aliases.get(plain, plain)
@@ -228,28 +225,28 @@ class Response(Struct, frozen=True):
         return json.loads(self.content)
 
     def raise_for_status(self) -> "Response":
-        """The response itself, or `BadStatus` if its status says that the request failed."""
+        """The response itself; raises `BadStatus` if the status is 400 or more."""
         if self.status >= 400:
             raise BadStatus(self.status, self.url)
         return self
 
 
-_SLICE = 64 * 1024  # compressed bytes taken at once
-_STEP = 256 * 1024  # decoded bytes made at once
+_SLICE = 64 * 1024  # compressed bytes per step
+_STEP = 256 * 1024  # decompressed bytes per step
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _CODINGS = {"": "", "identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
 
 class BodyTooLarge(Exception):
-    """A body that is larger than it may be."""
+    """A body is larger than its limit."""
 
 
 class Corrupt(Exception):
-    """A body that is not what its headers say."""
+    """A body does not have the encoding that its headers state."""
 
 
 class Decoder:
-    """Turns the pieces of one body into content. A coding that it does not know passes through as it is."""
+    """Decompresses one body piece by piece. A body with an unknown coding is passed through."""
 
     __slots__ = ("_coding", "_decoded", "_ended", "_head", "_most", "_raw", "_unpack")
 
@@ -257,13 +254,13 @@ class Decoder:
         self._coding = _CODINGS.get(coding.strip().lower(), "")
         self._most = most
         self._raw = self._decoded = 0
-        self._head = b""  # a first byte that waits for the second
-        self._ended = False  # a whole stream has been read
-        self._unpack: Any = None  # the stream that is being read
+        self._head = b""  # the first byte, until the second arrives
+        self._ended = False  # one compressed stream is complete
+        self._unpack: Any = None  # the decompressor of the current stream
 
     def feed(self, raw: bytes) -> Iterator[bytes]:
-        """The content that these bytes give; `BodyTooLarge` or `Corrupt` if it goes wrong."""
-        # What arrives counts as well: members that unpack to nothing could go on for ever.
+        """Decompress the next bytes; `BodyTooLarge` or `Corrupt` if that fails."""
+        # Compressed bytes count too: gzip members that decompress to nothing could continue for ever.
         self._raw += len(raw)
         if self._raw > self._most:
             raise BodyTooLarge
@@ -274,7 +271,7 @@ class Decoder:
             yield from self._decode(raw[start : start + _SLICE])
 
     def finish(self) -> None:
-        """Say that nothing more comes; `Corrupt` if something is missing."""
+        """Check at the end of the body that it is complete; otherwise `Corrupt`."""
         if self._head or self._unpack is not None:
             raise Corrupt(f"the body ends in the middle of its {self._coding} data")
 
@@ -297,9 +294,9 @@ class Decoder:
                 raw, self._unpack, self._ended = self._unpack.unused_data, None, True
 
     def _begin(self, raw: bytes) -> bytes:
-        """Start the next stream, if what comes is one; what is left to read of it."""
+        """Start the next compressed stream, and return the bytes that belong to it."""
         if self._ended:
-            # Another member of gzip, or padding, which nobody reads.
+            # Another gzip member, or padding, which is ignored.
             if self._coding != "gzip" or raw[:1] != b"\x1f":
                 return b""
             self._unpack = zlib.decompressobj(_GZIP)
@@ -309,7 +306,7 @@ class Decoder:
             self._head = raw
             return b""
         form = _GZIP
-        if self._coding == "deflate":  # the standard means zlib, and some send the bare stream
+        if self._coding == "deflate":  # zlib by the standard, but some servers send raw deflate
             form = _ZLIB if raw[0] & 0x0F == 8 and int.from_bytes(raw[:2]) % 31 == 0 else _RAW
         self._unpack = zlib.decompressobj(form)
         return raw

@@ -1,7 +1,7 @@
 """`ctx.process`: programs that a call may start, each behind walls with the grant of the call.
 
-Which program may start is decided here; what it can do once it runs is up to the walls alone. A list of programs is no
-boundary: half of them can be talked into running any other.
+This module decides which program may start. What it can do then is limited by the walls alone: a list of programs is
+no boundary, because many programs can start others.
 """
 
 import os
@@ -35,13 +35,13 @@ from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
 from licet.guard.redaction.redact import Redactor, in_turn
 
-_MOST_CODES = 100  # that a receipt tells
-# Open files of this process while a program runs: pipes to it, and sockets to whoever looks after it.
+_MOST_CODES = 100  # exit codes in one receipt
+# Open files of this process while a program runs: its pipes, and sockets to its supervisor.
 _FILES_OF_A_RUN, _FILES_OF_A_START = 8, 4
 OUTPUT_BYTES = 1 << 20  # of each stream, unless the manifest's limits say otherwise
 
 
-# What a program has run into, in words.
+# The message for each limit.
 _LIMITS: Mapping[Reason, str] = {
     "LIMIT_TIME": "ran for longer than it may",
     "LIMIT_CPU": "used more time of the processor than it may",
@@ -54,7 +54,7 @@ _LIMITS: Mapping[Reason, str] = {
 
 
 class ScopedProcesses:
-    """The programs that a call holds. Names mean what they meant on the host's PATH when the gate was built."""
+    """`ctx.process` of one call. Names of programs were looked up on the host's PATH when the gate was built."""
 
     __slots__ = (
         *("_binaries", "_environ", "_grant", "_output_bytes", "_placeholders", "_processes", "_sandbox"),
@@ -93,7 +93,7 @@ class ScopedProcesses:
         cwd: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> Finished:
-        """Run a program until it ends: what it wrote, and its code. Its environment is empty but for declared names."""
+        """Run a program until it ends. Its environment has only declared variables."""
         use, command, walls = await self._prepared(name, args, env, cwd, timeout)
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
         try:
@@ -108,7 +108,7 @@ class ScopedProcesses:
         return await _redacted(finished, placed, self._output_bytes) if placed else finished
 
     def _within(self, timeout: object, use: Use) -> float:
-        """How long a program may run: what the caller wants, and no longer than the call may take."""
+        """How long a program may run: the caller's timeout, but no longer than the call."""
         if timeout is None:
             return self._seconds
         try:
@@ -120,7 +120,7 @@ class ScopedProcesses:
     async def _started(
         self, name: str, args: Iterable[str], streams: Streams, env: Mapping[str, str] | None, cwd: str | None
     ) -> AsyncIterator[Running]:
-        """The same program by the same checks, to be talked to while it runs; for libraries, which know no handle."""
+        """As `spawn`, but with pipes to the running program. The `subprocess` module of a worker uses it."""
         use, command, walls = await self._prepared(name, args, env, cwd)
         async with AsyncExitStack() as stack:
             try:
@@ -135,7 +135,7 @@ class ScopedProcesses:
             self._record(use, running.ending)
 
     def _record(self, use: Use, ending: Ending) -> None:
-        """Have the receipt tell how a program ended."""
+        """Add the end of a program to the receipt."""
         if len(self._grant.ended) < _MOST_CODES:
             self._grant.ended += (ending.returncode,)
         if ending.limit:
@@ -150,7 +150,7 @@ class ScopedProcesses:
         cwd: str | os.PathLike[str] | None,
         timeout: object = None,
     ) -> tuple[Use, Command, Walls]:
-        """Check everything about a program; nothing has been started yet."""
+        """Check everything about a program, before it is started."""
         use, binary, called = self._program(name)
         argv = (called, *_texts(args))
         within = self._within(timeout, use)
@@ -159,7 +159,7 @@ class ScopedProcesses:
         walls = self._walls(use)
         environment = self._declared()
         for variable, value in given.items():
-            # Only now: nothing is fetched for a child that will not run.
+            # Last, so that no secret is fetched for a program that is refused.
             environment[variable] = await self._placeholders.resolve(value) if self._placeholders else value
         return use, Command(binary, argv, environment, directory, b"", within, self._output_bytes), walls
 
@@ -171,54 +171,54 @@ class ScopedProcesses:
         self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
 
     def _program(self, name: str) -> tuple[Use, str, str]:
-        """The use that was granted, the file to run, and the name it is called by."""
+        """The granted use, the file to run, and the name for `argv[0]`."""
         try:
             asked = Use(f"process:exec:{name}")
         except InvalidUse as wrong:
             self._grant.invalid("BINARY_NOT_ALLOWED", wrong)
         called, grant = asked.target, self._grant.capabilities
         if not (grant.has(asked) or self._held_by_path()):
-            self._grant.check(asked)  # wherever it is: no backend is asked to find it
+            self._grant.check(asked)  # refuses without looking for the file
         real, failed = self._found(called)
         uses = [asked]
         if real is not None and real != called:
             uses.append(Use(f"process:exec:{real}"))
-        for use in (*uses, *self._by_their_names(uses)):
+        for use in (*uses, *self._base_names(uses)):
             if grant.verdict(use) is False:
                 self._grant.check(use)
         granted = next((use for use in uses if grant.has(use)), asked)
         self._grant.check(granted)
         self._backend(granted)
-        if real is None:  # told only to those who may run it
+        if real is None:  # after the check: only who may run it learns that it is missing
             self._grant.refuse("BACKEND_MISSING", failed or f"there is no program called {called} here", asked)
         return granted, real, called
 
     def _held_by_path(self) -> bool:
-        """Whether the grant names programs by path: then a name has to be found before it can be decided on."""
+        """Whether the grant has programs by path: then the file of a name must be found before the check."""
         rules = self._grant.capabilities.allow
         return any(rule.domain == "process" and str(rule.key).startswith("/") for rule in rules)
 
     def _found(self, name: str) -> tuple[str | None, str]:
-        """The file of a program, or None and why it could not be looked for."""
+        """The file of a program, or None and the error of the backend, if there was one."""
         if name in self._binaries:
             return self._binaries[name], ""
         if self._processes is None:
             return None, ""
         try:
             return self._processes.find(name), ""
-        except Exception as error:  # of a backend: its text may hold anything
+        except Exception as error:  # its text may contain anything, so only the type is shown
             return None, f"the backend failed to find {name}: {type(error).__name__}"
 
     def _backend(self, use: Use) -> Processes:
         return self._grant.backend(self._processes, use)
 
-    def _by_their_names(self, uses: list[Use]) -> list[Use]:
-        # A program that is denied by name is denied by path too, and under the other names it has.
+    def _base_names(self, uses: list[Use]) -> list[Use]:
+        # A deny of a name also applies to a path with that name.
         names = {os.path.basename(use.target) for use in uses if "/" in use.target}
         return [Use(f"process:exec:{name}") for name in sorted(names)]
 
     def _given(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        """What the caller wants in the child's environment: names that rules name, as LD_PRELOAD could be any name."""
+        """Check the variables that the caller sets. A rule must name each: under `*` a caller could set LD_PRELOAD."""
         given = {}
         named = self._named()
         for name, value in dict(env or {}).items():
@@ -247,7 +247,7 @@ class ScopedProcesses:
         return {rule.key for rule in self._grant.capabilities.allow if rule.domain == "env" and rule.key != TOP}
 
     def _directory(self, cwd: Any) -> str:
-        """Where the child starts: inside what the call may read, and what it really is."""
+        """The real path of the working directory of the child; the call must be allowed to read it."""
         if cwd is None:
             home = use_of_path("read", os.path.realpath(self._workdir))
             held = self._grant.capabilities.has(home) or self._holds_below(home.target)
@@ -262,12 +262,12 @@ class ScopedProcesses:
                 self._grant.check(real)
         except InvalidUse as wrong:
             self._grant.invalid("PATH_NOT_REACHABLE", wrong)
-        except Refused as refusal:  # no directory of the host is repeated, nor where a link leads
+        except Refused as refusal:  # it must not show a directory of the host, or the target of a link
             raise refusal.repeating(self._grant.redacted(sent)) from refusal.__cause__
         return real.target
 
     def _holds_below(self, directory: str) -> bool:
-        """Whether something in a directory is held, which then is behind the walls too, and shows nothing else."""
+        """Whether something below a directory is granted. Then the walls show the directory with only that in it."""
         held = held_paths(self._grant.capabilities)
         paths = [path for path in (*held.allowed("read"), *held.allowed("write")) if os.path.lexists(path)]
         reals = {*map(os.path.realpath, paths)} - {directory}
@@ -287,18 +287,18 @@ class ScopedProcesses:
 
 
 async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished:
-    """What a program wrote, without the secrets that this call has placed; names in their place may be longer."""
-    said = [
+    """The output of a program without the placed secrets. Labels may make it longer, so it is cut again."""
+    clean = [
         await in_turn(placed.work(written, cut=finished.truncated and len(written) >= most))
         for written in (finished.stdout_bytes, finished.stderr_bytes)
     ]
-    longer = any(len(clean) > most for clean in said)
+    longer = any(len(text) > most for text in clean)
     cut = finished.truncated or longer
-    return replace(finished, stdout_bytes=said[0][:most], stderr_bytes=said[1][:most], truncated=cut)
+    return replace(finished, stdout_bytes=clean[0][:most], stderr_bytes=clean[1][:most], truncated=cut)
 
 
 def _texts(values: Iterable[Any]) -> list[str]:
-    """True texts, without what a system call would cut them at; placeholders in them stay what they are."""
+    """Check that values are texts without NUL, where a system call would cut them."""
     found = []
     for value in values:
         if not issubclass(type(value), str):

@@ -1,9 +1,8 @@
-"""`ctx.secrets`: values by reference, and placeholders that become values only where they are sent.
+"""`ctx.secrets` and `ctx.env`: secrets, placeholders for secrets, and declared environment variables.
 
-Every value that is handed out or placed is remembered by the call, and redacted from whatever leaves it. Values that
-were placed are also redacted from what servers and programs send back: the tool that placed them was not to see them.
-
-`ctx.env`: variables of the host's environment, those that were declared and no others.
+A placeholder is replaced by its secret only in a request or in a child's environment. Every secret that a call sees or
+places is redacted from its result and receipt. Placed secrets are also redacted from the answers of servers and
+programs, because the tool should not see them.
 """
 
 import re
@@ -37,11 +36,11 @@ class Placeholders(Protocol):
         """The text with its placeholders replaced."""
 
     async def resolve_bytes(self, data: bytes, escape: Callable[[str], str] = ...) -> bytes:
-        """The bytes with their placeholders replaced, each value escaped for where it stands."""
+        """The bytes with their placeholders replaced, each value passed through `escape` first."""
 
 
 class ScopedSecrets:
-    """The secrets that a call holds. A placeholder means nothing to another call, and nothing outside of requests."""
+    """`ctx.secrets` of one call. Its placeholders work only in this call."""
 
     __slots__ = ("_backend", "_grant", "_placed", "_redactor", "placed")
 
@@ -50,28 +49,29 @@ class ScopedSecrets:
         self._backend = backend
         self._redactor = redactor
         self._placed: dict[str, Use] = {}
-        self.placed = Redactor()  # knows the values that took the place of a placeholder
+        self.placed = Redactor()  # the values that replaced a placeholder
 
     async def get(self, reference: str) -> str:
-        """The value of a secret; the tool that asks for it can see it, so prefer `ref` where that will do."""
+        """The value of a secret. The tool then sees it; prefer `ref` where a placeholder is enough."""
         return await self._value(self._use(reference))
 
     def ref(self, reference: str) -> str:
-        """A text that stands for a secret in a header, a body or a child's environment, and nowhere else."""
+        """A placeholder that becomes the secret in a header, a body or a child's environment, and nowhere else."""
         use = self._use(reference)
         self._grant.check(use)
         for placeholder, placed in self._placed.items():
             if placed == use:
                 return placeholder
-        # Nobody can guess it: text that was not written by this call is never taken for one.
+        # It cannot be guessed, so text from elsewhere is never taken for a placeholder.
         placeholder = _MARK + secrets.token_hex(16)
         self._placed[placeholder] = use
         return placeholder
 
     async def resolve(self, text: str, escape: Callable[[str], str] = str) -> str:
-        """The text with this call's placeholders replaced; for headers, bodies and environments alone.
+        """Replace this call's placeholders in a text; only for headers, bodies and environments.
 
-        `escape` makes a value fit where it goes, such as inside a JSON text. What is sent must be checked afterwards.
+        `escape` is applied to each value, for example to put it inside a JSON string. The caller must check the
+        replaced text again, because a secret may contain any character.
         """
         if not self._placed or _MARK not in text:
             return text
@@ -112,7 +112,7 @@ class ScopedSecrets:
             value = await getter(backend)(use.target)
         except Unavailable as wrong:
             text, fix = f"the backend for {use.target} cannot be used", str(wrong)
-        except Exception as error:  # its text may hold anything
+        except Exception as error:  # its text may contain anything, so only the type is shown
             text = f"the backend for {use.target} failed: {type(error).__name__}"
         if type(value) is not str:
             grant.refuse("BACKEND_MISSING", text, use, fix)
@@ -121,20 +121,20 @@ class ScopedSecrets:
 
 
 def redacted_refusal(redactor: Redactor, refusal: Refused) -> Refused:
-    """The same refusal without secrets: a path or a host may have been made of one. Itself if there is none."""
+    """A refusal without secrets, which may be part of a path or host. Returns the same object if it has none."""
     decision = refusal.decision
     use, rules = decision.use, decision.rules
-    told = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
+    clean = tuple(replace(rule, text=redactor.text(rule.text), fix=redactor.text(rule.fix)) for rule in rules)
     line = redactor.text(str(refusal))
-    if told == rules and line == str(refusal) and (use is None or redactor.text(str(use)) == str(use)):
+    if clean == rules and line == str(refusal) and (use is None or redactor.text(str(use)) == str(use)):
         return refusal
-    if use is not None:  # the line was made of it, and it cannot be kept
-        told = (Ground(refusal.code, line.removeprefix(f"{refusal.code}: ")), *told)
-    return Refused(Deny(decision.request, told, None))
+    if use is not None:  # it contains the secret, so keep only the redacted line
+        clean = (Ground(refusal.code, line.removeprefix(f"{refusal.code}: ")), *clean)
+    return Refused(Deny(decision.request, clean, None))
 
 
 def getter(backend: Secrets | SecretsFunction) -> SecretsFunction:
-    """The function that looks a secret up: a backend's own, or a plain one."""
+    """The function that looks up a secret: the `get` of a backend, or the backend itself if it is a function."""
     return backend if not hasattr(backend, "get") else backend.get
 
 
@@ -142,7 +142,7 @@ _use = lru_cache(1024)(lambda name: Use(f"env:read:{name}"))
 
 
 class ScopedEnv:
-    """The variables that a call holds. It cannot list them, and it cannot change any."""
+    """`ctx.env` of one call. It can neither list nor change variables."""
 
     __slots__ = ("_environ", "_grant")
 

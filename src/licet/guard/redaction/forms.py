@@ -1,6 +1,6 @@
-"""The spellings of a secret that redaction looks for, grouped by how a text is prepared before the search.
+"""The encodings of a secret that redaction searches for, grouped by how a text is normalised before the search.
 
-Which forms are caught and which are not is listed in `docs/redaction.md`; a test holds that table to this module.
+`docs/redaction.md` lists which forms are found and which are not; a test checks this list against the code.
 """
 
 import base64
@@ -13,33 +13,33 @@ from contextlib import suppress
 from quopri import encodestring
 from urllib.parse import quote, quote_plus
 
-SHORT = 4  # characters: shorter values are looked for only as they are, because their encodings turn up by chance
-_LEAST = 8  # characters of a spelling that could be part of ordinary words or numbers
+SHORT = 4  # characters; shorter values are searched only as they are, because their encodings occur by chance
+_LEAST = 8  # characters; a shorter encoding could be part of an ordinary word or number
 _ANY = "surrogateescape"
 _OCTAL = [f"{byte:03o}".encode() for byte in range(256)]
 WHITE = b" \t\r\n\f\v"
 
-Spellings = dict[bytes, bytes]  # what to look for -> what to write instead
+Spellings = dict[bytes, bytes]  # bytes to search for -> label to write instead
 
 
 class Forms:
-    """What to look for, by the preparation of the text."""
+    """The spellings of all secrets, by the normalisation of the text in which they are searched."""
 
     __slots__ = ("_dumped", "_values", "exact", "hexed", "lower", "packed", "squeezed", "wide")
 
     def __init__(self) -> None:
-        self.exact: Spellings = {}  # in the text as it is: short values
-        self.lower: Spellings = {}  # in lower case: values as they are, in any case, and in the usual quoting
-        self.wide: Spellings = {}  # in lower case, and only where the text has NUL: UTF-16 and UTF-32
-        self.packed: Spellings = {}  # without white space, `-_` read as `+/`: base64
-        self.squeezed: Spellings = {}  # in lower case, without white space: base32, lists of decimal and octal numbers
-        self.hexed: Spellings = {}  # in lower case, without white space and separators: hex
+        self.exact: Spellings = {}  # text unchanged: short values
+        self.lower: Spellings = {}  # lower case: values in any case, and in the usual escapes
+        self.wide: Spellings = {}  # lower case, only if the text has NUL: UTF-16 and UTF-32
+        self.packed: Spellings = {}  # no white space, `-_` read as `+/`: base64
+        self.squeezed: Spellings = {}  # lower case, no white space: base32, lists of decimal and octal numbers
+        self.hexed: Spellings = {}  # lower case, no white space or separators: hex
         self._values: Spellings = {}
         self._dumped: Spellings = {}
 
     @property
     def dumped(self) -> Spellings:
-        """As `hexed`, after offsets and gutters of a dump were removed: hex, words, characters. Few texts need it."""
+        """As `hexed`, without the offsets and text column of a hex dump. Made on demand: few texts are dumps."""
         if not self._dumped:
             found: Spellings = {}
             for raw, label in self._values.items():
@@ -48,7 +48,7 @@ class Forms:
         return self._dumped
 
     def add(self, name: str, value: str) -> None:
-        """Add the spellings of one value; one that is there already keeps its name, unless this is the value itself."""
+        """Add the spellings of one value. A known spelling keeps its label, unless it is this value itself."""
         for raw, text in _spellings(value).items():
             label = _label(name, raw)
             own = text == value.strip()
@@ -72,27 +72,27 @@ def _put(into: Spellings, found: Iterable[bytes], label: bytes, replace: bool = 
 
 
 def _label(name: str, raw: bytes) -> bytes:
-    """What is written instead; a value that is its own name must not come back in it."""
+    """The label that replaces a value. It must not contain the value, which may be equal to its name."""
     for label in (f"[redacted {name}]", "[redacted]"):
-        if raw.lower() not in (said := _bytes(label)).lower():
-            return said
+        if raw.lower() not in (encoded := _bytes(label)).lower():
+            return encoded
     return "[…]".encode()
 
 
 def _spellings(value: str) -> dict[bytes, str]:
-    """A value without the white space around it, as its lines may end, in upper and lower case, and its bytes."""
+    """The bytes of a value: stripped, with both kinds of line ends, and in upper and lower case."""
     found: dict[bytes, str] = {}
-    trimmed = value.strip()  # as headers are, and files that are read line by line
+    trimmed = value.strip()  # headers, and files that are read line by line, are stripped
     flat = trimmed.replace("\r\n", "\n")
     lines = dict.fromkeys((trimmed, flat, flat.replace("\n", "\r\n")))
-    # Bytes ignore the case of ASCII by themselves; other letters need their own spelling.
+    # The search ignores the case of ASCII letters; other letters need spellings of their own.
     cased = [] if trimmed.isascii() else [trimmed.upper(), trimmed.lower()]
     for text in filter(None, (*lines, *cased)):
         found.setdefault(_bytes(text), text)
-        with suppress(UnicodeEncodeError):  # variables of the system may hold bytes that are not UTF-8
+        with suppress(UnicodeEncodeError):  # environment variables may hold bytes that are not UTF-8
             found.setdefault(text.encode("utf-8", _ANY), text)
         if not text.isascii() and len(text) >= SHORT:
-            # `\xfc` in a text may be a character or a byte; it is read as a byte.
+            # `\xfc` in a text may mean a character or a byte; the search reads it as a byte.
             found.setdefault(b"".join(_byte_or_utf8(sign) for sign in text), text)
     return found
 
@@ -102,7 +102,7 @@ def _byte_or_utf8(sign: str) -> bytes:
 
 
 def _quoted(raw: bytes) -> Iterator[bytes]:
-    """The value in its usual escapes. Most are read anyway, but the text before them can spoil that."""
+    """The value in its usual escapes. Most are decoded anyway, but the text before them can prevent that."""
     text = raw.decode("utf-8", _ANY)
     yield raw.replace(b" ", b"+")
     for form in (quote(text, "", errors=_ANY), quote(text, errors=_ANY), quote_plus(text, errors=_ANY)):
@@ -122,17 +122,17 @@ def _quoted(raw: bytes) -> Iterator[bytes]:
 
 
 def _wide(text: str, label: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The value in wide characters, with a label that is just as wide: the text around it stays readable."""
+    """The value in UTF-16 and UTF-32, with a label in the same encoding, so that the text stays readable."""
     for codec in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
         with suppress(UnicodeEncodeError):
-            form, said = text.encode(codec), label.decode().encode(codec)
-            if text.isascii():  # then the zeros around it are the same whichever end comes first
-                form, said = form.strip(b"\0"), said.strip(b"\0")
-            yield form.lower(), said
+            form, wide_label = text.encode(codec), label.decode().encode(codec)
+            if text.isascii():  # without the outer zeros both byte orders are the same
+                form, wide_label = form.strip(b"\0"), wide_label.strip(b"\0")
+            yield form.lower(), wide_label
 
 
 def _base64_forms(raw: bytes, text: str) -> Iterator[bytes]:
-    """The value in base64 as it shows in the encoding of anything that contains it: whole, and at each alignment."""
+    """The value in base64: alone, and as part of a longer encoded text, at each of the three alignments."""
     whole = base64.b64encode(raw)
     yield whole
     yield whole.rstrip(b"=")
@@ -147,7 +147,7 @@ def _base64_forms(raw: bytes, text: str) -> Iterator[bytes]:
 
 
 def _own(encoded: bytes, before: int, size: int, bits: int) -> bytes:
-    """The characters that hold bits of the value alone, and none of its neighbours."""
+    """The encoded characters that depend only on the value, and not on the bytes before or after it."""
     return encoded[-(-before * 8 // bits) : (before + size) * 8 // bits]
 
 

@@ -1,9 +1,9 @@
-"""Redaction: secrets that a call has seen are replaced by their names in whatever leaves it, or comes back to it.
+"""Redaction: replaces the secrets that a call has seen by labels such as `[redacted NAME]`.
 
-`secret_forms` has the spellings that are looked for, `secret_views` the readings of a text they are looked for in. Time
-grows with the length of the text. Long texts are searched in blocks, so that an event loop can run others between them.
-Limits: code that means to smuggle a value out can always find another form (reversed, split, encrypted); only walls and
-grants stop that.
+`forms` has the encodings of a secret that are searched for, `views` the decoded forms of a text in which they are
+searched. The time is linear in the length of the text. A long text is searched in blocks, so that other tasks can run
+in between. Limit: code that wants to leak a value can always encode it in another way (reversed, split, encrypted);
+only walls and grants stop that.
 """
 
 import asyncio
@@ -25,61 +25,61 @@ from licet.guard.redaction.views import (
     undumped,
 )
 
-BLOCK = 1 << 14  # bytes that are searched at once
-_STRETCH = 40  # bytes that one byte of a value may take: two levels of escapes, or a character of HTML with zeros
-_MORE = 512  # and what lines of a dump have around it
-_WHOLE, _FEW = 8, 3  # bytes of a spelling at the end of a piece for which it is held
-_MOST = 20_000  # secrets in one text; one with more is left out as a whole
+BLOCK = 1 << 14  # bytes per search
+_STRETCH = 40  # bytes in a text for one byte of a value: two levels of escapes, or an HTML escape with leading zeros
+_MORE = 512  # plus the offsets and text column of a hex dump
+_WHOLE, _FEW = 8, 3  # bytes at the end of a piece that match the start of a spelling, for which they are held back
+_MOST = 20_000  # secrets in one text; a text with more is replaced completely
 _TOO_MANY = b"[redacted: a secret stands here too often]"
-_BETWEEN = "\x1e"  # stands between two texts: in no form of a secret it is left out
-_HEAD = 8  # bytes by which the beginning of a spelling is looked for
+_BETWEEN = "\x1e"  # separates joined texts; no normalisation removes it
+_HEAD = 8  # first bytes of a spelling, for a fast search for its start
 
 
 class Redactor:
-    """The values of some secrets, and the way to say things without them."""
+    """A set of secrets, and the search for them in texts. Safe to use while another thread adds a secret."""
 
-    __slots__ = ("_known", "_names", "longest")
+    __slots__ = ("_cached", "_names", "longest")
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # value -> name
-        self._known: Forms | None = None  # of all of them, once they are needed
-        self.longest = 0  # of the values, in bytes
+        self._cached: Forms | None = None  # the forms of all secrets
+        self.longest = 0  # bytes of the longest value
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     def add(self, name: str, value: str) -> None:
-        """Remember a value."""
+        """Add a secret."""
         if value and value not in self._names:
-            self._names = {**self._names, value: name}  # a new one: another thread may be reading the old one
+            self._names = {**self._names, value: name}  # a copy: another thread may be reading the old dict
             self.longest = max(self.longest, len(value.encode("utf-8", "surrogatepass")))
-            self._known = None
+            self._cached = None
 
     @property
     def forms(self) -> Forms:
-        """What to look for."""
-        known = self._known
-        if known is None:
-            known = Forms()
+        """The spellings of all secrets."""
+        forms = self._cached
+        if forms is None:
+            forms = Forms()
             for value, name in self._names.items():
-                known.add(name, value)
-            self._known = known
-        return known
+                forms.add(name, value)
+            self._cached = forms
+        return forms
 
     @property
     def reach(self) -> int:
-        """How many bytes a secret may take in a text at most; what is spread wider is not found."""
+        """The most bytes that an encoded secret may take in a text; a longer encoding is not found."""
         return _STRETCH * self.longest + _MORE
 
     @property
     def nearby(self) -> int:
-        """The same across the blocks or pieces of a text: of a long value, dumps and one level of escapes fit in."""
+        """As `reach`, for a secret that crosses blocks or pieces. A long value may be dumped, or escaped once."""
         return min(self.reach, 5 * self.longest + (1 << 13))
 
-    # Whole texts -----------------------------------------------------------------------------------------------------
+    # Complete texts --------------------------------------------------------------------------------------------------
 
     def text(self, text: str) -> str:
-        """The text, with every secret replaced by its name."""
+        """Replace every secret in a text by its label."""
         if not self._names:
             return text
         raw = text.encode("utf-8", "surrogatepass")
@@ -92,28 +92,28 @@ class Redactor:
             return clean.decode("utf-8", "replace")
 
     def texts(self, texts: list[str]) -> list[str]:
-        """Several texts; one search over all of them takes a fraction of one for each."""
+        """Redact several texts. They are joined, because one search is much faster than many."""
         clean = self.text(_BETWEEN.join(texts)).split(_BETWEEN) if self._names else texts
         return clean if len(clean) == len(texts) else [self.text(text) for text in texts]
 
     def octets(self, raw: bytes) -> bytes:
-        """The bytes, with every secret replaced by its name; the same object if there is none."""
+        """Replace every secret in bytes; returns the same object if there is none."""
         return _at_once(self.work(raw))
 
     def json(self, text: bytes) -> bytes:
-        """JSON with every secret in its texts, keys and numbers replaced; it stays JSON."""
+        """Replace every secret in the strings, keys and numbers of a JSON text, which stays valid JSON."""
         return _at_once(self.work(text, as_json=True))
 
     def beginning(self, raw: bytes, most: int) -> bytes:
-        """At most so many bytes from the beginning, without secrets and without the first part of one."""
+        """The first `most` bytes, without secrets and without the first part of one."""
         return _at_once(self.work_on_beginning(raw, most))
 
     def work(self, raw: bytes, *, as_json: bool = False, cut: bool = False) -> Generator[None, None, bytes]:
-        """The same as `octets` or `json`, with a pause after each block. What was cut may end with half a secret."""
+        """As `octets` or `json`, with a pause after each block. With `cut`, the text may end with half a secret."""
         if cut and self._names:
             raw = raw[: max(len(raw) - self.nearby, 0) + _held_from(raw[-self.nearby :], self.forms)]
         spans = yield from self._spans(raw)
-        if len(spans) > _MOST:  # each takes memory, and not much would be left of the text
+        if len(spans) > _MOST:  # each takes memory, and little of the text would be left
             return b'"%b"' % _TOO_MANY if as_json else _TOO_MANY
         if not spans:
             return raw
@@ -122,8 +122,8 @@ class Redactor:
         return replaced(raw, spans, len(raw))
 
     def work_on_beginning(self, raw: bytes, most: int) -> Generator[None, None, bytes]:
-        """The same as `beginning`, with a pause after each block."""
-        # No further than a secret could reach that begins within: the work is bounded, whatever was sent.
+        """As `beginning`, with a pause after each block."""
+        # Search only as far as a secret that begins in the first `most` bytes can reach, so the work is bounded.
         spans = yield from self._spans(raw[: most + self.reach])
         return replaced(raw[:most], spans, most)[:most]
 
@@ -132,9 +132,9 @@ class Redactor:
         for start in range(0, len(raw) if self._names else 0, BLOCK):
             if start:
                 yield
-            low = max(start - self.nearby, 0)  # a secret may have begun in the block before
+            low = max(start - self.nearby, 0)  # a secret may begin in the block before
             inside = merged(list(_found(raw[low : start + BLOCK], self.forms)))
-            # What ends before this block was found with the one before it.
+            # Secrets that end before this block were found with the block before.
             latest = [Span(low + one.start, low + one.end, one.label) for one in inside if low + one.end > start]
             while latest and found and found[-1].end > latest[0].start:
                 latest = merged([found.pop(), *latest])
@@ -143,15 +143,15 @@ class Redactor:
                 break
         return found
 
-    # Texts that come in pieces ---------------------------------------------------------------------------------------
+    # Texts in pieces -------------------------------------------------------------------------------------------------
 
     def stream(self) -> "RedactedStream":
-        """Redacts a text that comes in pieces; values that are added meanwhile count from then on."""
+        """Redact a text that arrives in pieces. Secrets that are added meanwhile count from then on."""
         return RedactedStream(self)
 
 
 async def in_turn(work: Generator[None, None, bytes]) -> bytes:
-    """Do work with pauses in an event loop: others run in between."""
+    """Do work in the event loop, and let other tasks run at each pause."""
     while True:
         try:
             next(work)
@@ -171,32 +171,32 @@ def _at_once(work: Generator[None, None, bytes]) -> bytes:
 
 
 class RedactedStream:
-    """What comes in pieces, without secrets. Bytes that may be the beginning of one are held until that is known."""
+    """Redacts a text in pieces. Bytes that may be the start of a secret are held back until more has arrived."""
 
     __slots__ = ("_before", "_held", "_redactor")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._before = b""  # the end of what was handed out: a secret may have begun in it
+        self._before = b""  # the end of what was returned: a secret may begin in it
         self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """What can be said now that this piece has come."""
+        """Take the next piece, and return the bytes that are safe to pass on."""
         return _at_once(self.work(piece))
 
     def work(self, piece: bytes) -> Generator[None, None, bytes]:
-        """The same as `feed`, with a pause after each block."""
+        """As `feed`, with a pause after each block."""
         if not self._redactor:
             return piece
-        said = []
+        clean = []
         for start in range(0, len(piece), BLOCK):
             if start:
                 yield
-            said.append(self._take(piece[start : start + BLOCK], last=False))
-        return b"".join(said)
+            clean.append(self._take(piece[start : start + BLOCK], last=False))
+        return b"".join(clean)
 
     def finish(self, *, cut: bool = False) -> bytes:
-        """The rest, now that nothing more comes. After a cut, what was held may be the first part of a secret."""
+        """Return the rest. If the text was cut, the held bytes may be half a secret, and are dropped."""
         return b"" if cut or not self._held else self._take(b"", last=True)
 
     def _take(self, piece: bytes, *, last: bool) -> bytes:
@@ -207,19 +207,19 @@ class RedactedStream:
         if not last:
             until = _held_from(text[-redactor.nearby :], redactor.forms) + max(until - redactor.nearby, 0)
             for span in spans:
-                if span.start < until < span.end:  # perhaps it is only the first part of a longer one
+                if span.start < until < span.end:  # it may be the first part of a longer secret
                     until = span.start
             until = max(until, done)
         ready = [
             Span(max(one.start, done), one.end, one.label) for one in spans if one.end > done and one.start < until
         ]
-        said = replaced(text, ready, until, done)
+        clean = replaced(text, ready, until, done)
         self._before, self._held = text[max(until - redactor.nearby, 0) : until], text[until:]
-        return said
+        return clean
 
 
 def _found(text: bytes, forms: Forms) -> Iterator[Span]:
-    for view, spellings in _looks(text, forms):
+    for view, spellings in _searches(text, forms):
         for found in _places(view.raw, spellings):
             yield Span(view.begin(found.start), view.end(found.end - 1), found.label)
 
@@ -228,23 +228,23 @@ _QUOTED_TAIL = re.compile(rb"=(?:[0-9A-Fa-f]|[ \t]{0,4}\r?)?\Z")  # what may be 
 
 
 def _held_from(text: bytes, forms: Forms) -> int:
-    """Where the first thing begins that the next piece may show to be a secret; the end if there is none."""
+    """The first position that, with the next piece, may turn out to be a secret; the end if there is none."""
     held = _unfinished(text)
-    whole, mail = text[:held], _QUOTED_TAIL.sub(b"", text[:held])
-    for known in (whole,) if mail == whole else (whole, mail):
-        for view, spellings in _looks(known, forms):
-            at = _begun(view.raw, spellings)
+    plain, mail = text[:held], _QUOTED_TAIL.sub(b"", text[:held])
+    for known in (plain,) if mail == plain else (plain, mail):
+        for view, spellings in _searches(known, forms):
+            at = _prefix_start(view.raw, spellings)
             begun = len(view.raw) - at
-            # Text that somebody waits for is not held by chance: not for one or two characters of an encoding, and if
-            # white space follows, which ends a line, not for a few. What follows them is redacted all the same.
+            # A reader may be waiting for this text, so a chance match does not hold it back: not one or two characters
+            # of an encoding, and not a few characters before white space. The rest of a real secret is still redacted.
             few = 1 if spellings in (forms.exact, forms.lower, forms.wide) else _FEW
             if begun >= _WHOLE or (begun >= few and view.end(len(view.raw) - 1) == len(known)):
                 held = min(held, view.begin(at))
     return held
 
 
-def _looks(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
-    """Each reading of a text, with what to look for in it."""
+def _searches(text: bytes, forms: Forms) -> Iterator[tuple[View, Spellings]]:
+    """Each view of a text, with the spellings to search for in it."""
     for view in readings(text):
         if forms.exact:
             yield view, forms.exact
@@ -275,8 +275,8 @@ def _places(raw: bytes, spellings: Spellings) -> Iterator[Span]:
             start = raw.find(form, end)
 
 
-def _begun(raw: bytes, spellings: Spellings) -> int:
-    """Where the longest part at the end begins that a spelling could begin with; the end itself if there is none."""
+def _prefix_start(raw: bytes, spellings: Spellings) -> int:
+    """The start of the longest suffix that is a prefix of some spelling; the end if there is none."""
     size = len(raw)
     first = size
     for form in spellings:
@@ -296,7 +296,7 @@ def _begun(raw: bytes, spellings: Spellings) -> int:
 
 
 def _unfinished(text: bytes) -> int:
-    """Where an escape begins that the text ends in the middle of; the end if there is none."""
+    """The start of an incomplete escape at the end of a text; the end if there is none."""
     tail = max(len(text) - 40, 0)
     for view in readings(text[tail:]):
         found = UNFINISHED.search(view.raw)

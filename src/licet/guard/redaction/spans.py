@@ -1,4 +1,4 @@
-"""Where secrets stand in a text, and how labels take their place: in any text, and in JSON that has to stay JSON."""
+"""Spans of secrets in a text, and their replacement by labels: in plain text, and in JSON that must stay JSON."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Span(Struct, frozen=True):
-    """Where a secret stands, and what to write instead."""
+    """The position of a secret, and the label that replaces it."""
 
     start: int
     end: int
@@ -16,7 +16,7 @@ class Span(Struct, frozen=True):
 
 
 def merged(spans: list[Span]) -> list[Span]:
-    """Spans in order; what overlaps goes together, under the name of the one that begins first, or is longer."""
+    """Sort spans, and join those that overlap, under the label of the first (of two with one start, the longer)."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:
@@ -28,7 +28,7 @@ def merged(spans: list[Span]) -> list[Span]:
 
 
 def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
-    """The text from `done` up to `until`, with labels in the place of spans."""
+    """The text from `done` to `until`, with spans replaced by their labels."""
     parts = []
     for span in spans:
         if span.start >= until:
@@ -43,11 +43,11 @@ def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
 
 _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*+"|-?[0-9][-+.0-9eE]*+|true|false|null', re.DOTALL)
 _STRUCTURE = re.compile(rb"[\s{}\[\]:,]*")
-_TOKENS = 2000  # that are looked at between two pauses
+_TOKENS = 2000  # between two pauses
 
 
 def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, bytes]:
-    """The text with labels in the place of spans, so that JSON stays JSON; if it is none, they are replaced as well."""
+    """Replace spans by labels, so that valid JSON stays valid. Works on a text that is not JSON, too."""
     parts: list[bytes] = []
     keys: set[bytes] = set()
     index = done = 0
@@ -55,7 +55,7 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
         if number % _TOKENS == 0:
             yield
         start, end = token.span()
-        while index < len(spans) and spans[index].start < start:  # what stands between two tokens
+        while index < len(spans) and spans[index].start < start:  # spans between two tokens
             part = text[max(spans[index].start, done) : min(spans[index].end, start)]
             if not _STRUCTURE.fullmatch(part):
                 parts += [text[done : max(spans[index].start, done)], spans[index].label]
@@ -87,7 +87,7 @@ def replaced_in_json(text: bytes, spans: list[Span]) -> Generator[None, None, by
 
 
 def _redacted_token(text: bytes, start: int, end: int, spans: list[Span], index: int) -> bytes:
-    if text[start] in b"tfn":  # a word of JSON says nothing
+    if text[start] in b"tfn":  # true, false or null
         return text[start:end]
     if text[start] != 0x22:  # a number
         return b'"' + _inside_json(spans[index].label) + b'"'
@@ -103,14 +103,14 @@ def _redacted_token(text: bytes, start: int, end: int, spans: list[Span], index:
 
 
 def _escape_around(text: bytes, place: int, start: int) -> tuple[int, int]:
-    """The escape of JSON that a place is in the middle of, or the place twice."""
+    """The start and end of the JSON escape around a position, or the position twice."""
     for slash in range(place - 1, max(place - 6, start), -1):
         if text[slash] == 0x5C:
             first = slash
             while first > start and text[first - 1] == 0x5C:
                 first -= 1
             if (slash - first) % 2:
-                return place, place  # the second of two
+                return place, place  # an escaped backslash
             end = slash + (6 if text[slash + 1 : slash + 2] == b"u" else 2)
             return (slash, end) if end > place else (place, place)
     return place, place
@@ -121,7 +121,7 @@ def _inside_json(label: bytes) -> bytes:
 
 
 def _unique(key: bytes, keys: set[bytes], text: bytes) -> bytes:
-    """A key that no other redacted key has become, nor one that was there: of two equal keys one would be lost."""
+    """Number a redacted key that equals another key, because a reader would lose one of two equal keys."""
     found, number = key, 1
     while found in keys or found + b":" in text:
         number += 1

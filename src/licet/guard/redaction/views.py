@@ -1,6 +1,7 @@
-"""Readings of a text in which secrets are looked for, each of which knows where in the text its bytes come from.
+"""Views of a text in which secrets are searched: decoded or normalised, with a map back to the original positions.
 
-A reading costs a few passes in C. Where its bytes come from is worked out only if something was found in it.
+For example, the view of `p%61ss` without escapes is `pass`, and its second byte maps to the three bytes `%61`. The map
+is computed only if something was found in the view.
 """
 
 import re
@@ -10,33 +11,33 @@ from itertools import accumulate
 
 from licet.guard.redaction.forms import WHITE
 
-DEPTH = 3  # escapes are read so many times: JSON in JSON in a result
-_MOST_KEPT = 4096  # meanings of escapes that are remembered
+DEPTH = 3  # levels of escapes that are decoded: JSON in JSON in a result
+_MOST_CACHED = 4096  # decoded escapes
 _LONGEST_LINE = 256  # bytes of one line of a dump
 _BASE64 = bytes.maketrans(b"-_", b"+/")
 _SEPARATORS = WHITE + b":;,._-|<>()[]{}\"'"
 
 
 class View:
-    """What a text says in one reading."""
+    """A decoded or normalised text, with a map to the positions in its parent."""
 
     __slots__ = ("_marks", "_parent", "_parts", "_sources", "raw")
 
     def __init__(self, raw: bytes, parent: "View | None" = None, parts: "Callable[[], _Parts] | None" = None) -> None:
         self.raw = raw
         self._parent = parent
-        self._parts = parts  # pieces as they are here and as they are in the parent; None: byte for byte the same
+        self._parts = parts  # the pieces of this text and of the parent; None: same positions
         self._marks: list[int] = []
         self._sources: list[int] = []
 
     def begin(self, place: int) -> int:
-        """Where in the source the byte at this place begins."""
+        """The position in the original text where the byte at `place` begins."""
         if self._parent is None:
             return place
         return self._parent.begin(self._in_parent(place))
 
     def end(self, place: int) -> int:
-        """Where in the source the byte at this place ends."""
+        """The position in the original text where the byte at `place` ends."""
         if self._parent is None:
             return place + 1
         if self._parts is not None and (at := self._piece(place)) % 2:
@@ -47,7 +48,7 @@ class View:
         if self._parts is None:
             return place
         at = self._piece(place)
-        return self._sources[at] + (0 if at % 2 else place - self._marks[at])  # an escape is one thing
+        return self._sources[at] + (0 if at % 2 else place - self._marks[at])  # an escape has one position
 
     def _piece(self, place: int) -> int:
         if not self._marks:
@@ -55,7 +56,7 @@ class View:
             here, there = self._parts()
             self._marks = list(accumulate(map(len, here), initial=0))
             self._sources = list(accumulate(map(len, there), initial=0))
-        # Pieces at even places are the same here and there; those at odd ones were replaced.
+        # Pieces with even numbers are unchanged, those with odd numbers were decoded or removed.
         return bisect_right(self._marks, place, 0, len(self._marks) - 1) - 1
 
 
@@ -63,18 +64,18 @@ _Parts = tuple[list[bytes], list[bytes]]
 
 
 class _Dump(View):
-    """A dump without its offsets and gutters. Whatever is found in it goes with its whole lines."""
+    """A hex dump without its offsets and text column. What is found in it is replaced with its complete lines."""
 
     __slots__ = ()
 
     def begin(self, place: int) -> int:
-        """Where the line of this byte begins."""
+        """The position where the line of this byte begins."""
         low = super()._in_parent(place)
         assert self._parent is not None  # noqa: S101 - it is read from a text
         return self._parent.begin(max(self._parent.raw.rfind(b"\n", 0, low) + 1, low - _LONGEST_LINE, 0))
 
     def end(self, place: int) -> int:
-        """Where the line of this byte ends."""
+        """The position where the line of this byte ends."""
         high = super()._in_parent(place)
         assert self._parent is not None  # noqa: S101
         close = self._parent.raw.find(b"\n", high, high + _LONGEST_LINE)
@@ -82,27 +83,27 @@ class _Dump(View):
 
 
 def lower(view: View) -> View:
-    """In lower case, as far as ASCII goes."""
+    """ASCII letters in lower case."""
     return View(view.raw.lower(), view)
 
 
 def packed(view: View) -> View:
-    """Without white space, in the standard alphabet of base64."""
+    """No white space, and the standard alphabet of base64."""
     return View(view.raw.translate(_BASE64, WHITE), view, lambda: _without(_SPACE, view.raw))
 
 
 def squeezed(view: View) -> View:
-    """In lower case, without white space."""
+    """Lower case, no white space."""
     return View(view.raw.lower().translate(None, WHITE), view, lambda: _without(_SPACE, view.raw))
 
 
 def hexed(view: View) -> View:
-    """In lower case, without white space and separators."""
+    """Lower case, no white space, no separators."""
     return View(view.raw.lower().translate(None, _SEPARATORS), view, lambda: _without(_SEPARATOR, view.raw))
 
 
 def hexed_numbers(view: View) -> View | None:
-    """The same without `0x`, or None if there is none; it may also be the end of one number and the next letter."""
+    """As `hexed`, also without `0x`; None if there is none. A separate view, because `0x` may also be data."""
     raw = view.raw.lower()
     if b"0x" not in raw:
         return None
@@ -122,7 +123,7 @@ _BETWEEN = re.compile(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
 
 
 def readings(raw: bytes) -> Iterator[View]:
-    """The text, and what it says once its escapes are read, as often as there are any."""
+    """The text, and the text with its escapes decoded once, twice and so on, up to `DEPTH` times."""
     view = View(raw)
     yield view
     for _ in range(DEPTH):
@@ -134,17 +135,17 @@ def readings(raw: bytes) -> Iterator[View]:
 
 
 def quoted_printable(view: View) -> View | None:
-    """What the text says as quoted-printable, or None if it has no such escape."""
+    """The text decoded as quoted-printable; None if it has no such escape."""
     return _decoded(view, _QUOTED, _QUOTED_MEANINGS) if b"=" in view.raw else None
 
 
 def undumped(view: View) -> View | None:
-    """The text with the offsets and gutters of dumps removed (`xxd`, `od`, `hexdump`), or None if it has no dump."""
+    """The text without the offsets and text columns of hex dumps (`xxd`, `od`, `hexdump`); None if it has no dump."""
     raw = view.raw
     there: list[bytes] = []
     done = 0
     for found in _OFFSET.finditer(b"\n" + raw):
-        start, data = found.start(), found.end() - 1  # `start` is that of the line, or of the newline before it
+        start, data = found.start(), found.end() - 1  # `start` is the newline before the line
         start = max(start - 1, 0)
         if start < done:
             continue
@@ -167,17 +168,17 @@ _OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")
 
 
 class _Meanings(dict[bytes, bytes]):
-    """What escapes stand for, worked out once each."""
+    """A cache of decoded escapes."""
 
     def __init__(self, meaning: Callable[[bytes], bytes]) -> None:
         super().__init__()
         self._meaning = meaning
 
     def __missing__(self, escape: bytes) -> bytes:
-        said = self._meaning(escape)
-        if len(self) < _MOST_KEPT:
-            self[escape] = said
-        return said
+        decoded = self._meaning(escape)
+        if len(self) < _MOST_CACHED:
+            self[escape] = decoded
+        return decoded
 
 
 def _decoded(view: View, pattern: re.Pattern[bytes], meanings: _Meanings) -> View | None:
@@ -193,7 +194,7 @@ def _may_escape(raw: bytes) -> bool:
     return b"\\" in raw or b"%" in raw or b"&" in raw
 
 
-# Zeros in front of a number mean nothing, but there is an end to how many are read.
+# Leading zeros of a number are ignored, up to a limit.
 _ESCAPE = re.compile(
     rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
     rb"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
@@ -202,7 +203,7 @@ _ESCAPE = re.compile(
     rb"|(?:amp|lt|gt|quot|apos);))"
 )
 _QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
-# What may be the beginning of an escape, at the end of a piece of text.
+# An incomplete escape at the end of a piece of text.
 UNFINISHED = re.compile(
     rb"(?:%|%u[0-9A-Fa-f]{0,3}|%[0-9A-Fa-f]"
     rb"|(?:\\u[Dd][89ABab][0-9A-Fa-f]{2})?(?:\\(?:u[0-9A-Fa-f]{0,3}|u\{[0-9A-Fa-f]{0,6}|U[0-9A-Fa-f]{0,7}|x[0-9A-Fa-f]?"
@@ -235,11 +236,11 @@ def _character(digits: bytes) -> bytes:
     return chr(min(int(digits, 16), 0x10FFFF)).encode("utf-8", "surrogatepass")
 
 
-def _html(said: bytes) -> bytes:
-    if said[:1] != b"#":
-        return _NAMED[said]
-    number = int(b"0" + said[1:], 16) if said[1:2] in b"xX" else int(said[1:])
-    return chr(min(number, 0x10FFFF)).encode("utf-8", "surrogatepass")  # also what browsers would not show
+def _html(escape: bytes) -> bytes:
+    if escape[:1] != b"#":
+        return _NAMED[escape]
+    number = int(b"0" + escape[1:], 16) if escape[1:2] in b"xX" else int(escape[1:])
+    return chr(min(number, 0x10FFFF)).encode("utf-8", "surrogatepass")  # also characters that browsers do not show
 
 
 def _unquoted(escape: bytes) -> bytes:
