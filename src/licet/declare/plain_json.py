@@ -1,4 +1,4 @@
-"""The arguments and results of tools as JSON, and bounds on how much of it is written or parsed.
+"""Converts the arguments and results of tools to JSON and back, and limits how much is written or parsed.
 
 pydantic writes results, since it knows models, dates and enums. Short plain data, such as the words of a command, is
 written by msgspec: the bytes are the same, and `licet run` need not load pydantic.
@@ -145,16 +145,16 @@ def is_finite(text: bytes) -> bool:
 
 
 def json_core() -> Any:
-    """Load pydantic's reader and writer of JSON when it is first needed."""
+    """The module pydantic_core, imported when it is first needed."""
     import pydantic_core
 
     return pydantic_core
 
 
 def _is_short_and_plain(value: object) -> bool:
-    """Whether a value is made of few texts, whole numbers, booleans and nulls, in lists and objects."""
+    """Whether a value has few parts, and only strings, integers, booleans and nulls, in lists and objects."""
     values = [value]
-    for count, one in enumerate(values):  # it grows meanwhile
+    for count, one in enumerate(values):  # the list grows meanwhile
         kind = type(one)
         if isinstance(one, dict) and kind is dict and all(type(name) is str for name in one):
             values += one.values()

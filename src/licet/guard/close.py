@@ -89,13 +89,13 @@ def _parsed(call: "Call", text: bytes) -> tuple[bytes, Any]:
         data = data_again(text)
         if type(text) is not JsonText or (canonical := plain_json(data)) == text:
             return text, data
-        return canonical, data_again(canonical)  # another process may write NaN and infinities differently
+        return canonical, data_again(canonical)  # another process may write the same data differently
     except (ValueError, RecursionError):
         _no_json(call)
 
 
 def _no_json(call: "Call") -> NoReturn:
-    call.refuse("TOOL_CRASHED", "the tool's process gave back what is no JSON")
+    call.refuse("TOOL_CRASHED", "the tool's process returned a result that is not JSON")
 
 
 def result_text(value: Any) -> bytes:
