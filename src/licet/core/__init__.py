@@ -1,1 +1,1 @@
-"""The pure heart: values in, values out. No files, sockets, clock, environment or randomness."""
+"""Pure functions on values: no files, sockets, clock, environment or randomness."""

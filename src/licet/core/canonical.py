@@ -24,7 +24,7 @@ _WITH_EXPONENT = 1e21  # RFC 8785 writes floats below this without an exponent
 
 
 def canonical_json(value: Any) -> bytes:
-    """Encode a value as RFC 8785 does; `ValueError` if it has no such form.
+    """Encode a value as RFC 8785 JSON; `ValueError` if that is not possible.
 
     Decimals become text without trailing zeros, sets become sorted lists. A `msgspec.Struct` is encoded by its fields,
     which must hold no floats.
@@ -53,7 +53,7 @@ def data_json(value: Any) -> bytes:
 
 
 def data_digest(value: Any) -> str:
-    """The digest of JSON data from outside: that of `digest`, and defined for numbers of any size."""
+    """The digest of JSON data from outside: the same as `digest`, but defined for numbers of any size."""
     return f"sha256:{sha256(data_json(value)).hexdigest()}"
 
 

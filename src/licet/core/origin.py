@@ -1,4 +1,4 @@
-"""Where something is written, and what is wrong there. Knows no file format and reads no file."""
+"""A place in a policy file (`Origin`) and an error or warning about it (`Problem`). Reads no file."""
 
 from typing import Literal
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 __all__ = ["CHECK_AND_RUN", "DATA", "Origin", "Problem"]
 
-CHECK_AND_RUN = "check_and_run"  # the agent of calls under a set, which no manifest states
-DATA = "the data"  # stands for the file name of a manifest that was given as Python data
+CHECK_AND_RUN = "check_and_run"  # the name of the agent in `check_and_run`, which has no manifest
+DATA = "the data"  # replaces the file name of a manifest that was given as Python data
 
 
 class Origin(Struct, frozen=True, order=True):
-    """A place in a file; lines and columns count from 1, and line 0 is no line at all, such as of a call in Python.
+    """A place in a file. Lines and columns count from 1; line 0 means that no line is known.
 
-    In policy that was given as data, `pointer` is the JSON pointer (RFC 6901) of the place; its root has an empty one.
+    If the policy was given as data, `pointer` is the JSON pointer (RFC 6901) of the place, empty for the root.
     """
 
     file: str
@@ -28,12 +28,12 @@ class Origin(Struct, frozen=True, order=True):
 
     @property
     def full(self) -> str:
-        """The place with its column, as editors and terminals make it clickable; without lines, the same as `str`."""
+        """The place as `file:line:column`, which editors and terminals make clickable; without a line, as `str`."""
         return f"{self.file}:{self.line}:{self.column}" if self.line else str(self)
 
 
 class Problem(Struct, frozen=True):
-    """What was found in a file, what was expected there, and perhaps the way out; all three are phrases."""
+    """An error or warning about a file: phrases for what was found, what was expected and, as `hint`, how to fix it."""
 
     origin: Origin
     found: str

@@ -1,4 +1,4 @@
-"""A capability: one rule `domain:action:scope`, canonical, immutable, with `covers` and an exact `meet`."""
+"""A capability: one rule `domain:action:scope` in canonical form, with `covers` and `meet` (the exact overlap)."""
 
 from typing import Any, NoReturn, Self
 
@@ -7,17 +7,17 @@ from licet.core.algebra.scope import TOP, host_key, plain_host_key
 
 
 class Immutable:
-    """The base of values whose constructor parses text: `Capability`, `Use`, `CapabilitySet`.
+    """Base of the values whose constructor parses text: `Capability`, `Use`, `CapabilitySet`.
 
-    A Struct takes its fields as they are, so these are ordinary classes with `__slots__`. `made` fills the fields of
-    one; after that, setting an attribute raises.
+    The constructor of a Struct takes fields and not text, so these are ordinary classes with `__slots__`. `made`
+    creates one from its fields; setting an attribute later raises.
     """
 
     __slots__ = ()
 
     @classmethod
     def made(cls, **fields: object) -> Self:
-        """A value with these fields, which are not checked."""
+        """Create a value from its fields, without checking them."""
         value = object.__new__(cls)
         for name, field in fields.items():
             object.__setattr__(value, name, field)
@@ -37,7 +37,7 @@ class Immutable:
 
 
 class Capability(Immutable):
-    """One rule: what it covers, and what it has in common with another. It may hold wildcards; a `Use` may not."""
+    """One rule of a policy or a declaration. It may have wildcards; a `Use` may not."""
 
     __slots__ = ("atoms", "domain", "key", "place", "port")
 
@@ -45,15 +45,15 @@ class Capability(Immutable):
     atoms: int
     key: str
     port: int | None
-    place: str | int  # the table it belongs to: its port, or its domain if it names none
+    place: str | int  # which table of a `CapabilitySet` it belongs to: its port, or its domain if it has no port
 
     def __new__(cls, text: str) -> "Capability":
-        """Read a rule, or raise `Malformed` with what was expected."""
+        """Parse a rule; `Malformed` if the text is none."""
         return capability(*parse_rule(text))
 
     @classmethod
     def parse(cls, text: str) -> "Capability":
-        """Read a rule, or raise `Malformed` with what was expected."""
+        """Parse a rule; `Malformed` if the text is none."""
         return cls(text)
 
     @property
@@ -68,7 +68,7 @@ class Capability(Immutable):
 
     @property
     def defers(self) -> bool:
-        """Whether the scope is exactly `*`: whatever the ceiling allows."""
+        """Whether the scope is exactly `*`. A tool that needs such a rule takes whatever the ceiling allows."""
         return self.key == TOP and self.port is None and self.atoms in DOMAINS[self.domain].top_phrases
 
     def covers(self, other: "Capability") -> bool:
@@ -81,7 +81,7 @@ class Capability(Immutable):
         )
 
     def meet(self, other: "Capability") -> "Capability | None":
-        """The one rule for what both cover, or None."""
+        """The rule for what both rules cover; None if they have nothing in common."""
         atoms = self.atoms & other.atoms
         if self.domain != other.domain or not atoms:
             return None
@@ -103,7 +103,7 @@ class Capability(Immutable):
         return hash((self.domain, self.atoms, self.key, self.port))
 
     def __lt__(self, other: "Capability") -> bool:
-        """Canonical order: by code point of the text. Coverage is `covers`, not `<`."""
+        """Sort by the code points of the text. Whether one rule covers another is `covers`, not `<`."""
         return str(self) < str(other)
 
     def __reduce__(self) -> tuple[type["Capability"], tuple[str]]:
@@ -111,16 +111,16 @@ class Capability(Immutable):
 
 
 def capability(domain: str, atoms: int, key: str, port: int | None) -> Capability:
-    """A capability from its parts; `atoms` must be one of the domain's phrases."""
+    """Create a capability from its parts; `atoms` must be one of the domain's `phrases`."""
     place = domain if port is None else port
     return Capability.made(domain=domain, atoms=atoms, key=key, port=port, place=place)
 
 
-Box = tuple[str, int | None]
+Box = tuple[str, int | None]  # a scope: its key and its port, where None is any port
 
 
 def meet_boxes(domain: str, one: Box, two: Box) -> Box | None:
-    """What two scopes (key and port) have in common: the narrower of each part, or nothing."""
+    """The overlap of two scopes: the narrower key and the narrower port; None if they are disjoint."""
     (key, port), (other_key, other_port) = one, two
     if port is not None and other_port is not None and port != other_port:
         return None
@@ -135,11 +135,11 @@ def meet_boxes(domain: str, one: Box, two: Box) -> Box | None:
 
 
 def destination(text: str) -> Capability:
-    """The rule for every request to a host, written as in `destinations`: a host pattern, perhaps with a port."""
-    text = str.__str__(text)  # a subclass may compare as it likes
+    """Parse an entry of `destinations`, a host pattern with or without a port, as the rule for every request to it."""
+    text = str.__str__(text)  # a subclass of `str` can override comparisons
     key = plain_host_key(text)
     if key is not None:
         return capability("network", EVERYTHING, key, None)
     if "@" in text or "/" in text:
-        host_key(text)  # says what is wrong with a URL where a host belongs
+        host_key(text)  # raises the message for a URL in place of a host
     return Capability(f"network:*:*@{text}")

@@ -1,13 +1,18 @@
-"""The grammar of network scopes: `network:A:[M@][P://]H[:N]`, as atoms × host key × port.
+"""The domains: the actions of each, how its rules are parsed, and how they are written as text.
 
-The atoms are the finite part: each HTTP method on `http` and on `https`, and `tcp`, a connection whose contents
-nobody mediates. Hosts are compared in `scope`; this module never looks inside one.
+A parsed rule has three parts:
 
-The domains: which actions each has, what its scopes look like, and how a rule in it is written.
+- atoms: a set of elementary actions, as the bits of an int. In `fs` these are read, write and delete. In `network` they
+  are each HTTP method on `http`, each on `https`, and `tcp`, a connection whose contents licet does not see.
+- a scope key: see `scope`, which parses and compares them.
+- a port, in `network` only; None is any port.
 
-A new domain is one entry in `DOMAINS`, and a word about it wherever people read it: see CONTRIBUTING. A rule is a set
-of finite atoms (bits of an int) on a scope key, and in `network` on a port. `phrases` are the sets of atoms that a
-single rule can say, largest first.
+A *phrase* is a set of atoms that a single rule can express: all reads are one, `get` and `post` together are not.
+The grammar of network rules is `network:ACTION:[METHOD@][PROTOCOL://]HOST[:PORT]`. A new domain is one entry in
+`DOMAINS`; CONTRIBUTING lists the other places.
+
+>>> parse_rule("network:https:get@api.example.com:8443")
+('network', 1, 'api.example.com', 8443)
 """
 
 import re
@@ -52,7 +57,7 @@ METHODS = (*(method for methods in EFFECTS.values() for method in methods), "oth
 NEVER_METHODS = ("connect", "trace")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-HTTPS = (1 << len(METHODS)) - 1  # the lowest bits, since the most asked about: small numbers are the fastest
+HTTPS = (1 << len(METHODS)) - 1  # the lowest bits, because these uses are the most frequent and small ints are fast
 HTTP = HTTPS << len(METHODS)
 TCP = 1 << 2 * len(METHODS)
 EVERYTHING = HTTP | HTTPS | TCP
@@ -67,28 +72,28 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, the characters o
 
 
 def _phrases() -> dict[int, tuple[str, str, str]]:
-    """Every set of atoms that one rule can say, largest first, with its canonical action, method and protocol."""
-    said: dict[int, tuple[str, str, str]] = {EVERYTHING: ("*", "", "")}
+    """Every phrase of `network`, largest first, with its canonical action, method and protocol."""
+    phrases: dict[int, tuple[str, str, str]] = {EVERYTHING: ("*", "", "")}
     for protocol, atoms in PROTOCOL_ATOMS.items():
-        said[atoms] = (protocol, "", "")
+        phrases[atoms] = (protocol, "", "")
     for effect in ("read", "write"):
-        said[EFFECT_ATOMS[effect]] = (effect, "", "")
+        phrases[EFFECT_ATOMS[effect]] = (effect, "", "")
         for protocol in ("http", "https"):
-            said[EFFECT_ATOMS[effect] & PROTOCOL_ATOMS[protocol]] = (effect, "", protocol)
+            phrases[EFFECT_ATOMS[effect] & PROTOCOL_ATOMS[protocol]] = (effect, "", protocol)
     for method in METHODS:
-        said[METHOD_ATOMS[method]] = ("*", method, "")
+        phrases[METHOD_ATOMS[method]] = ("*", method, "")
         for protocol in ("http", "https"):
-            said[METHOD_ATOMS[method] & PROTOCOL_ATOMS[protocol]] = (protocol, method, "")
-    return dict(sorted(said.items(), key=lambda item: -item[0].bit_count()))
+            phrases[METHOD_ATOMS[method] & PROTOCOL_ATOMS[protocol]] = (protocol, method, "")
+    return dict(sorted(phrases.items(), key=lambda item: -item[0].bit_count()))
 
 
 PHRASES = _phrases()
 
 
 def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
-    """The atoms, host key and port that a rule's action and scope say together."""
+    """Parse the action and scope of a network rule into atoms, host key and port."""
     if (key := plain_host_key(scope)) is not None and scope not in METHOD_ATOMS:
-        return ACTION_ATOMS[action], key, None  # most rules are a host and nothing else
+        return ACTION_ATOMS[action], key, None  # the scope of most rules is only a host
     method, at, rest = scope.partition("@")
     if not at:
         method, rest = ("*", scope) if scope.lower() not in METHOD_ATOMS else (scope, "*")
@@ -112,12 +117,12 @@ def parse_scope(action: str, scope: str) -> tuple[int, str, int | None]:
 
 
 def place_text(key: str, port: int | None) -> str:
-    """A host and its port, or the host alone where that means any port."""
+    """Write a host key and its port as text; without a port the rule is about any port."""
     return host_text(key) if port is None else f"{host_text(key)}:{port}"
 
 
 def scope_text(atoms: int, key: str, port: int | None) -> str:
-    """The canonical `action:scope` of one phrase on a host."""
+    """Write a network rule as its canonical `action:scope`; `atoms` must be a phrase."""
     action, method, protocol = PHRASES[atoms]
     host = place_text(key, port)
     if method:
@@ -130,7 +135,10 @@ def scope_text(atoms: int, key: str, port: int | None) -> str:
 
 
 def parse_target(action: str, scope: str) -> tuple[str, str, int]:
-    """The method, host and port of a concrete use: `get@api.example.com`, or `db.internal:5432` for `tcp`."""
+    """Parse the scope of a concrete network use, such as `get@api.example.com`, into method, host and port.
+
+    For `tcp` the scope has no method and must have a port: `db.internal:5432`.
+    """
     if action == "tcp":
         host, port = _split_port(scope)
         if port is None:
@@ -146,7 +154,7 @@ def parse_target(action: str, scope: str) -> tuple[str, str, int]:
 
 
 def method_word(method: str) -> str:
-    """The word a rule uses for a request method: itself in lower case, or `other`."""
+    """The name of a request method in rules: the method in lower case, or `other` if rules have no name for it."""
     word = method.lower()
     if word in METHOD_ATOMS:
         return word
@@ -158,7 +166,7 @@ def method_word(method: str) -> str:
 
 
 def parse_port(text: str) -> int:
-    """A port number, 1 to 65535."""
+    """Parse a port number, 1 to 65535."""
     if not _PORT.fullmatch(text) or not 0 < int(text) < 65536:
         hint = "leave the port out to mean any port" if text == "*" else ""
         raise Malformed(text, "a port from 1 to 65535", hint)
@@ -171,7 +179,7 @@ def _method_atoms(method: str, scope: str) -> int:
         return atoms
     if ":" in method or "/" in method:
         raise Malformed(scope, "a method before `@`", "user names and passwords in addresses are never used")
-    import difflib  # what nobody misspells is not loaded
+    import difflib  # only needed for a misspelled method
 
     near = difflib.get_close_matches(method.lower(), METHODS, 1)
     hint = f"did you mean `{near[0]}@`?" if near else "`other` stands for every method without a name of its own"
@@ -188,11 +196,11 @@ def _split_port(text: str) -> tuple[str, int | None]:
     if not rest:
         return host, None
     if rest[0] != ":" or ":" in rest[1:]:
-        return text, None  # not a port: the host parser says what is wrong
+        return text, None  # not a port: the host parser raises a better message
     return host, parse_port(rest[1:])
 
 
-PATH_DOMAINS = frozenset({"fs", "process"})  # whose scopes may be paths, and begin with `~` or `${workdir}`
+PATH_DOMAINS = frozenset({"fs", "process"})  # their scopes may be paths, which may start with `~` or `${workdir}`
 STORAGE_KINDS = ("tool-private", "session", "personality")
 
 
@@ -200,21 +208,22 @@ class Domain(Struct, frozen=True):
     """One kind of outside surface and the grammar of its rules."""
 
     name: str
-    actions: Mapping[str, int]  # with `*`, and the atoms each of them says
-    parse: Callable[[str, str], tuple[int, str, int | None]]
-    render: Callable[[int, str, int | None], str]
+    actions: Mapping[str, int]  # the atoms of each action, `*` included
+    parse: Callable[[str, str], tuple[int, str, int | None]]  # action and scope -> atoms, key, port
+    render: Callable[[int, str, int | None], str]  # the text of a rule from its atoms, key and port
     ancestors: Callable[[str], tuple[str, ...]]
-    phrases: tuple[int, ...]
-    target: Callable[[str], str]
-    top_phrases: frozenset[int]
-    # Sorted by `sorted_as`, the keys that a key covers stand together and start with `begins_below` of it.
+    phrases: tuple[int, ...]  # largest first
+    target: Callable[[str], str]  # checks the scope of a use
+    top_phrases: frozenset[int]  # the phrases with which a rule can have the scope `*`
+    # If keys are sorted by `sorted_as`, all keys that a key covers are next to each other, and their sort keys start
+    # with `begins_below(key)`.
     begins_below: Callable[[str], str] = nothing_below
     sorted_as: Callable[[str], str] = str
 
 
 def nearest(word: str, words: tuple[str, ...]) -> str:
-    """A hint that names the closest valid word, or nothing."""
-    import difflib  # what nobody misspells is not loaded
+    """A hint with the most similar valid word; empty if none is similar."""
+    import difflib  # only needed for a misspelled word
 
     near = difflib.get_close_matches(word.lower(), words, 1, 0.6)
     return f"did you mean `{near[0]}`?" if near else ""
@@ -231,7 +240,7 @@ def _named(
 ) -> Domain:
     every = (1 << len(actions)) - 1
     atoms = {**{action: 1 << bit for bit, action in enumerate(actions)}, "*": every}
-    # With a single action `*` says the same atoms; the action's own name is the canonical one.
+    # If there is only one action, `*` has the same atoms; the canonical text then has the name of the action.
     phrases = {every: "*", **{atoms[action]: action for action in actions}}
     parse_key, render_key = key, text
 
@@ -270,8 +279,8 @@ def _storage() -> Domain:
         return f"storage:{action}:{kind}"
 
     order = tuple(sorted(phrases, key=lambda mask: -mask.bit_count()))
-    whole = frozenset(mask for mask, (_, kind) in phrases.items() if kind == "*")
-    return Domain("storage", sides, parse, render, name_ancestors, order, kind_of, whole)
+    top = frozenset(mask for mask, (_, kind) in phrases.items() if kind == "*")
+    return Domain("storage", sides, parse, render, name_ancestors, order, kind_of, top)
 
 
 def _network() -> Domain:
@@ -309,7 +318,7 @@ DOMAINS: dict[str, Domain] = {
 
 
 def split_text(text: str) -> tuple[Domain, str, str]:
-    """The domain, action and scope of `domain:action:scope`, or `Malformed` with the nearest spelling."""
+    """Split `domain:action:scope`; `Malformed` if the domain or the action does not exist."""
     parts = str.split(text, ":", 2)
     domain = DOMAINS.get(parts[0])
     if domain is not None and len(parts) == 3 and parts[1] in domain.actions:
@@ -323,13 +332,13 @@ def split_text(text: str) -> tuple[Domain, str, str]:
 
 
 def parse_rule(text: str) -> tuple[str, int, str, int | None]:
-    """The domain, atoms, scope key and port of a rule's text."""
+    """Parse a rule into its domain, atoms, scope key and port."""
     domain, action, scope = split_text(text)
     return domain.name, *domain.parse(action, scope)
 
 
-def said(domain: Domain, atoms: int) -> list[int]:
-    """The phrases that say some atoms and no others, the largest first; the last of them may repeat a few."""
+def phrases_for(domain: Domain, atoms: int) -> list[int]:
+    """Phrases that together make up exactly these atoms, largest first; two of them may overlap."""
     found, left = [], atoms
     for phrase in domain.phrases:
         if phrase & left and not phrase & ~atoms:

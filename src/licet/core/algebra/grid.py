@@ -1,38 +1,39 @@
-"""Grids: the rules of one domain by scope key and port, and the exact operations on them.
+"""Grids: the rules of one domain, by scope key and port, and exact operations on them.
 
-A box is a key and a port (None is any port); a grid maps boxes to atoms. One side's ancestors are walked through the
-other side's grid, so that every operation costs about the size of its input and output.
+A box is a scope key and a port (None is any port). A grid maps boxes to atoms. To compare two grids, the ancestors of
+each key of one grid are looked up in the other, so the cost of an operation is about the size of its input and output.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from licet.core.algebra.capability import Box, meet_boxes
-from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, Domain, said
+from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, Domain, phrases_for
 from licet.core.algebra.scope import TOP, is_unexpanded
 from licet.core.algebra.use import DENY_SHIFT, ONE_ALLOW
 
 Tables = dict[str | int, dict[str, int]]  # by domain, or by port: key -> allowed atoms | denied atoms << DENY_SHIFT
-Grid = dict[str, dict[int | None, int]]
+Grid = dict[str, dict[int | None, int]]  # key -> port -> atoms
 Grids = dict[str, tuple[Grid, Grid]]  # by domain: allows, denies
-Below = dict[str, list[str]]
-Order = tuple[list[str], list[str]]  # what keys are sorted by, and the keys
+Below = dict[str, list[str]]  # key -> the keys of a grid that it covers
+Order = tuple[list[str], list[str]]  # the sort keys, and the keys in that order
 EMPTY: tuple[Grid, Grid] = ({}, {})
 
 
-# Hosts on one side and ports on the other have a box in common for each pair; nothing else grows so.
+# Hosts without ports on one side and ports without hosts on the other overlap in a box for each pair. No other input
+# has an overlap that is much larger than itself.
 MOST_BOXES = 100_000
 
 
 class TooManyPairs(ValueError):
-    """Sets that would hold a rule for each pair of many others: more than fits into memory."""
+    """Raised instead of building a set with a rule for each pair of many rules, which would exhaust memory."""
 
     def __init__(self) -> None:
         super().__init__("too many pairs of rules to hold in memory")
 
 
-def fold(tables: Tables) -> None:
-    """Drop allows inside a deny of the same table, so that the nearest key that knows an atom decides it."""
+def drop_denied_allows(tables: Tables) -> None:
+    """Drop the allows that a deny of the same table covers, so that the nearest key with an atom decides about it."""
     for name, table in tables.items():
         denies = {key: bits >> DENY_SHIFT for key, bits in table.items() if bits >= ONE_ALLOW}
         if not denies:
@@ -41,11 +42,11 @@ def fold(tables: Tables) -> None:
         outside = denies.keys().isdisjoint
         for key, bits in table.items():
             if bits & (ONE_ALLOW - 1) and not outside(chain := ancestors(key)):
-                table[key] = bits & ~sum_of(denies.get(above, 0) for above in chain)
+                table[key] = bits & ~union_of(denies.get(above, 0) for above in chain)
 
 
 def put(tables: Tables, domain: str, grid: Grid, shift: int) -> None:
-    """Add the boxes of a grid to tables, as allows or, shifted, as denies."""
+    """Add the boxes of a grid to tables: as allows if `shift` is 0, as denies if it is `DENY_SHIFT`."""
     for key, ports in grid.items():
         for port, atoms in ports.items():
             table = tables.setdefault(domain if port is None else port, {})
@@ -53,7 +54,7 @@ def put(tables: Tables, domain: str, grid: Grid, shift: int) -> None:
 
 
 def normal(tables: Iterable[tuple[str | int, dict[str, int]]]) -> Grids:
-    """The normal form: per atom the maximal denies, and the maximal allows not inside a deny."""
+    """The normal form: for each atom the largest denies, and the largest allows that no deny covers."""
     raw: Grids = {}
     for name, table in tables:
         domain, port = (name, None) if isinstance(name, str) else ("network", name)
@@ -76,17 +77,17 @@ def normal(tables: Iterable[tuple[str | int, dict[str, int]]]) -> Grids:
 
 
 def texts(grids: Grids, side: int) -> tuple[str, ...]:
-    """The rules that say one side of a normal form (0 allows, 1 denies), in canonical order."""
+    """The texts of the rules of a normal form, sorted: its allows (side 0) or its denies (side 1)."""
     found = []
     for name, sides in grids.items():
         domain = DOMAINS[name]
         for key, port, atoms in boxes(sides[side]):
-            found += [domain.render(phrase, key, port) for phrase in said(domain, atoms)]
+            found += [domain.render(phrase, key, port) for phrase in phrases_for(domain, atoms)]
     return tuple(sorted(found))
 
 
 def meet(domain: str, small: Grid, large: Grid, order: Order) -> Grid:
-    """The boxes that two grids have in common; `order` is that of the large one, which is not walked as a whole."""
+    """The overlap of two grids. `order` sorts the keys of the large one, so that only a part of it is visited."""
     met: Grid = {}
     ancestors = DOMAINS[domain].ancestors
     left = MOST_BOXES + 2 * (len(small) + len(large))
@@ -102,7 +103,7 @@ def meet(domain: str, small: Grid, large: Grid, order: Order) -> Grid:
 
 
 def _meet_ports(met: Grid, key: str, ports: dict[int | None, int], others: dict[int | None, int]) -> None:
-    """Add what two boxes with the same narrower key have in common."""
+    """Add to `met` the overlap of two lists of ports at a key."""
     for other, atoms in others.items():
         if other is not None and None not in ports:
             if other in ports:
@@ -114,14 +115,14 @@ def _meet_ports(met: Grid, key: str, ports: dict[int | None, int], others: dict[
 
 
 def ordered(domain: str, grid: Grid) -> Order:
-    """The keys of a grid in an order in which those below a key stand together."""
+    """Sort the keys of a grid so that all keys that one key covers are next to each other."""
     sorted_as = DOMAINS[domain].sorted_as
     both = sorted((sorted_as(key), key) for key in grid)
     return [text for text, _ in both], [key for _, key in both]
 
 
 def keys_below(domain: str, order: Order, key: str) -> list[str]:
-    """The keys that a key covers, perhaps itself among them."""
+    """The keys of an order that a key covers, which may include the key itself."""
     texts, keys = order
     if key == TOP:
         return keys
@@ -133,8 +134,8 @@ def keys_below(domain: str, order: Order, key: str) -> list[str]:
 
 
 def covering(grid: Grid, chain: Iterable[str], port: int | None) -> int:
-    """The atoms of all boxes that cover a box, given by its chain of ancestors and its port."""
-    if grid.keys().isdisjoint(chain):  # long chains are mostly looked through in vain
+    """The atoms of all boxes of a grid that cover a box, which is given by the ancestors of its key and its port."""
+    if grid.keys().isdisjoint(chain):  # fast path: most chains have no key in the grid
         return 0
     atoms = 0
     for key in chain:
@@ -146,9 +147,9 @@ def covering(grid: Grid, chain: Iterable[str], port: int | None) -> int:
 
 
 def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -> Iterator[tuple[Box, int, bool]]:
-    """The boxes of mine that are not wholly inside theirs: box, atoms, and whether it lies beyond their allows.
+    """What `mine` allows and `theirs` does not: each box, its atoms, and whether it is outside of their allows.
 
-    A box that is not beyond is one that their denies cut out of what they allow.
+    If it is not outside of their allows, one of their denies covers it.
     """
     ancestors = DOMAINS[domain].ancestors
     (allows, own_denies), (their_allows, their_denies) = mine, theirs
@@ -158,14 +159,14 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
     def cut(box: Box, atoms: int, covered: int) -> Iterator[tuple[Box, int, bool]]:
         nonlocal below
         left = atoms & ~covering(own_denies, ancestors(box[0]), box[1])
-        if left & ~covered:  # the piece beyond their allows already tells of this, unless it excepts an allow here
+        if left & ~covered:  # the piece outside their allows includes this box, except for their allows inside it
             below = below or index_below(domain, their_allows)
-            left &= covered | sum_of(mask for _, mask in overlapping(domain, box, their_allows, below))
+            left &= covered | union_of(mask for _, mask in overlapping(domain, box, their_allows, below))
         if left:
             yield box, left, False
 
     def lost(key: str) -> int:
-        # A rule for every path holds the deny itself, which is told below as a part that is cut out.
+        # An allow of every path, or of an unexpanded one, contains the deny itself, and that part is found below.
         return 0 if key == TOP or is_unexpanded(key) else unknown
 
     for key, port, every in boxes(allows):
@@ -193,14 +194,14 @@ def uncovered(domain: str, mine: tuple[Grid, Grid], theirs: tuple[Grid, Grid]) -
 
 
 def _unknown(domain: str, own_denies: Grid, their_denies: Grid) -> int:
-    """The atoms of their denies that may mean any path (`~`, `${workdir}`) and that my denies do not cover.
+    """The atoms of their denies that start with `~` or `${workdir}`, and so may mean any path.
 
-    Whatever such a deny turns out to mean, what my denies cover is cut out of both sides.
+    Denies that one of mine covers are left out: whichever path they mean, my set does not allow it either.
     """
     if domain not in PATH_DOMAINS:
         return 0
     ancestors = DOMAINS[domain].ancestors
-    return sum_of(
+    return union_of(
         atoms & ~covering(own_denies, ancestors(key), port)
         for key, port, atoms in boxes(their_denies)
         if is_unexpanded(key)
@@ -208,7 +209,7 @@ def _unknown(domain: str, own_denies: Grid, their_denies: Grid) -> int:
 
 
 def index_below(domain: str, grid: Grid) -> Below:
-    """The keys of a grid by each key that covers them."""
+    """For each key, the keys of a grid that it covers."""
     below: Below = {}
     for key in grid:
         for above in DOMAINS[domain].ancestors(key):
@@ -217,7 +218,7 @@ def index_below(domain: str, grid: Grid) -> Below:
 
 
 def overlapping(domain: str, box: Box, grid: Grid, below: Below) -> Iterator[tuple[Box, int]]:
-    """What each box of a grid has in common with a box, where there is anything."""
+    """The overlaps of a box with the boxes of a grid, each with the atoms that the grid has there."""
     key, _ = box
     for other in (*below.get(key, ()), *DOMAINS[domain].ancestors(key)[1:]):
         for other_port, atoms in grid.get(other, {}).items():
@@ -226,7 +227,7 @@ def overlapping(domain: str, box: Box, grid: Grid, below: Below) -> Iterator[tup
 
 
 def holes(domain: str, box: Box, atoms: int, sides: Iterable[tuple[Grid, Below]]) -> list[tuple[int, tuple[Box, ...]]]:
-    """The maximal parts of a box that some grids hold: atoms that have the same parts, with those parts."""
+    """The largest parts of a box that are in one of several grids, grouped by atoms with the same parts."""
     met: Grid = {}
     for grid, below in sides:
         for (key, port), mask in overlapping(domain, box, grid, below):
@@ -241,14 +242,13 @@ def holes(domain: str, box: Box, atoms: int, sides: Iterable[tuple[Grid, Below]]
 
 
 def boxes(grid: Grid) -> Iterator[tuple[str, int | None, int]]:
-    """Every key, port and atoms of a grid."""
+    """Iterate over the key, port and atoms of each box of a grid."""
     for key, ports in grid.items():
         for port, atoms in ports.items():
             yield key, port, atoms
 
 
-def sum_of(masks: Iterable[int]) -> int:
-    """All atoms of some masks."""
+def union_of(masks: Iterable[int]) -> int:
     atoms = 0
     for mask in masks:
         atoms |= mask
@@ -256,7 +256,7 @@ def sum_of(masks: Iterable[int]) -> int:
 
 
 def _above(grid: Grid, chain: tuple[str, ...], port: int | None) -> int:
-    """The atoms of the boxes strictly larger than the one at the head of a chain."""
+    """The atoms of the boxes that cover the box of `chain[0]` and `port` and are larger than it."""
     atoms = covering(grid, chain[1:], port)
     if port is not None:
         atoms |= grid.get(chain[0], {}).get(None, 0)

@@ -1,8 +1,12 @@
-"""Scopes: the trees of hosts, paths, secret references and names, and the only code that compares them.
+"""Scopes: the trees of hosts, paths, secret references and names. No other module compares them.
 
-A scope is a *key*, a canonical string; `""` is the top of every tree (`*`). Two keys are nested or disjoint, and a
-key's `ancestors` are the keys that cover it, itself first. Rules may hold wildcards, uses never do. What a scope is
-used for (domain, action, port) is not known here.
+- A scope is parsed into a *key*, a canonical string. The empty string is the top of every tree (`*`).
+- Two keys are nested or disjoint. The *ancestors* of a key are all keys that cover it, itself first.
+- Scopes of rules may have wildcards; scopes of uses never do.
+- Domains, actions and ports are not known here: see `domains`.
+
+>>> host_ancestors("api.example.com")
+('api.example.com', '.example.com', '.com', '')
 """
 
 import re
@@ -16,17 +20,17 @@ __all__ = ["Malformed"]
 
 TOP = ""
 LONGEST_PATH = 4096  # PATH_MAX: a longer path cannot be opened, and its ancestors would cost quadratic memory
-LONGEST_HOST, LONGEST_LABEL = 253, 63  # what DNS can carry
+LONGEST_HOST, LONGEST_LABEL = 253, 63  # limits of DNS, in characters
 
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
-_short_name = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,62}").fullmatch  # too short for a label to be too long
+_short_name = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,62}").fullmatch  # so short that no label can be too long
 _canonical_name = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}").fullmatch
 _CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
 _MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
 _CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
 _URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
-# Characters that print as nothing although Python calls them printable; a rule with one would look like another rule.
-# They are what Unicode calls default-ignorable, and fillers, blanks and joiners whose glyph is empty.
+# Characters without a visible glyph that Python calls printable. A rule with one would look like another rule. They are
+# the default-ignorable characters of Unicode, and fillers, blanks and joiners.
 UNSEEN = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0"
     "\U0001107f\U00016fe4\U0001d159\U000e0100-\U000e0fff"
@@ -43,7 +47,7 @@ _CLEAN_PATH = re.compile(r"(?:\$\{workdir\}|~)?(?:/(?!\.{1,2}(?:/|$))[^/*]+)*")
 
 
 class Malformed(ValueError):
-    """A rule that cannot be understood: what was found, what was expected, and perhaps the spelling that was meant."""
+    """A rule that cannot be parsed: what was found, what was expected, and a hint that may be empty."""
 
     def __init__(self, found: str, expected: str, hint: str = "") -> None:
         self.found, self.expected, self.hint = found, expected, hint
@@ -54,14 +58,13 @@ class Malformed(ValueError):
 
 
 def visible(text: str) -> str:
-    """Text from outside with control, bidi and other invisible characters spelled out."""
+    """Escape control, bidirectional and other invisible characters in text from outside."""
     if text.isprintable() and (text.isascii() or not _IGNORED.search(text)):
         return text
-    return "".join(char if char.isprintable() and not _IGNORED.match(char) else spelled(char) for char in text)
+    return "".join(char if char.isprintable() and not _IGNORED.match(char) else escaped(char) for char in text)
 
 
-def spelled(char: str) -> str:
-    """A character as its number."""
+def escaped(char: str) -> str:
     return f"\\u{ord(char):04x}"
 
 
@@ -69,25 +72,25 @@ def spelled(char: str) -> str:
 
 
 def canonical_host(text: str) -> str:
-    """The one spelling of a host: lower case, IDNA, no trailing dot, IPv4 as a dotted quad, IPv6 compressed."""
+    """Parse one host into its canonical form: lower case, IDNA, no trailing dot, dotted IPv4, compressed IPv6."""
     if not text.isprintable() or _URL_DELIMITERS.search(text) or (":" in text and not _bracketed(text)):
         _refuse_host(text)
     try:
         host = can_ada.parse(f"http://{text}/").hostname
     except ValueError:
         _refuse_host(text)
-    if unsettled(host, text):
+    if from_capital_sharp_s(host, text):
         raise Malformed(text, "a host whose spelling is settled", "write `ß` or `ss` instead of the capital sharp s")
     return checked_host(host, text)
 
 
-def unsettled(host: str, text: str) -> bool:
-    """Whether a host came from a capital sharp s, which parsers of different age send to different hosts."""
+def from_capital_sharp_s(host: str, text: str) -> bool:
+    """Whether the parser converted a capital sharp s. Older and newer parsers convert it to different hosts."""
     return "ss" in host and _CAPITAL_SHARP_S.search(text) is not None
 
 
 def checked_host(host: str, text: str) -> str:
-    """What the URL parser called the host, held to the canonical form; `text` is what the caller wrote."""
+    """Check that the host from the URL parser is canonical; `text` is what the caller wrote, for the message."""
     if host[-1:] == ".":
         host = host[:-1]
     if _short_name(host) and ".." not in host and host[-1] != ".":
@@ -109,7 +112,7 @@ def is_address(host: str) -> bool:
 
 
 def host_key(pattern: str) -> str:
-    """The key of a host pattern: `*`, `*.x.com` (every name below, not `x.com` itself), or one exact host."""
+    """Parse a host pattern into its key: `*`, `*.x.com` (every name below `x.com`, but not itself) or one host."""
     if (key := plain_host_key(pattern)) is not None:
         return key
     if pattern == "*":
@@ -127,22 +130,22 @@ def host_key(pattern: str) -> str:
 
 
 def plain_host_key(pattern: str) -> str | None:
-    """The key of a pattern that is plainly canonical already, or None if only the parser can tell."""
-    # A lower-case name is its own canonical form (a test holds this against the parser); the parser is needed for
-    # everything that has a second spelling: capitals, Unicode, punycode, numbers.
+    """Fast path of `host_key`: the key of a pattern that is certainly canonical, or None to use the URL parser."""
+    # A lower-case name is its own canonical form; a test compares this with the parser. Capitals, Unicode, punycode and
+    # numbers need the parser.
     if _plain_host(pattern) and len(pattern) <= LONGEST_HOST and "xn--" not in pattern:
         return pattern[1:] if pattern[0] == "*" else pattern
     return None
 
 
 def host_text(key: str) -> str:
-    """The pattern that a host key stands for."""
+    """Write a host key as a pattern."""
     return f"*{key}" if key == TOP or key[0] == "." else key
 
 
 def host_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a host: itself, then `.x.com` for each parent domain, then the top."""
-    # An address gets chains such as `.0.0.1` too; no rule can hold such a key, so the extra probes find nothing.
+    # An IPv4 address gets ancestors such as `.0.0.1` too. That is harmless: no rule can have such a key.
     if not key:
         return (TOP,)
     dot = key.find(".", 1)
@@ -150,16 +153,16 @@ def host_ancestors(key: str) -> tuple[str, ...]:
 
 
 def reversed_host(key: str) -> str:
-    """A host key backwards: sorted so, the names below a domain stand together."""
+    """Reverse a host key. Sorted this way, all names below a domain are next to each other."""
     return key[::-1]
 
 
 def hosts_below(key: str) -> str:
-    """What every key that a host key covers begins with, backwards; nothing if it covers itself alone."""
+    """The prefix of all reversed keys that a host key covers; empty if it covers only itself."""
     return key[::-1] if key[0] == "." else ""
 
 
-_parents = lru_cache(4096)(host_ancestors)  # hosts are many, the domains above them few
+_parents = lru_cache(4096)(host_ancestors)  # many hosts have the same parent domain
 
 
 def _bracketed(text: str) -> bool:
@@ -168,25 +171,25 @@ def _bracketed(text: str) -> bool:
 
 def _refuse_host(text: str) -> NoReturn:
     hint = ""
-    whole = "(protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
+    full_rule = "(protocol and method belong to whole rules, such as `network:https:get@api.example.com`)"
     if "://" in text:
         suggested = _suggested_host(text.partition("://")[2]) or "only the host belongs here, without scheme and path"
-        hint = f"{suggested} {whole}"
+        hint = f"{suggested} {full_rule}"
     elif re.fullmatch(r"[0-9.]+/[0-9]+|[0-9a-fA-F:]+/[0-9]+", text):
         hint = "address ranges go under `private`"
     elif "/" in text:
         hint = _suggested_host(text.strip("/")) or "only the host belongs here, without a path"
     elif "@" in text:
-        hint = f"{_suggested_host(text.rpartition('@')[2]) or 'only the host belongs here'} {whole}"
+        hint = f"{_suggested_host(text.rpartition('@')[2]) or 'only the host belongs here'} {full_rule}"
     elif text.count(":") > 1:
         hint = f"write an IPv6 address in brackets: `[{text}]`"
     raise Malformed(text, "a host name such as `api.example.com`, an IP address, `*.example.com` or `*`", hint)
 
 
 def _suggested_host(rest: str) -> str:
-    """A hint with the host and port of a URL without its scheme, if they are what a rule can have."""
+    """A hint with the host and port of a URL whose scheme was cut off; empty if a rule cannot have them."""
     try:
-        # Under no known scheme: of that, the parser would drop the usual port, and a rule without a port means any.
+        # For `http` and `https` the parser would drop the default port, and a rule without a port is about any port.
         parsed = can_ada.parse(f"tcp://{rest}")
         host = host_text(host_key(parsed.hostname))
     except (ValueError, TypeError):
@@ -202,7 +205,10 @@ def _refuse_wildcard(pattern: str) -> NoReturn:
 
 
 def path_key(text: str) -> str:
-    """The key of a path in a rule: absolute (or from `~` or `${workdir}`), folded, without `..` and wildcards."""
+    """Parse the path of a rule into its key. It is absolute or starts with `~` or `${workdir}`; `..` is refused.
+
+    Doubled slashes and `.` are removed. The only wildcard is `*` alone.
+    """
     if text in ("*", "/"):
         return TOP
     if len(text) > LONGEST_PATH or not text.isprintable() or _DECEPTIVE.search(text):
@@ -224,19 +230,22 @@ def path_key(text: str) -> str:
 
 
 def is_unexpanded(key: str) -> bool:
-    """Whether a path key starts with `~` or `${workdir}`: nobody knows yet which real path it stands for."""
+    """Whether a path key starts with `~` or `${workdir}`, so that its real path is not known yet."""
     return key[:1] in ("~", "$") and key.partition("/")[0] in ("~", "${workdir}")
 
 
 def directory_key(path: str) -> str:
-    """The key of a real directory, for what `${workdir}` and `~` stand for."""
+    """Parse the absolute path of the directory that replaces `${workdir}` or `~` into its key."""
     if path[:1] != "/":
         raise Malformed(path, "the absolute path of a directory")
     return path_key(path)
 
 
 def resolved_path(path: str) -> str:
-    """An absolute path of a use with `.`, `..` and doubled slashes resolved lexically: what is decided and opened."""
+    """Resolve `.`, `..` and doubled slashes in the absolute path of a use, without looking at the file system.
+
+    The result is both the path that is checked and the path that is opened.
+    """
     if "/." not in path and "//" not in path and path[-1:] != "/":
         return path
     parts: list[str] = []
@@ -249,12 +258,12 @@ def resolved_path(path: str) -> str:
 
 
 def path_text(key: str) -> str:
-    """The text that a path key stands for in a rule."""
+    """Write a path key as the scope of a rule."""
     return key or "*"
 
 
 def path_ancestors(key: str) -> tuple[str, ...]:
-    """The keys that cover a path: itself, each directory above it, the top."""
+    """The keys that cover a path: itself, each directory above it, then the top."""
     if not key:
         return (TOP,)
     keys = [key]
@@ -267,12 +276,12 @@ def path_ancestors(key: str) -> tuple[str, ...]:
 
 
 def inside(path: str, trees: Iterable[str]) -> bool:
-    """Whether a path is one of some directories or lies in one. For real paths: rules are compared by ancestors."""
+    """Whether a path is in one of these directories, or is one. For real paths; rules are compared by ancestors."""
     return any(path == tree or path.startswith(f"{tree.rstrip('/')}/") for tree in trees)
 
 
 def paths_below(key: str) -> str:
-    """What every path below a path begins with."""
+    """The prefix of all paths below a path."""
     return f"{key}/"
 
 
@@ -294,7 +303,7 @@ def _path_hint(text: str) -> str:
 
 
 def secret_reference(text: str) -> str:
-    """A concrete secret reference: segments of visible ASCII, separated by `/`."""
+    """Check a concrete secret reference: segments of visible ASCII, separated by `/`."""
     segments = text.split("/")
     if len(text) > 1024 or any(not _SEGMENT.fullmatch(part) or part in (".", "..") for part in segments):
         raise Malformed(text, "a secret reference such as `WEATHER_API_KEY` or `github/token`")
@@ -302,7 +311,7 @@ def secret_reference(text: str) -> str:
 
 
 def secret_key(text: str) -> str:
-    """The key of a secret scope: a reference, `prefix/*` by whole segments, or `*`."""
+    """Parse the scope of a secret rule into its key: a reference, `prefix/*` (complete segments only), or `*`."""
     if text == "*":
         return TOP
     if text[-2:] == "/*":
@@ -313,12 +322,12 @@ def secret_key(text: str) -> str:
 
 
 def secret_text(key: str) -> str:
-    """The text that a secret key stands for in a rule."""
+    """Write a secret key as the scope of a rule."""
     return f"{key}*" if key == TOP or key[-1] == "/" else key
 
 
 def secret_ancestors(key: str) -> tuple[str, ...]:
-    """The keys that cover a secret: itself, `prefix/` for each leading run of segments, the top."""
+    """The keys that cover a secret: itself, `prefix/` for each of its prefixes, then the top."""
     keys = [key]
     slash = key.rfind("/", 0, -1)
     while slash != -1:
@@ -330,26 +339,26 @@ def secret_ancestors(key: str) -> tuple[str, ...]:
 
 
 def secrets_below(key: str) -> str:
-    """What every key that a secret key covers begins with; nothing if it covers itself alone."""
+    """The prefix of all keys that a secret key covers; empty if it covers only itself."""
     return key if key[-1] == "/" else ""
 
 
 def name(text: str) -> str:
-    """A tool, connector, agent, bundle or session name."""
+    """Check the name of a tool, connector, agent, bundle or session."""
     if not _NAME.fullmatch(text):
         raise Malformed(text, "a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
     return text
 
 
 def variable(text: str) -> str:
-    """The name of an environment variable."""
+    """Check the name of an environment variable."""
     if not _VARIABLE.fullmatch(text):
         raise Malformed(text, "the name of an environment variable such as `PATH`")
     return text
 
 
 def binary(text: str) -> str:
-    """A binary: a bare name, or an absolute path that is exact."""
+    """Check a binary: a bare name, or the path of exactly one file."""
     if "/" in text or text[:1] == "~" or text[:2] == "${":
         path = path_key(text)
         if path == TOP:
@@ -361,15 +370,15 @@ def binary(text: str) -> str:
 
 
 def name_ancestors(key: str) -> tuple[str, ...]:
-    """The keys that cover a name: itself and the top."""
+    """The keys that cover a name: itself, then the top."""
     return (key, TOP) if key else (TOP,)
 
 
 def nothing_below(key: str) -> str:
-    """A name covers itself alone."""
+    """An empty prefix: a name covers only itself."""
     return ""
 
 
 def name_text(key: str) -> str:
-    """The text that a name key stands for in a rule."""
+    """Write a name key as the scope of a rule."""
     return key or "*"

@@ -1,7 +1,8 @@
-"""A set of capabilities: allows and denies as one immutable value, where deny wins.
+"""A set of capabilities: allows and denies as one immutable value, in which a deny wins.
 
-Asking is a chain of look-ups along a use's ancestors. Meet, union, order and difference are exact: with unbounded
-names and ports, a finite union of rules covers a rule only if one of them does, atom by atom. See docs/algebra.md.
+Whether a use is allowed is found by looking up its ancestors, nearest first. Overlap, union, comparison and difference
+are exact. This is possible because several rules together cover a rule only if one of them alone covers it, for each
+atom: there are always more names and ports than the rules list. See docs/algebra.md.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from licet.core.algebra import grid
 from licet.core.algebra.capability import Box, Capability, Immutable, capability
-from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, parse_rule, said
+from licet.core.algebra.domains import DOMAINS, PATH_DOMAINS, parse_rule, phrases_for
 from licet.core.algebra.grid import Grids, Order, Tables
 from licet.core.algebra.scope import TOP, Malformed, directory_key, is_unexpanded
 from licet.core.algebra.use import DENY_SHIFT, ONE_ALLOW, Kind, Use
@@ -21,7 +22,7 @@ Rules = Iterable[Capability | str]
 
 
 class Piece(Struct, frozen=True):
-    """Something one set reaches and another does not: a rule, except for some parts of it."""
+    """A part of the difference of two sets: a rule, except for some narrower rules."""
 
     rule: Capability
     excepts: tuple[Capability, ...]
@@ -31,57 +32,59 @@ class Piece(Struct, frozen=True):
 
 
 class CapabilitySet(Immutable):
-    """What may be touched: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports. It never changes.
+    """An immutable set of rules: `has(use)`, `a & b`, `a | b`, `a <= b`, and `a - b` for reports.
 
     A deny that starts with `~` or `${workdir}` may mean any directory until `expand` is called. Until then, the set
-    has no concrete use and no absolute rule of the deny's domain and actions.
+    allows no concrete use and no absolute rule with the domain and actions of the deny.
     """
 
     __slots__ = ("_answers", "_denied", "_grids", "_orders", "_ports", "_tables", "_texts")
 
-    _tables: dict[str, dict[str, int]]  # by domain: key -> allowed atoms, and denied ones DENY_SHIFT higher
-    _ports: dict[int | None, dict[str, int]]  # the same for rules that name a port
-    _answers: dict[Kind, dict[str, bool]]  # the tables again for one kind of use, made when it is first asked about
-    _grids: Grids | None
-    _denied: Tables | None  # the denies of the normal form as tables, made when they are first needed
-    _orders: dict[str, Order]  # by domain: the allows of the normal form in order, made when they are first needed
-    _texts: tuple[tuple[str, ...], tuple[str, ...]] | None
+    # A table maps keys to bits: the allowed atoms, and the denied atoms shifted by DENY_SHIFT.
+    _tables: dict[str, dict[str, int]]  # by domain: the rules without a port
+    _ports: dict[int | None, dict[str, int]]  # by port: the rules with a port
+    # The rest is computed when it is first needed.
+    _answers: dict[Kind, dict[str, bool]]  # by kind of use: which keys of `_tables` allow it and which deny it
+    _grids: Grids | None  # the normal form
+    _denied: Tables | None  # the denies of the normal form as tables
+    _orders: dict[str, Order]  # by domain: the sorted keys of the allows of the normal form
+    _texts: tuple[tuple[str, ...], tuple[str, ...]] | None  # the normal form as text: allows, denies
 
     def __new__(cls, rules: Rules = (), deny: Rules = ()) -> "CapabilitySet":
-        """Gather rules and denies, as text or as capabilities."""
+        """Create a set from rules and denies, each a text or a `Capability`."""
         tables: Tables = {}
         _fill(tables, rules, 0)
         _fill(tables, deny, DENY_SHIFT)
         return _from_tables(tables)
 
     def has(self, x: Use | Capability | str) -> bool:
-        """Whether a use, or every use of a capability, is allowed; text is read as a use."""
-        if type(x) is not Use:  # whatever else has keys of its own is not believed
+        """Whether a use, or every use of a capability, is allowed; text is parsed as a use."""
+        if type(x) is not Use:  # a subclass could have other keys than its text
             return self.verdict(x) is True
         try:
             answers = self._answers[x.kind]
         except KeyError:
             answers = self._answers[x.kind] = self.answers(x.kind)
-        # The nearest key that is known decides: allows inside a deny were dropped when the set was made.
+        # The nearest key that has an answer decides, because allows that a deny covers were dropped.
         for key in x.keys:
             if key in answers:
                 return answers[key] and (not self._ports or self._at_port(x) is not False)
         return bool(self._ports) and self._at_port(x) is True
 
     def lacks(self, uses: Iterable[Use]) -> Use | None:
-        """The first of some uses that is not allowed, or None if all are."""
+        """The first use that is not allowed, or None if all are."""
         return next((use for use in uses if not self.has(use)), None)
 
     def answers(self, kind: Kind) -> dict[str, bool]:
-        """What the rules that name no port say to uses of a kind: the nearest key of a use that is known decides."""
+        """Which keys allow or deny a kind of use, by the rules without a port; the nearest key of a use decides."""
         table, bits = self._tables.get(kind.domain, {}), kind.bits
         found = {key: hit < ONE_ALLOW for key, known in table.items() if (hit := known & bits)}
         if kind.domain in PATH_DOMAINS and any(is_unexpanded(key) and not found[key] for key in found):
-            return {TOP: False}  # the deny may mean any path
+            return {TOP: False}  # a deny that is not expanded may mean any path
         return found
 
     def verdict(self, x: Use | Capability | str) -> bool | None:
-        """True if allowed, False if a deny says no, None if nothing covers it."""
+        """True if allowed, False if a deny covers it, None if no rule covers it."""
         if isinstance(x, Capability):
             return CapabilitySet((x,)) <= self or None
         use = x if type(x) is Use else Use(x)  # type: ignore[arg-type]
@@ -94,7 +97,7 @@ class CapabilitySet(Immutable):
         return False if any(table.get(key, 0) & denied for table in tables for key in use.keys) else None
 
     def atoms_at(self, use: Use) -> tuple[int, int]:
-        """What else is allowed where a use goes: the atoms at its very port, and those at whatever port."""
+        """The atoms that are allowed at the target of a use: at its port, and at any port."""
         allowed, denied = _atoms(self._tables.get(use.domain, {}), use)
         here = anywhere = allowed & ~denied
         for port, table in self._ports.items():
@@ -116,7 +119,7 @@ class CapabilitySet(Immutable):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the canonical form: the same for every spelling of the same set."""
+        """The SHA-256 of the normal form: equal sets have equal digests."""
         allow, deny = self._canonical()
         return digest({"allow": allow, "deny": deny})
 
@@ -131,7 +134,8 @@ class CapabilitySet(Immutable):
         if not isinstance(other, CapabilitySet):
             return NotImplemented
         mine, theirs = self._normal(), other._normal()
-        # A manifest's denies are in the grant of each tool: copied as a whole, they cost a tenth of one by one.
+        # The grant of each tool has all denies of the manifest. Copying these tables is ten times faster than adding
+        # the denies one by one.
         fewer, more = (self, other) if self._deny_count() <= other._deny_count() else (other, self)
         tables = {name: dict(table) for name, table in more._deny_tables().items()}
         for domain, (_, denies) in fewer._normal().items():
@@ -166,7 +170,7 @@ class CapabilitySet(Immutable):
         return other <= self
 
     def __sub__(self, other: "CapabilitySet") -> tuple[Piece, ...]:
-        """What of this set the other does not cover, for reports; empty exactly when `self <= other`."""
+        """The parts of this set that the other does not allow, for reports; empty exactly when `self <= other`."""
         if not isinstance(other, CapabilitySet):
             return NotImplemented
         mine, theirs = self._normal(), other._normal()
@@ -180,7 +184,7 @@ class CapabilitySet(Immutable):
         pieces = {
             Piece(capability(domain, phrase, *box), tuple(capability(domain, phrase, *hole) for hole in holes))
             for (domain, box, holes), atoms in gathered.items()
-            for phrase in said(DOMAINS[domain], atoms)
+            for phrase in phrases_for(DOMAINS[domain], atoms)
         }
         return tuple(sorted(pieces, key=str))
 
@@ -196,7 +200,7 @@ class CapabilitySet(Immutable):
 
     @property
     def size(self) -> int:
-        """How many entries the set takes in memory; it grows with the rules that it was made of."""
+        """The number of table entries, which is what the set takes in memory."""
         return sum(len(table) for _, table in self._named_tables())
 
     def __bool__(self) -> bool:
@@ -229,7 +233,7 @@ class CapabilitySet(Immutable):
     __iand__ = __ior__ = __isub__ = __ixor__ = __iadd__ = _refuse_change
 
     def _at_port(self, use: Use) -> bool | None:
-        """What the rules that name this very port say."""
+        """Whether the rules with the port of a use allow or deny it; None if none covers it."""
         table = self._ports.get(use.port)
         if table is not None:
             for key in use.keys:
@@ -282,19 +286,19 @@ class CapabilitySet(Immutable):
 
 
 def expand_rule(rule: Capability, workdir: str, home: str) -> Capability:
-    """A rule with `${workdir}` or `~` at the start of its path replaced by a real directory."""
+    """Replace `${workdir}` or `~` at the start of a rule's path with a real directory."""
     root, slash, rest = rule.key.partition("/")
     if rule.domain not in ("fs", "process") or root not in ("${workdir}", "~"):
         return rule
     if root == "~" and not home:
         raise Malformed("~", "a user with a home directory", "set HOME, or write the whole path")
     place = directory_key(workdir if root == "${workdir}" else home)
-    # The root directory's key is empty: `~` itself then means every path, and `~/x` is `/x`.
+    # The key of the root directory is empty. If home is `/`, then `~` means every path and `~/x` is `/x`.
     return capability(rule.domain, rule.atoms, place + slash + rest, None)
 
 
 def _fill(tables: Tables, rules: Rules, shift: int) -> None:
-    """Add rules to tables, as allows or, shifted, as denies."""
+    """Add rules to tables: as allows if `shift` is 0, as denies if it is `DENY_SHIFT`."""
     if isinstance(rules, str):
         raise TypeError("expected a list of rules, found one text")
     name: str | int | None = None
@@ -316,7 +320,7 @@ def _fill(tables: Tables, rules: Rules, shift: int) -> None:
 
 
 def _from_tables(tables: Tables) -> CapabilitySet:
-    grid.fold(tables)
+    grid.drop_denied_allows(tables)
     return CapabilitySet.made(
         _tables={name: table for name, table in tables.items() if isinstance(name, str)},
         _ports={name: table for name, table in tables.items() if isinstance(name, int)},
@@ -329,9 +333,9 @@ def _from_tables(tables: Tables) -> CapabilitySet:
 
 
 def _atoms(table: dict[str, int], use: Use) -> tuple[int, int]:
-    """What a table allows and what it denies where a use goes."""
-    bits = grid.sum_of(table.get(key, 0) for key in use.keys)
+    """The atoms that a table allows and those that it denies at the target of a use."""
+    bits = grid.union_of(table.get(key, 0) for key in use.keys)
     denied = bits >> DENY_SHIFT
     if use.domain in PATH_DOMAINS:
-        denied |= grid.sum_of(known >> DENY_SHIFT for key, known in table.items() if is_unexpanded(key))
+        denied |= grid.union_of(known >> DENY_SHIFT for key, known in table.items() if is_unexpanded(key))
     return bits & (ONE_ALLOW - 1), denied

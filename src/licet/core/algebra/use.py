@@ -1,11 +1,13 @@
-"""Concrete uses: one request, one path, one name. What a handle asks about before it acts.
+"""Concrete uses: one request, one path or one name. A handle checks a use before it acts.
 
-A use never holds a wildcard; its parser is not the parser of rules. It carries the keys that could cover it, so that
-a decision is a chain of look-ups. Nothing here decides, and nothing here opens or connects.
+- A use never has a wildcard. Its parser is not the parser of rules, see CONTRIBUTING.
+- A use has the keys of all rules that could cover it, so that a check is a few look-ups.
+- `destination` returns a URL with its use. The URL that is sent is the output of the same parser that produced the use,
+  so a second parser cannot read another host from it.
+- Nothing here decides, opens or connects.
 
-From the URL that a caller wrote to the request that is sent: the use it is, and the one spelling of the URL.
-
-The parser that decides is the parser whose serialisation goes out, so no second reading can lead elsewhere.
+>>> str(use_of_url("GET", "https://API.example.com./points"))
+'network:https:get@api.example.com:443'
 """
 
 import re
@@ -24,21 +26,21 @@ from licet.core.algebra.scope import (
     TOP,
     Malformed,
     checked_host,
+    from_capital_sharp_s,
     host_ancestors,
     path_ancestors,
     resolved_path,
-    unsettled,
     visible,
 )
 
-DENY_SHIFT = domains.EVERYTHING.bit_length()  # in a table, denied atoms stand this far above allowed ones
-ONE_ALLOW = 1 << DENY_SHIFT  # a hit below this is an allow
+DENY_SHIFT = domains.EVERYTHING.bit_length()  # the tables of a set keep denied atoms this many bits above allowed ones
+ONE_ALLOW = 1 << DENY_SHIFT  # bits below this number are allowed atoms only
 
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class InvalidUse(ValueError):
-    """A request that names no concrete thing: it is refused before any rule is asked."""
+    """A use that is malformed or not concrete: it is refused before any rule is checked."""
 
     def __init__(self, found: str, expected: str) -> None:
         self.found, self.expected = found, expected
@@ -49,7 +51,10 @@ class InvalidUse(ValueError):
 
 
 class Kind(Struct, frozen=True, eq=False):
-    """What all uses of one atom share: `fs` `read`, or `network` `https` `get`. There is one object for each."""
+    """The common part of all uses with one atom, such as `fs` `read` or `network` `https` `get`.
+
+    There is one object for each atom, so kinds are compared by identity.
+    """
 
     domain: str
     action: str
@@ -59,12 +64,15 @@ class Kind(Struct, frozen=True, eq=False):
 
     @property
     def bits(self) -> int:
-        """The bits of a table that matter to these uses: the allowed atom and the denied one."""
+        """The bits that these uses have in a table: the allowed atom and the denied atom."""
         return self.atom | self.atom << DENY_SHIFT
 
 
 class Use(Immutable):
-    """One concrete act, such as `network:https:get@api.github.com:443` or `fs:read:/srv/data/a.txt`."""
+    """One concrete act, such as `network:https:get@api.github.com:443` or `fs:read:/srv/data/a.txt`.
+
+    `keys` are the target and its ancestors: the scope keys of all rules that can cover the use.
+    """
 
     __slots__ = ("keys", "kind", "port", "target")
 
@@ -74,12 +82,12 @@ class Use(Immutable):
     port: int | None
 
     def __new__(cls, text: str) -> "Use":
-        """Read a concrete use, or raise `InvalidUse`."""
+        """Parse a concrete use; `InvalidUse` if the text is none."""
         return _parse(_true_text(text))
 
     @classmethod
     def parse(cls, text: str) -> "Use":
-        """Read a concrete use, or raise `InvalidUse`."""
+        """Parse a concrete use; `InvalidUse` if the text is none."""
         return cls(text)
 
     @property
@@ -94,12 +102,12 @@ class Use(Immutable):
 
     @property
     def method(self) -> str:
-        """The method word of a request (`get` … `other`), or nothing."""
+        """The method of a request as rules name it (`get` … `other`); empty for other uses."""
         return self.kind.method
 
     @property
     def effect(self) -> str:
-        """What it does to the world: `read`, `write`, `delete`, or `other` where nobody can tell."""
+        """The effect on the target: `read`, `write`, `delete`, or `other` if it cannot be known."""
         return self.kind.effect
 
     @property
@@ -124,7 +132,7 @@ class Use(Immutable):
         return hash((self.kind.domain, self.kind.atom, self.target, self.port))
 
     def __reduce__(self) -> tuple[Any, tuple[str, ...]]:
-        # A file may be called `*`; text with a star is never read as a use, so a path goes by its own way.
+        # The name of a file may contain `*`, but the text of a use may not, so paths are restored by `use_of_path`.
         return (use_of_path, (self.action, self.target)) if self.domain == "fs" else (Use, (str(self),))
 
 
@@ -133,7 +141,7 @@ def _use(kind: Kind, target: str, port: int | None, keys: tuple[str, ...]) -> Us
 
 
 def _kinds() -> dict[tuple[str, str, str], Kind]:
-    """Every kind of use, by domain, action and method (for `storage`, by its kind of store)."""
+    """Every kind of use, by domain, action and method; in `storage`, by domain, action and scope."""
     kinds = {}
     for domain in DOMAINS.values():
         for action in domain.actions:
@@ -191,7 +199,7 @@ def _named_use(domain: Domain, action: str, scope: str) -> Use:
 
 
 def use_of_url(method: str, url: str) -> Use:
-    """The use that fetching a URL is, or `InvalidUse`: http and https only, no user name, no tricks."""
+    """The use of a request to a URL. `InvalidUse` if it is not http or https, has a user name, or is ambiguous."""
     if type(url) is not str or type(method) is not str:
         method, url = _true_text(method), _true_text(url)
     if not url.isprintable() and _HIDDEN.search(url):
@@ -206,7 +214,7 @@ def use_of_url(method: str, url: str) -> Use:
         host = hostname[:-1] if hostname[-1:] == "." else hostname
         name, _, domain = host.partition(".")
         if name.isalnum() and name.isascii() and len(host) <= LONGEST_LABEL and (parents := _parents(domain)):
-            keys = (host,) + parents  # unpacking takes half as long again
+            keys = (host,) + parents  # faster than unpacking
         else:
             host = checked_host(hostname, hostname)
             keys = host_ancestors(host)
@@ -214,7 +222,7 @@ def use_of_url(method: str, url: str) -> Use:
         raise InvalidUse(scheme, "the scheme http or https") from None
     except Malformed as wrong:
         raise InvalidUse(wrong.found, wrong.expected) from wrong
-    if "ss" in host and unsettled(host, url):
+    if "ss" in host and from_capital_sharp_s(host, url):
         raise InvalidUse(url, "a host whose spelling is settled; write `ß` or `ss` for the capital sharp s")
     if "@" in url and parsed.has_credentials():
         raise InvalidUse(f"…@{host}", "a URL without user name or password")
@@ -223,9 +231,9 @@ def use_of_url(method: str, url: str) -> Use:
     return _use(kind, host, int(port) if port else _DEFAULT_PORTS[scheme], keys)
 
 
-@lru_cache(4096)  # hosts are many, the domains above them few; pure, so remembering cannot change an answer
+@lru_cache(4096)  # many hosts have the same parent domain
 def _parents(domain: str) -> tuple[str, ...]:
-    """The keys of what lies below a domain, if that is canonical as it stands; nothing otherwise."""
+    """The ancestors of the hosts directly below a domain; empty if the domain is not canonical."""
     try:
         return host_ancestors(f".{domain}") if checked_host(domain, domain) == domain else ()
     except Malformed:
@@ -233,7 +241,7 @@ def _parents(domain: str) -> tuple[str, ...]:
 
 
 def use_of_path(action: str, path: Any, base: Any = None) -> Use:
-    """The use that reading, writing or deleting a path is, resolved lexically, or `InvalidUse`."""
+    """The use of reading, writing or deleting a path; `..` is resolved without looking at the file system."""
     action = _true_text(action)
     kind = _KINDS.get(("fs", action, ""))
     if kind is None:
@@ -253,8 +261,8 @@ def use_of_path(action: str, path: Any, base: Any = None) -> Use:
 
 
 def _openable(text: str) -> bool:
-    # Surrogate escapes stand for bytes that are not UTF-8. Spelled so, a valid name would have two texts, and a deny
-    # of the one would not stop the other.
+    # Surrogate escapes encode bytes that are not UTF-8. If they could also encode valid UTF-8, one file would have two
+    # names in text, and a deny of the one name would not stop the other.
     try:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") == text
     except UnicodeEncodeError:
@@ -262,7 +270,7 @@ def _openable(text: str) -> bool:
 
 
 def path_text(path: Any) -> str:
-    """The true characters of a path, asked for once: a PathLike may answer differently the second time."""
+    """Convert a path to plain text, exactly once: a PathLike may return something else the second time."""
     if not issubclass(type(path), str | bytes):
         try:
             path = type(path).__fspath__(path)
@@ -274,16 +282,16 @@ def path_text(path: Any) -> str:
 
 
 def _true_text(text: Any) -> str:
-    """The characters of a text as they are: a subclass may answer differently each time, its characters cannot."""
+    """Convert to a plain `str`: the methods of a subclass may lie, but its characters cannot."""
     if type(text) is str:
         return text
-    if not issubclass(type(text), str):  # `isinstance` believes an object that lies about its class
+    if not issubclass(type(text), str):  # `isinstance` can be fooled by a `__class__` property
         raise InvalidUse(type(text).__name__, "text")
     return str.__str__(text)
 
 
 class Destination(Struct, frozen=True):
-    """One request: what it does and to whom, its method, and its URL in canonical form, without a fragment."""
+    """One request: its use, its method, and its URL in canonical form, without a fragment."""
 
     use: Use
     method: str
@@ -291,25 +299,25 @@ class Destination(Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, str, int | None]:
-        """Whom the request talks to: protocol, host and port."""
+        """The protocol, host and port of the request."""
         return self.use.action, self.use.target, self.use.port
 
 
 def destination(method: str, url: str) -> Destination:
-    """Where a URL leads, or `InvalidUse`."""
-    # A subclass of `str` may answer differently each time; its characters cannot.
+    """Parse a URL into the request that is sent; `InvalidUse` as in `use_of_url`."""
+    # Plain text first: the methods of a subclass of `str` may lie, but its characters cannot.
     text = str.__str__(url) if issubclass(type(url), str) else url
     word = str.__str__(method) if issubclass(type(method), str) else method
     use = use_of_url(word, text)
     parsed = can_ada.parse(text)
     port = "" if use.port == DEFAULT_PORTS[use.action] else f":{use.port}"
-    # The host is the checked one, which has no trailing dot; certificates and virtual hosts have none either.
+    # The host is the one in the use, without a trailing dot: certificates and virtual hosts have none either.
     sent = f"{use.action}://{use.target}{port}{parsed.pathname}{parsed.search}"
     return Destination(use, word if use.method == "other" else use.method.upper(), sent)
 
 
 def redirected(method: str, source: str, location: str) -> Destination:
-    """Where a `Location` leads, seen from the canonical URL that answered with it, or `InvalidUse`."""
+    """Parse a `Location` header, relative to the canonical URL that answered with it, into the next request."""
     if not location.isprintable():
         raise InvalidUse(location, "a URL without control characters")
     try:
@@ -317,6 +325,6 @@ def redirected(method: str, source: str, location: str) -> Destination:
     except ValueError as wrong:
         raise InvalidUse(location, "a URL that can be followed") from wrong
     reached = destination(method, joined.href)
-    if unsettled(reached.use.target, location):
+    if from_capital_sharp_s(reached.use.target, location):
         raise InvalidUse(location, "a host whose spelling is settled")
     return reached

@@ -4,7 +4,7 @@ Pure: the time and the check of a signature are passed in. An answer can only re
 
 A request for an approval in words: the tool, its effect, the exact arguments, and what is at stake.
 
-Arguments come from a model. Whatever in them acts on a terminal, hides or turns text around is spelled out.
+Arguments come from a model. Whatever in them acts on a terminal, hides or turns text around is escaped out.
 """
 
 import json
@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from licet.core.algebra.domains import KIND_OF_DOMAIN
-from licet.core.algebra.scope import spelled, visible
+from licet.core.algebra.scope import escaped, visible
 from licet.core.canonical import canonical_json, digest, key_bytes, key_text
 
 FORMAT = 1
@@ -112,7 +112,7 @@ def agreeing(
 ) -> tuple[str, ...]:
     """Those whose yes counts for a call with these arguments, each of them once.
 
-    Where keys are listed only their signatures count, and a key counts once however it is spelled.
+    Where keys are listed only their signatures count, and a key counts once however it is escaped.
     """
     listed = None if keys is None else {key_bytes(key) for key in keys} - {None}
     counted = set()
@@ -180,7 +180,7 @@ def shown(value: Any) -> str:
 
 def in_order(text: str) -> str:
     """Text that any screen shows from left to right: between Hebrew letters, two numbers would change places."""
-    return "".join(spelled(char) if bidirectional(char) in _TURNS else char for char in visible(text))
+    return "".join(escaped(char) if bidirectional(char) in _TURNS else char for char in visible(text))
 
 
 def time_text(milliseconds: int) -> str:
