@@ -10,7 +10,7 @@ from licet.core.algebra.use import InvalidUse, Use, destination, redirected, use
 from licet.core.decision.obstacles import address_grounds, is_written
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.origin import Origin
-from licet.core.policy.addresses import Nature, Private, barred, nature
+from licet.core.policy.addresses import AddressKind, Private, address_kind, refused_addresses
 from licet.core.policy.layer import Layer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Natives
@@ -87,28 +87,28 @@ def test_a_range_is_closed_from_its_first_to_its_last_address(
     before: str, first: str, last: str, after: str, title: str
 ) -> None:
     for text in (first, last):
-        assert (nature(text).title, barred([text], ())) == (title, (text,))
+        assert (address_kind(text).title, refused_addresses([text], ())) == (title, (text,))
     for text in (before, after):
         if text != "-":
-            assert (nature(text).title, barred([text], ())) == ("", ())
+            assert (address_kind(text).title, refused_addresses([text], ())) == ("", ())
 
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_public_addresses_are_open(text: str) -> None:
-    assert barred([text], ()) == ()
+    assert refused_addresses([text], ()) == ()
 
 
 @pytest.mark.parametrize("text", METADATA)
 def test_metadata_services_are_closed_whatever_a_manifest_says(text: str) -> None:
     everything = (("0.0.0.0/0", "::/0"),)
-    assert barred([text], everything, written=True) == (text,)
-    assert nature(text) == Nature("a metadata service", True, ())
+    assert refused_addresses([text], everything, written=True) == (text,)
+    assert address_kind(text) == AddressKind("a metadata service", True, ())
 
 
 @pytest.mark.parametrize(("inside", "beside"), EMBEDDED)
 def test_a_metadata_service_is_found_inside_other_addresses(inside: str, beside: str) -> None:
     everything = (("0.0.0.0/0", "::/0"),)
-    assert barred([inside, beside], everything) == (inside,)
+    assert refused_addresses([inside, beside], everything) == (inside,)
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_a_metadata_service_is_found_inside_other_addresses(inside: str, beside:
     ],
 )
 def test_a_manifest_opens_ranges(addresses: list[str], private: Private, wrong: list[str]) -> None:
-    assert barred(addresses, private) == tuple(wrong)
+    assert refused_addresses(addresses, private) == tuple(wrong)
 
 
 def test_a_written_address_is_its_own_permission() -> None:
-    assert barred(["127.0.0.1"], (), written=True) == ()
-    assert barred(["not an address"], (), written=True) == ("not an address",)
+    assert refused_addresses(["127.0.0.1"], (), written=True) == ()
+    assert refused_addresses(["not an address"], (), written=True) == ("not an address",)
 
 
 # What a reach says ----------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _assign(manifest: Manifest, roster: Roster, bundle: Bundle) -> str:
 def _overlaps(manifest: Manifest, bundle: Bundle, rosters: tuple[Roster, ...]) -> tuple[str, ...]:
     """The tools of a bundle that are in another one too, which one of these ceilings assigns."""
     # Worked out once: a file may name thousands of tools of a bundle that has thousands.
-    known: dict[object, tuple[str, ...]] = manifest._known.setdefault("overlaps", {})
+    known: dict[object, tuple[str, ...]] = manifest._cache.setdefault("overlaps", {})
     key = bundle.name, *(roster.assigned for roster in rosters)
     if key not in known:
         others = {name for roster in rosters for name in roster.assigned} - {bundle.name}

@@ -135,7 +135,7 @@ def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpe
     listing = tuple(bundle for bundle in bundles_of(manifest, admissions) if bundle.connectors is not None)
     refs = tuple(connector_ref(manifest, spec, name) for name in sorted(spec.named_connectors))
     key = narrowing, tuple(bundle.name for bundle in listing), refs
-    known: dict[object, Common] = manifest._known.setdefault("common", {})
+    known: dict[object, Common] = manifest._cache.setdefault("common", {})
     if key not in known:
         known[key] = _common(manifest, narrowing, listing, refs)
     return known[key]
@@ -144,7 +144,7 @@ def common_of(manifest: Manifest, admissions: Iterable[Admission], spec: ToolSpe
 def _common(
     manifest: Manifest, narrowing: tuple[Layer, ...], listing: tuple[Bundle, ...], refs: tuple[ConnectorRef, ...]
 ) -> Common:
-    held: _Held = manifest._known.setdefault("held", {}).setdefault("all", _Held())
+    held: _Held = manifest._cache.setdefault("held", {}).setdefault("all", _Held())
     held.count(_WEIGHT + sum(len(layer.allows) for layer in narrowing))
     connectors = _connector_layer(manifest, listing, refs, held)
     layers = distinct((*manifest.layers, *narrowing, connectors))
@@ -154,7 +154,7 @@ def _common(
 
 def _above(manifest: Manifest, layers: tuple[Layer, ...]) -> _Above:
     ceilings = tuple(layer for layer in layers if layer.kind in CEILINGS)
-    known: dict[tuple[Layer, ...], _Above] = manifest._known.setdefault("above", {})
+    known: dict[tuple[Layer, ...], _Above] = manifest._cache.setdefault("above", {})
     if ceilings not in known:
         known[ceilings] = _Above(manifest.ceiling if ceilings else _NOTHING, _named_by_all(ceilings))
     return known[ceilings]
@@ -229,7 +229,7 @@ def _connector_layer(
 ) -> Layer:
     """The connectors that the lists admit for a tool that names some of them, each at the version that counts."""
     key = tuple(bundle.name for bundle in listing), refs
-    known: dict[object, Layer] = manifest._known.setdefault("connector layers", {})
+    known: dict[object, Layer] = manifest._cache.setdefault("connector layers", {})
     if key in known:
         return known[key]
     lines = _lines(manifest, listing)
@@ -255,7 +255,7 @@ class _SharedConnector(Struct, frozen=True):
 
 
 def _lines(manifest: Manifest, listing: tuple[Bundle, ...]) -> dict[str, _SharedConnector]:
-    known: dict[object, dict[str, _SharedConnector]] = manifest._known.setdefault("connectors", {})
+    known: dict[object, dict[str, _SharedConnector]] = manifest._cache.setdefault("connectors", {})
     key = tuple(bundle.name for bundle in listing)
     if key not in known:
         connectors = connectors_of(manifest, listing)

@@ -22,7 +22,7 @@ from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground
 from licet.core.decision.validate import argument_grounds, unmet_needs
 from licet.core.origin import Origin, Problem
-from licet.core.policy.addresses import barred, beyond, common_ranges, nature, private_lists
+from licet.core.policy.addresses import address_kind, beyond, common_ranges, private_lists, refused_addresses
 from licet.core.policy.layer import Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Approvals
@@ -95,7 +95,7 @@ def unreachable(rule: Capability, reach: Reach) -> bool:
     bundles = [(one.private, one.admission.layer.allows if one.admission.layer else ()) for one in reach.bundles]
     lists = [(reach.manifest.private, all(_writes(rule, allows) for allows in ceilings))]
     lists += [((private,), _writes(rule, allows)) for private, allows in bundles if private is not None]
-    return any(barred((_bare(rule.key),), private, written) for private, written in lists)
+    return any(refused_addresses((_bare(rule.key),), private, written) for private, written in lists)
 
 
 def _writes(rule: Capability, allows: Iterable[Rule]) -> bool:
@@ -236,7 +236,7 @@ def on_this_machine(host: str) -> bool:
 def never_dialled(about: Capability | Use) -> bool:
     """Whether a rule or a use is about an address that no manifest opens."""
     host = about.key if isinstance(about, Capability) else about.target
-    return about.domain == "network" and is_address(host) and nature(_bare(host)).metadata
+    return about.domain == "network" and is_address(host) and address_kind(_bare(host)).metadata
 
 
 def _never_dialled(use: Use, reach: Reach) -> tuple[Ground, ...]:
@@ -278,8 +278,8 @@ def _steps(fix: str) -> set[str]:
 
 def _metadata(rule: Rule) -> Problem:
     host = rule.capability.key
-    hint = "no call connects there, whatever is allowed: remove it"
-    return Problem(rule.origin, f"`{host}`, {nature(_bare(host)).title}", "a host that can be reached", hint, "warning")
+    found, expected = f"`{host}`, {address_kind(_bare(host)).title}", "a host that can be reached"
+    return Problem(rule.origin, found, expected, "no call connects there, whatever is allowed: remove it", "warning")
 
 
 def _unopened(rule: Rule, where: str = "") -> Problem:

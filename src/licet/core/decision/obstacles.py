@@ -15,7 +15,7 @@ from licet.core.decision.decision import Allow, Ask, Decision, Deny
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, rule_covers
 from licet.core.decision.request import Ground
-from licet.core.policy.addresses import PUBLIC, Address, barred, in_list, nature, private_lists
+from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, private_lists, refused_addresses
 from licet.core.policy.bundle import Bundle
 
 
@@ -33,24 +33,24 @@ def address_grounds(use: Use, addresses: Sequence[str], reach: Reach) -> tuple[G
 
     The first ground repeats only what the caller knows. What a name of the inner network leads to is for the operator.
     """
-    if addresses and all(nature(text) is PUBLIC for text in addresses):
+    if addresses and all(address_kind(text) is PUBLIC for text in addresses):
         return ()
     literal = is_address(use.target)
-    wrong = barred(addresses, reach.manifest.private, literal and is_written(use, reach))
+    wrong = refused_addresses(addresses, reach.manifest.private, literal and is_written(use, reach))
     fix, opened = _fix(wrong, reach), not wrong
     for bundle in reach.bundles:
         # A bundle that lists private addresses is held to them, whatever addresses the ceilings write out.
         if bundle.private is not None:
-            closed = barred(addresses, (bundle.private,), literal and _is_written_in(bundle, use))
+            closed = refused_addresses(addresses, (bundle.private,), literal and _is_written_in(bundle, use))
             wrong = tuple(dict.fromkeys((*wrong, *closed)))
             fix = "; ".join(filter(None, (fix, _bundle_fix(closed, bundle))))
-    if any(nature(text).metadata for text in wrong):
+    if any(address_kind(text).metadata for text in wrong):
         fix = ""
     if addresses and not wrong:
         return ()
-    found = [f"{visible(text)} is {nature(text).title}" for text in wrong]
+    found = [f"{visible(text)} is {address_kind(text).title}" for text in wrong]
     said = found if literal and found else [f"{use.target} leads to an address that is not public", *found]
-    faces = [face for text in wrong for face in nature(text).closed]
+    faces = [face for text in wrong for face in address_kind(text).closed]
     lists = [
         one for one in private_lists(reach.manifest, reach.bundles) if not opened or one.key.startswith("bundles.")
     ]
@@ -64,7 +64,7 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
     manifest = reach.manifest
     if not wrong:
         return ""
-    faces = [face for text in wrong for face in nature(text).closed]
+    faces = [face for text in wrong for face in address_kind(text).closed]
     steps = []
     for one in private_lists(manifest, ()):
         missing = dict.fromkeys(_exact(face) for face in faces if not in_list(face, one.ranges))
@@ -76,7 +76,7 @@ def _fix(wrong: tuple[str, ...], reach: Reach) -> str:
 
 def _bundle_fix(wrong: tuple[str, ...], bundle: Bundle) -> str:
     ranges = bundle.private or ()
-    faces = [face for text in wrong for face in nature(text).closed if not in_list(face, ranges)]
+    faces = [face for text in wrong for face in address_kind(text).closed if not in_list(face, ranges)]
     missing = dict.fromkeys(map(_exact, faces))
     listed = ", ".join(f'"{text}"' for text in (*ranges, *missing))
     return f"set `bundles.{bundle.name}.private: [{listed}]` in {bundle.origin.file}" if missing else ""

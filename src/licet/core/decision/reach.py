@@ -190,7 +190,7 @@ class Reach(Compared, frozen=True):
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
     """What a tool may do under a manifest, or None if the manifest does not know, does not admit or denies it."""
-    known: dict[str, Reach] = manifest._known.setdefault("reach", {})
+    known: dict[str, Reach] = manifest._cache.setdefault("reach", {})
     if tool not in known:
         if tool not in manifest.admissions or tool not in manifest.tools or call_denials(manifest, tool):
             return None

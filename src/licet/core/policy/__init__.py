@@ -1,1 +1,1 @@
-"""What an agent may touch: manifests, tools, connectors, effect classes."""
+"""Policies as values: manifests, bundles, tool declarations, connectors, effect classes."""

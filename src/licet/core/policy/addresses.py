@@ -1,17 +1,23 @@
-"""Address ranges: what several lists of CIDRs have in common, and what one list holds beyond another.
+"""Which IP addresses a connection may go to: public ones, and those that the policy lists under `private`.
 
-Two ranges are nested or disjoint. Once collapsed, a list holds a range whole only if one of its entries does.
+Rules are about host names, and the DNS may return any address for a name. So every address in an answer is checked here
+before anything is dialled, and all of them must pass. Nothing here resolves or connects.
 
-Which addresses a connection may go to: public ones, and those that a manifest opens by itself.
-
-Rules are about names; a name can lead anywhere. This is asked with every address of an answer before anything is
-dialled, and all of them must pass. Nothing here resolves or connects.
+The functions on ranges compare lists of CIDRs. Two ranges are nested or disjoint, so once a list is collapsed, it
+contains a range only if one of its entries does.
 """
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    collapse_addresses,
+    ip_address,
+    ip_network,
+)
 
 from msgspec import Struct
 
@@ -19,14 +25,16 @@ from licet.core.origin import Origin
 from licet.core.policy.bundle import Bundle
 from licet.core.policy.manifest_fields import ManifestFields
 
-Range = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Private = tuple[tuple[str, ...], ...]  # one list of ranges per ceiling and per bundle that has one
 
 
 def common_ranges(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """The ranges that are in every list, collapsed and in order; with no list at all, none."""
-    common: tuple[Range, ...] | None = None
+    """The ranges that are in every list, collapsed and sorted; none if there are no lists."""
+    common: tuple[Network, ...] | None = None
     for texts in lists:
-        ranges = _collapsed(ipaddress.ip_network(text) for text in texts)
+        ranges = _collapsed(ip_network(text) for text in texts)
         if common is not None:
             ranges = _collapsed(met for one in common for other in ranges for met in _meet(one, other))
         common = ranges
@@ -34,39 +42,35 @@ def common_ranges(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def beyond(ranges: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    """What of some ranges others do not hold, in words: a range, except for the parts that they do hold."""
-    known = _collapsed(map(ipaddress.ip_network, others))
+    """The ranges that are not in `others`, as text: a range, except for the parts of it that are in `others`."""
+    known = _collapsed(map(ip_network, others))
     found = []
-    for one in _collapsed(map(ipaddress.ip_network, ranges)):
+    for one in _collapsed(map(ip_network, ranges)):
         if not any(_nested(one, other) for other in known):
             held = [str(other) for other in known if _nested(other, one)]
             found.append(str(one) + (f" except {', '.join(held)}" if held else ""))
     return tuple(found)
 
 
-def _collapsed(ranges: Iterable[Range]) -> tuple[Range, ...]:
+def _collapsed(ranges: Iterable[Network]) -> tuple[Network, ...]:
     every = list(ranges)
-    fours = ipaddress.collapse_addresses(one for one in every if isinstance(one, ipaddress.IPv4Network))
-    sixes = ipaddress.collapse_addresses(one for one in every if isinstance(one, ipaddress.IPv6Network))
+    fours = collapse_addresses(one for one in every if isinstance(one, IPv4Network))
+    sixes = collapse_addresses(one for one in every if isinstance(one, IPv6Network))
     return *fours, *sixes
 
 
-def _meet(one: Range, other: Range) -> tuple[Range, ...]:
+def _meet(one: Network, other: Network) -> tuple[Network, ...]:
     return (one,) if _nested(one, other) else (other,) if _nested(other, one) else ()
 
 
-def _nested(one: Range, other: Range) -> bool:
-    if isinstance(one, ipaddress.IPv4Network):
-        return isinstance(other, ipaddress.IPv4Network) and one.subnet_of(other)
-    return isinstance(other, ipaddress.IPv6Network) and one.subnet_of(other)
+def _nested(one: Network, other: Network) -> bool:
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.subnet_of(other)
+    return isinstance(other, IPv6Network) and one.subnet_of(other)
 
-
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
-Private = tuple[tuple[str, ...], ...]
 
 # `ipaddress.is_global` changes between releases of Python, and calls site-local, NAT64, 6to4 and IPv4-compatible
-# addresses global. So the ranges are written out, after the registries of special-purpose addresses at IANA.
+# addresses global. So the ranges are listed here, from IANA's registries of special-purpose addresses.
 _CLOSED_4 = (
     ("0.0.0.0/8", "this host"),
     ("10.0.0.0/8", "private"),
@@ -84,7 +88,7 @@ _CLOSED_4 = (
     ("224.0.0.0/4", "multicast"),
     ("240.0.0.0/4", "reserved"),
 )
-_UNICAST_6 = "2000::/3"  # all that IPv6 has given out to the public; what is outside needs no list to be closed
+_UNICAST_6 = "2000::/3"  # all public IPv6 addresses; everything outside of it is closed without being listed
 _CLOSED_6 = (
     ("::/128", "this host"),
     ("::1/128", "loopback"),
@@ -103,7 +107,7 @@ _CLOSED_6 = (
     ("fec0::/10", "site-local"),
     ("ff00::/8", "multicast"),
 )
-# Where clouds keep the credentials of the machine itself. No manifest opens these.
+# Cloud metadata services, which hand out the credentials of the machine. No manifest can open these.
 _METADATA = frozenset(
     int(ip_address(text))
     for text in (
@@ -132,29 +136,29 @@ def _table(rows: tuple[tuple[str, str], ...]) -> tuple[tuple[Network, str], ...]
 _RANGES_4, _RANGES_6, _UNICAST = _table(_CLOSED_4), _table(_CLOSED_6), ip_network(_UNICAST_6)
 
 
-class Nature(Struct, frozen=True):
-    """What an address is: nothing special if it has no title, and which addresses a manifest must open to reach it."""
+class AddressKind(Struct, frozen=True):
+    """The kind of an address: public, a cloud metadata service, or in a range that is closed by default."""
 
-    title: str
-    metadata: bool
-    closed: tuple[Address, ...]
+    title: str  # in words, such as `loopback`; empty if it is public
+    metadata: bool  # no manifest can open it
+    closed: tuple[Address, ...]  # what `private` must list: the address, and the IPv4 addresses embedded in it
 
 
-PUBLIC = Nature("", False, ())
+PUBLIC = AddressKind("", False, ())
 
 
 @lru_cache(4096)
-def nature(text: str) -> Nature:
-    """What an address is, judged by itself and by any IPv4 address inside it; what is no address is closed for good."""
+def address_kind(text: str) -> AddressKind:
+    """Classify an address and the IPv4 addresses embedded in it; text that is no address can never be opened."""
     try:
         address = ip_address(text)
     except ValueError:
-        return Nature("no address", True, ())
-    inner, hidden = _inside(address)
-    if any(int(face) in _METADATA for face in (address, *inner, *hidden)):
-        return Nature("a metadata service", True, ())
-    closed = tuple(face for face in (address, *inner) if _title(face))
-    return Nature(_title(closed[0]), False, closed) if closed else PUBLIC
+        return AddressKind("no address", True, ())
+    certain, possible = _embedded_ipv4(address)
+    if any(int(one) in _METADATA for one in (address, *certain, *possible)):
+        return AddressKind("a metadata service", True, ())
+    closed = tuple(one for one in (address, *certain) if _title(one))
+    return AddressKind(_title(closed[0]), False, closed) if closed else PUBLIC
 
 
 def _title(address: Address) -> str:
@@ -165,8 +169,8 @@ def _title(address: Address) -> str:
     return "" if address.version == 4 or address in _UNICAST else "reserved"
 
 
-def _inside(address: Address) -> tuple[tuple[IPv4Address, ...], tuple[IPv4Address, ...]]:
-    """The IPv4 addresses that an IPv6 address surely carries, and those that it carries in some networks."""
+def _embedded_ipv4(address: Address) -> tuple[tuple[IPv4Address, ...], tuple[IPv4Address, ...]]:
+    """The IPv4 addresses that an IPv6 address certainly embeds, and those that it embeds in some networks."""
     if address.version == 4:
         return (), ()
     bits = int(address)
@@ -175,27 +179,30 @@ def _inside(address: Address) -> tuple[tuple[IPv4Address, ...], tuple[IPv4Addres
         case "IPv4-mapped" | "IPv4-translated" | "IPv4-compatible" | "NAT64":
             return (low,), ()
         case "local NAT64":
-            # How long the prefix is only its network knows: RFC 6052 puts the address elsewhere for 48, 56 and 64,
-            # and leaves out the octet from bit 64 to 71.
+            # The length of the prefix depends on the network. RFC 6052 puts the IPv4 address at another position for
+            # the lengths 48, 56 and 64, and skips the bits 64 to 71.
             joined = (bits >> 64 & 0xFFFF) << 56 | bits & (1 << 56) - 1
             return (low,), tuple(IPv4Address(joined >> shift & _LOW) for shift in (40, 32, 24))
         case "6to4":
             return (IPv4Address(bits >> 80 & _LOW),), ()
-        case "Teredo":  # the server, and the client with every bit turned over
+        case "Teredo":  # the server, and the client with every bit inverted
             return (IPv4Address(bits >> 64 & _LOW), IPv4Address(bits & _LOW ^ _LOW)), ()
         case _:
             return (), ()
 
 
-def barred(addresses: Sequence[str], private: Private, written: bool = False) -> tuple[str, ...]:
-    """The addresses that no connection may go to: neither public, nor in every ceiling's list, nor written there."""
-    return tuple(text for text in addresses if not _open(nature(text), private, written))
+def refused_addresses(addresses: Sequence[str], private: Private, written: bool = False) -> tuple[str, ...]:
+    """The addresses that no connection may go to: those that are neither public nor in every list of `private`.
+
+    `written` says that the rules name exactly this address, which opens it without a list.
+    """
+    return tuple(text for text in addresses if not _is_open(address_kind(text), private, written))
 
 
-def _open(found: Nature, private: Private, written: bool) -> bool:
-    if found.metadata:
+def _is_open(kind: AddressKind, private: Private, written: bool) -> bool:
+    if kind.metadata:
         return False
-    return written or all(_listed(face, private) for face in found.closed)
+    return written or all(_listed(one, private) for one in kind.closed)
 
 
 def _listed(address: Address, private: Private) -> bool:
@@ -212,7 +219,7 @@ def _networks(ranges: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 class PrivateList(Struct, frozen=True):
-    """One list of private addresses: its key, its ranges, and where it is written or would be."""
+    """One list `private` of a policy: its key, its ranges, and where it is written or should be."""
 
     key: str
     ranges: tuple[str, ...]
@@ -220,7 +227,7 @@ class PrivateList(Struct, frozen=True):
 
 
 def private_lists(manifest: ManifestFields, bundles: Iterable[Bundle]) -> Iterator[PrivateList]:
-    """The lists of each ceiling and each bundle: a connection to a private address needs all of them to hold it."""
+    """The `private` lists of the ceilings and the bundles; a private address is open only if it is in all of them."""
     written = manifest.places.get("private")
     known = manifest.natives if len(manifest.natives) == len(manifest.private) else ()
     for number, ranges in enumerate(manifest.private or ((),)):

@@ -1,6 +1,6 @@
-"""Bundles as values: the tools that a workspace groups, and which of them one ceiling assigns or names.
+"""Bundles (groups of tools in a workspace) and rosters (the bundles and tools that one ceiling lists).
 
-Reading files is not done here. Which tools are admitted is decided in `admission`.
+Files are read in `policy_files`. Which tools are admitted is decided in `decision/admission.py`.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from licet.core.policy.terms import Admission, Budget
 
 
 class Bundle(Compared, frozen=True, kw_only=True):
-    """One bundle of a workspace, assigned to this agent or not. Each of its keys only narrows."""
+    """One bundle of a workspace, assigned to this agent or not. Its keys only narrow what its tools may do."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"places"})
 
     name: str
     origin: Origin
-    tools: Mapping[str, Origin]  # where each of them is listed
-    admission: Admission  # what assigning the bundle says about each of its tools
-    budget: Budget  # counted over all its tools together
-    approvals: Mapping[str, Any]  # the keys that it states; `write` is on the admission too
-    connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow, an empty list leaves nothing
-    private: tuple[str, ...] | None = None  # the same
-    places: Mapping[str, Origin]  # of its keys, and of the keys of its budget and approvals
+    tools: Mapping[str, Origin]  # name -> where it is listed
+    admission: Admission  # the admission of each of its tools, if the bundle is assigned
+    budget: Budget  # for all its tools together
+    approvals: Mapping[str, Any]  # only the keys that it states; `write` is in the admission too
+    connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow; an empty list allows none
+    private: tuple[str, ...] | None = None  # None does not narrow; an empty list allows none
+    places: Mapping[str, Origin]  # where its keys are written, also those of its budget and approvals
 
     def place(self, key: str) -> Origin:
-        """Where a key of the bundle is written, or would be."""
+        """Where a key of the bundle is written; if it is left out, where the bundle begins."""
         return self.places.get(key, self.origin)
 
 
@@ -39,6 +39,6 @@ class Roster(Struct, frozen=True):
 
     title: str  # `the manifest` or `the personality`
     origin: Origin
-    prefix: str  # of its keys: `capabilities.`, or nothing in a personality
+    prefix: str  # what its keys start with: `capabilities.`, or nothing in a personality
     assigned: frozenset[str]
-    named: Mapping[str, Origin]
+    named: Mapping[str, Origin]  # tool -> where it is named

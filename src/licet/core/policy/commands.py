@@ -1,4 +1,4 @@
-"""What `licet run -- CMD` holds: no tool declares it, so it gets all of the ceiling that a program can use."""
+"""The grant of `licet run -- CMD`: no tool declares it, so it needs everything that a program can use."""
 
 from msgspec.structs import replace
 
@@ -8,14 +8,14 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 
-COMMANDS = "licet run"  # no tool can be called so: names have no spaces
+COMMANDS = "licet run"  # no tool can have this name, since names have no spaces
 COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
 
 
 def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
-    """The same manifest with a place for commands, which no bundle and no line about one tool narrows.
+    """Return the manifest with an admission for commands, which no bundle and no rule about a single tool narrows.
 
-    A deny of every tool, `tool:call:*`, is a deny of commands too.
+    A deny of all tools, `tool:call:*`, denies commands too.
     """
     admissions = {**manifest.admissions, name: (Admission(manifest.origin),)}
     layers = tuple(
@@ -26,7 +26,7 @@ def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
 
 
 def with_commands(manifest: Manifest) -> Manifest:
-    """The same manifest, where any command is one more tool, called `COMMANDS`."""
+    """Return the manifest with one more tool, named `COMMANDS`, that is any command."""
     spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
     return admit_commands(manifest).declare([spec])
 

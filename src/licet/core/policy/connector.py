@@ -1,4 +1,4 @@
-"""Connectors: tenant ∩ app ∩ profile allowlists with version ranges; what nobody lists is denied."""
+"""Connectors: a tool may use one only if every allowlist (tenant, app, profiles) has it at the version that counts."""
 
 from collections.abc import Iterator
 
@@ -10,16 +10,16 @@ from licet.core.origin import Origin
 
 
 class Installed(Struct, frozen=True, order=True):
-    """A distribution of this machine, and its version; an empty one is not known, and then fits nothing."""
+    """A distribution on this machine and its version. An empty version is unknown and is in no range."""
 
     distribution: str
     version: str
 
 
 class ConnectorRef(Struct, frozen=True):
-    """The connector a tool speaks through, and its version if stated: `github@2.1`.
+    """The connector that a tool uses, and its version if stated: `github@2.1`.
 
-    Where it runs as an installed distribution, the version of that counts, and what was stated must agree with it.
+    If the connector is an installed distribution, the installed version counts, and the stated one must agree with it.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ConnectorRef(Struct, frozen=True):
 
     @property
     def counted(self) -> str:
-        """The version that allowlists are about: the one that runs, or the one that is declared."""
+        """The version that is checked against allowlists: the installed one, or else the declared one."""
         return self.version if self.running is None else self.running.version
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class ConnectorRef(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "ConnectorRef":
-        """Read `github` or `github@2.1`."""
+        """Parse `github` or `github@2.1`."""
         connector, at, version = text.partition("@")
         if at:
             _version(version)
@@ -46,37 +46,37 @@ class ConnectorRef(Struct, frozen=True):
 
 
 class ConnectorRule(Struct, frozen=True):
-    """One line of an allowlist: a connector, and the versions meant."""
+    """One entry of an allowlist: a connector and its allowed versions."""
 
     name: str
     versions: str  # a specifier such as `>=2.0`; empty is any
     origin: Origin
 
     def admits(self, ref: ConnectorRef) -> bool:
-        """Whether a connector is on this line; an unstated version fits only where any does."""
+        """Whether this entry allows a connector; an unknown version fits only if every version is allowed."""
         if ref.name != self.name:
             return False
         return not self.versions or in_range(ref.counted, self.versions)
 
 
-LONGEST_RANGE = 500  # characters: each clause of a range takes time wherever it is compared
+LONGEST_RANGE = 500  # characters; each clause of a range costs time in every comparison
 
 
 class Connectors(Struct, frozen=True):
-    """The allowlists that apply to one agent; None does not narrow, an empty list leaves nothing."""
+    """The allowlists that apply to one agent. None does not narrow; an empty list allows no connector."""
 
     tenant: tuple[ConnectorRule, ...] = ()
     app: tuple[ConnectorRule, ...] | None = None
     app_deny: tuple[ConnectorRule, ...] = ()
     profiles: tuple[tuple[ConnectorRule, ...], ...] = ((),)  # one list per ceiling
-    profile_places: tuple[tuple[str, Origin], ...] = ()  # the key of each, and where it is written or would be
+    profile_places: tuple[tuple[str, Origin], ...] = ()  # the key of each list, and where it is written or should be
     app_name: str = ""
     workspace_file: str = ""
     tenant_place: Origin | None = None
     app_place: Origin | None = None
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
-        """What keeps a connector out: where it is written, in words, and the change that would let it in."""
+        """Why a connector is not allowed: the place, the reason in words, and the fix; None if it is allowed."""
         for rule in self.app_deny:
             if rule.name == ref.name:
                 where = _place(f"connectors.app_overrides.{self.app_name}.deny", self.workspace_file)
@@ -98,12 +98,12 @@ class Connectors(Struct, frozen=True):
         return None
 
     def names(self) -> tuple[str, ...]:
-        """The connectors that every list names, at some version."""
+        """The connectors that are in every list, whatever the version."""
         named = [{rule.name for rule in rules} for _, _, rules in self._lists()]
         return tuple(sorted(set.intersection(*named) - {rule.name for rule in self.app_deny}))
 
     def by_name(self) -> "dict[str, Connectors]":
-        """For each connector that every list names, the lists with only the lines about it: those decide about it."""
+        """For each connector that is in every list, the same lists with only the entries about it."""
         tenant, app = _by_name(self.tenant), None if self.app is None else _by_name(self.app)
         profiles = [_by_name(profile) for profile in self.profiles]
         return {
@@ -128,16 +128,16 @@ class Connectors(Struct, frozen=True):
 
 
 class Versions(Struct, frozen=True):
-    """What a definition says about the version of a connector: which are meant, and what tells the one that runs."""
+    """What the definition of a connector states about its version."""
 
     name: str
     origin: Origin
     versions: str = ""  # a specifier; empty is any
-    version: str = ""  # the one version that is written there, if it is one
-    distribution: str = ""  # whose version counts, if one is named
+    version: str = ""  # if the definition states one version and not a range
+    distribution: str = ""  # the distribution whose installed version counts, if the definition names one
 
     def obstacle(self, ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
-        """What keeps out the version that runs, as `Connectors.obstacle` says it."""
+        """Why the definition does not allow the version that counts, in the form of `Connectors.obstacle`."""
         if self.versions and not in_range(ref.counted, self.versions):
             key = _place(f"connectors.definitions.{self.name}.version", self.origin.file)
             if not ref.counted:
@@ -148,7 +148,7 @@ class Versions(Struct, frozen=True):
 
 
 def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
-    """What is wrong between the distribution that runs and the version that its tool states."""
+    """Why the installed distribution does not agree with the version that the tool states, or is not installed."""
     if ref.running is None:
         return None
     name, version = ref.running.distribution, ref.running.version
@@ -161,7 +161,7 @@ def stated_obstacle(ref: ConnectorRef) -> tuple[Origin | None, str, str] | None:
 
 
 def in_range(version: str, versions: str) -> bool:
-    """Whether a version is in a range; one that is unknown, or no version at all, is in none."""
+    """Whether a version is in a range; an unknown or invalid version is in none."""
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
 
@@ -172,7 +172,7 @@ def in_range(version: str, versions: str) -> bool:
 
 
 def declared_range(version: str) -> str:
-    """The versions that a tool means by one: `2.1` is `==2.1.*`; one that no range can begin with is itself."""
+    """The range that a declared version means: `2.1` is `==2.1.*`; `2.1rc1` has no such range and is `==2.1rc1`."""
     try:
         return version_range(version)
     except Malformed:
@@ -183,7 +183,7 @@ def _by_name(rules: tuple[ConnectorRule, ...]) -> dict[str, tuple[ConnectorRule,
     found: dict[str, list[ConnectorRule]] = {}
     for rule in rules:
         found.setdefault(rule.name, []).append(rule)
-    return {name: tuple(lines) for name, lines in found.items()}
+    return {name: tuple(entries) for name, entries in found.items()}
 
 
 def _place(key: str, file: str) -> str:
@@ -191,7 +191,7 @@ def _place(key: str, file: str) -> str:
 
 
 def version_range(text: str) -> str:
-    """A specifier in its normal spelling; a bare `1.5` means `==1.5.*`."""
+    """Parse a range of versions into a normalised specifier; a bare `1.5` means `==1.5.*`."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     if len(text) > LONGEST_RANGE:
@@ -200,16 +200,16 @@ def version_range(text: str) -> str:
         if text[:1].isdigit():
             _version(text)
             text = f"=={text}.*"
-        said = str(SpecifierSet(text))
+        specifier = str(SpecifierSet(text))
     except InvalidSpecifier:
-        said = ""
-    if not said:  # no clause at all would mean any version
+        specifier = ""
+    if not specifier:  # a specifier without a clause would mean any version
         raise Malformed(text, "a version range such as `>=2.0`, or a version such as `1.5`")
-    return said
+    return specifier
 
 
 def defined_versions(text: str) -> str:
-    """The version or range that a definition states, as it stands there."""
+    """Check the version or range of a definition, and return it as it is written."""
     version_range(text)
     return text
 

@@ -1,4 +1,4 @@
-"""What a workspace says a connector is: its hosts and secrets, its class, and which version of it counts."""
+"""The definition of a connector in a workspace: its hosts and secrets, its effect class and its versions."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from licet.core.policy.layer import Layer
 
 
 class Definition(Struct, frozen=True):
-    """What a workspace says a connector is; tools that name it must fit."""
+    """The definition of one connector; a tool that uses the connector must fit it."""
 
     versions: Versions
     layer: Layer | None = None  # its hosts and secrets, if it states any
@@ -17,5 +17,5 @@ class Definition(Struct, frozen=True):
 
     @property
     def distribution(self) -> str:
-        """The distribution whose version counts, if one is named."""
+        """The distribution whose installed version counts; empty if none is named."""
         return self.versions.distribution

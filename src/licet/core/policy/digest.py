@@ -1,4 +1,4 @@
-"""The meaning of a manifest as plain data: equal for every spelling of the same policy, and what its digest is over."""
+"""The meaning of a manifest as plain data, and its digest: both are equal for policies that mean the same."""
 
 import json
 import re
@@ -20,16 +20,16 @@ _ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
 
 
 def manifest_digest(manifest: ManifestFields) -> str:
-    """The content address of what a manifest means, with every workspace part it uses."""
+    """The digest of what a manifest means, including the parts of the workspace that it uses."""
     return digest(document(manifest))
 
 
 def document(manifest: ManifestFields) -> dict[str, Any]:
-    """Everything that a manifest says, without file names, order, comments and spelling."""
+    """The meaning of a manifest as JSON data, without file names, comments, order and notation."""
     connectors = manifest.connectors
     used = manifest.admissions.keys()
     layers: dict[Layer, dict[str, Any]] = {}
-    said: dict[str, Any] = plain(
+    data: dict[str, Any] = plain(
         {
             "format": 1,
             "agent": manifest.agent,
@@ -73,20 +73,20 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
             "examples": sorted({(example.tool, example.use, example.matches) for example in manifest.examples}),
         }
     )
-    return said
+    return data
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
     return {
         "allow": [str(rule) for rule in layer.allowed.allow],
         "deny": [str(rule) for rule in layer.allowed.deny],
-        # At `write_limited` a rule that names `tcp` reaches further than `*` does, so it is part of the meaning.
+        # At class `write_limited` a rule that names `tcp` allows more than `*` does, so it is part of the meaning.
         "tcp": [str(rule) for rule in named_tcp(layer).allow],
     }
 
 
 def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dict[str, Any]:
-    # The tools of a bundle share its layer: what that says is put into words once.
+    # The tools of a bundle share its layer, which is converted once.
     if admission.layer and admission.layer not in layers:
         layers[admission.layer] = _layer(admission.layer)
     return {
@@ -103,10 +103,10 @@ def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dic
 
 
 def _bundles(manifest: ManifestFields) -> dict[str, Any]:
-    """What the used bundles state for all their tools together; classes and hosts are part of the admissions."""
+    """The keys of the used bundles about all their tools together; classes and hosts are in the admissions."""
     used = {admission.bundle for admissions in manifest.admissions.values() for admission in admissions}
-    said = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
-    return _stated(bundles={name: terms for name, terms in said.items() if terms} or None)
+    bundles = {name: _bundle(bundle) for name, bundle in manifest.bundles.items() if name in used}
+    return _stated(bundles={name: terms for name, terms in bundles.items() if terms} or None)
 
 
 def _bundle(bundle: Bundle) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _bundle(bundle: Bundle) -> dict[str, Any]:
 
 
 def definitions_document(manifest: ManifestFields) -> dict[str, Any]:
-    """The definitions of the connectors that this agent may use, by name; a list that is left out is None."""
+    """The definitions of the connectors that this agent may use, by name; a key that is left out is None."""
     known = {name: manifest.definitions[name] for name in manifest.connectors.names() if name in manifest.definitions}
     return {name: _definition(definition) for name, definition in known.items()}
 
@@ -147,7 +147,7 @@ def _definition(definition: Definition) -> dict[str, Any]:
 
 
 def _stated(**keys: object) -> dict[str, object]:
-    """Keys that came later, where a file has them: the digest of one that has none stays what it was pinned as."""
+    """Only the keys that are stated. These keys were added later: without them, older digests must stay valid."""
     return {key: value for key, value in keys.items() if value is not None}
 
 
@@ -163,18 +163,18 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
 
 
 def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
-    """A server in one spelling: rules in normal form, names sorted, and what is left out as empty."""
-    said: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
-    said["grants"] = list(map(str, CapabilitySet(said["grants"])))
-    said["env"] = sorted(set(said["env"]))
-    for tool in said["tools"].values():
+    """The meaning of a server as JSON data: rules in normal form, names sorted, missing keys as empty values."""
+    data: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **plain(server)}
+    data["grants"] = list(map(str, CapabilitySet(data["grants"])))
+    data["env"] = sorted(set(data["env"]))
+    for tool in data["tools"].values():
         tool["needs"] = list(map(str, CapabilitySet(tool.get("needs", ()))))
         tool.update(_stated(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
-    return said
+    return data
 
 
 def command_text(words: Iterable[object]) -> str:
-    """A command as one text; a word that a reader could take for two, or for none, stands in quotes."""
+    """Write a command as one line. A word is quoted if it is empty or is not plain visible ASCII."""
     return " ".join(word if _ONE_WORD.fullmatch(word) else json.dumps(word) for word in map(str, words))
 
 

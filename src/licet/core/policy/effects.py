@@ -1,11 +1,11 @@
-"""Side-effect classes and sandbox levels: what each class permits, and which fits inside which.
+"""Side-effect classes and sandbox levels: what each class permits, and how classes and levels are ordered.
 
 | class           | permits                                                                                       |
 |-----------------|-----------------------------------------------------------------------------------------------|
 | `read_only`     | reads: files, GET HEAD OPTIONS, secrets, environment; the tool's own storage; walled binaries |
 | `write_limited` | also writes: create, change, POST PUT PATCH; `tcp` where a rule names it. No delete           |
-| `full`          | everything; each delete asks                                                                  |
-| `destructive`   | everything; the call asks, always, and so does each delete                                    |
+| `full`          | everything; each delete needs an approval                                                     |
+| `destructive`   | everything; each call needs an approval, and so does each delete                              |
 """
 
 from typing import Literal, get_args
@@ -18,7 +18,7 @@ Level = Literal["restricted", "isolated", "native"]
 
 CLASSES: tuple[EffectClass, ...] = get_args(EffectClass)
 LEVELS: tuple[Level, ...] = get_args(Level)
-ELEVATED: tuple[EffectClass, ...] = ("full", "destructive")  # they need a walled level and a budget
+ELEVATED: tuple[EffectClass, ...] = ("full", "destructive")  # these need a walled level and a budget
 
 _READS = (
     "fs:read:*",
@@ -43,11 +43,11 @@ _EVERYTHING = CapabilitySet((*_READS, *_WRITES, *_BEYOND_WRITES))
 
 
 def permits(effect: EffectClass, named_tcp: CapabilitySet = CapabilitySet()) -> CapabilitySet:  # noqa: B008
-    """Everything a class permits; `named_tcp` are the ceiling's rules that name `tcp`."""
+    """Everything that a class permits; `named_tcp` are the rules of the ceiling that name `tcp`."""
     if effect == "read_only":
         return _READ_ONLY
     if effect == "write_limited":
-        # A connection nobody mediates may carry deletes; below `full` only a rule that says `tcp` accepts that.
+        # licet cannot see what a tcp connection deletes. Below `full`, a rule must name `tcp` to accept that risk.
         return _WRITE_LIMITED | named_tcp
     if effect in ELEVATED:
         return _EVERYTHING
@@ -65,7 +65,7 @@ def level_fits(level: Level, ceiling: Level) -> bool:
 
 
 def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
-    """The weakest class that permits a use; `tcp_named` says that a rule which names `tcp` covers it."""
+    """The weakest class that permits a use; `tcp_named` states that a rule that names `tcp` covers it."""
     named = _EVERY_TCP if tcp_named else CapabilitySet()
     for effect in CLASSES:
         if permits(effect, named).has(use):
@@ -74,10 +74,10 @@ def weakest_class(use: Use, *, tcp_named: bool = False) -> EffectClass:
 
 
 def delete_asks(use: Use, effect: EffectClass) -> bool:
-    """Whether a use is a delete that must be approved one by one."""
+    """Whether a use is a delete that needs its own approval at a class."""
     return use.effect == "delete" and deletes_ask(effect)
 
 
 def deletes_ask(effect: EffectClass) -> bool:
-    """Whether deletes must be approved one by one at a class."""
+    """Whether each delete needs its own approval at a class."""
     return not class_fits(effect, "write_limited")

@@ -1,4 +1,4 @@
-"""One list of rules that every use must pass, with the place where each rule is written."""
+"""Layers: lists of rules, each with the place where it is written. A use must be allowed by every layer."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -19,25 +19,25 @@ Item = TypeVar("Item")
 
 
 class Rule(Struct, frozen=True):
-    """A capability that a file allows or denies, and where it says so."""
+    """A capability that a file allows or denies, with its place in the file."""
 
     capability: Capability
     origin: Origin
     key: str
-    unexpanded: Capability | None = None  # as it stands in the file, where that names `${workdir}` or `~`
+    unexpanded: Capability | None = None  # as it is written in the file, before `${workdir}` and `~` were replaced
 
     def __str__(self) -> str:
         return f"{self.capability} ({self.origin})"
 
 
-# Why denies of licet itself close a path; people read these sentences in refusals.
+# Why licet itself denies writing to a path. Refusals show these sentences to users.
 POLICY = "policy files are never writable"
 CODE = "the code of a tool is never writable"
-SECOND_CODE = f"{CODE}, and nothing takes its place"  # where a file would be found before the code, or instead of it
+SECOND_CODE = f"{CODE}, and nothing takes its place"  # for paths that Python would import instead of the code
 
 
 class Layer(Struct, frozen=True, dict=True):
-    """One list of rules that a use must pass; a domain in `silent` is not narrowed by it."""
+    """One list of rules that a use must pass. It does not narrow the domains in `silent`."""
 
     kind: LayerKind
     title: str
@@ -64,7 +64,7 @@ class Layer(Struct, frozen=True, dict=True):
         return [*passed, *(rule.capability for rule in self.allows)]
 
     def expand(self, workdir: str, home: str) -> "Layer":
-        """The same layer with `${workdir}` and `~` replaced by real directories."""
+        """Return the layer with `${workdir}` and `~` replaced by real directories."""
 
         def expanded(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             return tuple(
@@ -81,16 +81,16 @@ class Layer(Struct, frozen=True, dict=True):
 
 EVERY_DOMAIN = frozenset(DOMAINS)
 ALL_BUT_NETWORK = EVERY_DOMAIN - {"network"}
-OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:session"))  # in every ceiling
+OWN_STORAGE = (Capability("storage:*:tool-private"), Capability("storage:*:session"))  # every ceiling allows these
 
 
 def named_tcp(layer: Layer) -> CapabilitySet:
-    """The connections that a layer allows by a rule that says `tcp`."""
+    """The connections that a layer allows by rules that name `tcp`."""
     return CapabilitySet(rule.capability for rule in layer.allows if rule.capability.atoms == TCP)
 
 
 def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:
-    """What every layer allows; with no layer at all, nothing."""
+    """What all layers allow together; without any layer, nothing."""
     ceiling: CapabilitySet | None = None
     for layer in layers:
         ceiling = layer.allowed if ceiling is None else ceiling & layer.allowed
@@ -98,5 +98,5 @@ def meet_layers(layers: Iterable[Layer]) -> CapabilitySet:
 
 
 def distinct(values: tuple[Item, ...]) -> tuple[Item, ...]:
-    """A few values in order, each once: two ceilings may share a workspace. Each is compared with all before it."""
+    """Remove repeated values and keep the order. Takes quadratic time, and does not need hashable values."""
     return tuple(value for place, value in enumerate(values) if value not in values[:place])

@@ -1,6 +1,7 @@
-"""A manifest as a value: what an agent may touch, rule by rule, each with the place where it is written.
+"""A manifest as a value: what one agent may touch, where each rule is written, and the digest of it all.
 
-Reading files is not done here, and neither is judging: see `reach` for what one tool holds, `decide` for one call.
+Files are read in `policy_files`. What one tool holds is computed in `decision/reach.py`, and one call is decided in
+`decision/decide.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,15 +19,15 @@ from licet.core.policy.tool import ToolSpec
 
 
 class PathText(Protocol):
-    """A path that is no text, such as a `Path`."""
+    """A path object, such as `pathlib.Path`."""
 
     def __fspath__(self) -> str: ...
 
 
 class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
-    """What one agent may touch. Absent means no: an empty manifest reaches nothing."""
+    """What one agent may touch. An empty manifest allows nothing."""
 
-    loaded: "Manifest | None" = None  # before tools and directories were filled in
+    loaded: "Manifest | None" = None  # the manifest as it was loaded, before tools and directories were filled in
 
     @classmethod
     def from_data(
@@ -37,10 +38,10 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         *,
         root: str | PathText | None = None,
     ) -> "Manifest":
-        """A manifest from the keys of a policy file as plain data, or `ManifestError` with every problem.
+        """Create a manifest from the keys of a policy file as plain data; `ManifestError` lists every problem.
 
-        Checks and digest are those of a file; places are JSON pointers. `root` is the directory of the code that
-        `from:` names; without one, `from:` is refused.
+        The checks and the digest are those of a file; places are JSON pointers. `root` is the directory of the code
+        that `from:` names; without one, `from:` is refused.
         """
         if data_reader is None:
             raise RuntimeError("the reader of policy data is not loaded: take `Manifest` from `licet`")
@@ -48,18 +49,18 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """The content address of what the files mean, whatever tools and directories were filled in since."""
+        """The digest of what the files mean; tools and directories that were filled in later do not change it."""
         return self.loaded.digest if self.loaded is not None else manifest_digest(self)
 
     def declare(self, specs: Iterable[ToolSpec], *, narrow: bool = False) -> "Manifest":
-        """The same manifest, knowing these tools too; `narrow` runs misfits at the tighter class and level."""
+        """Return the manifest with more declared tools; `narrow` runs misfits at the tighter class and level."""
         tools = {**self.tools, **{spec.name: spec for spec in specs}}
         return replace(self, tools=tools, narrow=narrow or self.narrow, loaded=self.loaded or self)
 
     def expand(self, workdir: str, home: str) -> "Manifest":
-        """The same manifest with `${workdir}` and `~` replaced by real directories; the digest stays.
+        """Return the manifest with `${workdir}` and `~` replaced by real directories; the digest stays.
 
-        An empty `home` is none: `Malformed` if the manifest speaks of it.
+        An empty `home` means that there is none: `Malformed` if the manifest uses `~`.
         """
         tools = {
             name: replace(spec, needs=spec.needs.expand(workdir, home), optional=spec.optional.expand(workdir, home))
@@ -76,12 +77,12 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":
-        """What both allow; the other is a personality, this one gives the agent its name.
+        """Return the manifest that allows what both allow; it keeps the agent's name of this one.
 
-        `ValueError` if they have bundles of one name that say different things.
+        `other` is a personality. `ValueError` if both have a bundle of the same name with different terms.
         """
         return replace(self, **met_fields(self, other))
 
 
-# What `Manifest.from_data` calls. The layer that knows the keys of policy files sets it; core knows what they mean.
+# Called by `Manifest.from_data`. `policy_files` sets it, because core does not import the reader of policy files.
 data_reader: Callable[..., Manifest] | None = None

@@ -1,6 +1,6 @@
-"""The fields of a manifest, and what follows directly from them.
+"""The fields of a manifest, and properties that are computed from them.
 
-`Manifest` adds the operations: the digest, meeting another manifest, filling in tools and directories.
+`Manifest` adds the operations: the digest, the overlap with a personality, filling in tools and directories.
 """
 
 from collections.abc import Mapping
@@ -34,42 +34,42 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     app: str = ""
     personality: str | None = None
     layers: tuple[Layer, ...] = ()
-    admissions: Mapping[str, tuple[Admission, ...]] = field(default_factory=dict)  # of every tool that is admitted
-    # Tools that are named although no bundle that holds them is assigned: what is said of them counts once one is.
+    admissions: Mapping[str, tuple[Admission, ...]] = field(default_factory=dict)  # by tool
+    # Tools that are named while no bundle with them is assigned. Their admissions count once a bundle is assigned.
     unassigned: Mapping[str, tuple[Admission, ...]] = field(default_factory=dict)
-    bundles: Mapping[str, Bundle] = field(default_factory=dict)  # of the workspace, assigned or not
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)  # all bundles of the workspace, assigned or not
     rosters: tuple[Roster, ...] = ()  # one per ceiling
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, Origin]] = field(default_factory=dict)  # tool -> its `from:` text
     max_effects: tuple[MaxEffect, ...] = ()  # one per ceiling
-    narrow: bool = False  # run a tool that asks for more at the tighter class and level, instead of refusing it
+    narrow: bool = False  # run a tool that declares more at the tighter class and level, instead of refusing it
     private: tuple[tuple[str, ...], ...] = ()  # one list of CIDRs per ceiling; an address must be in each
     natives: tuple[Natives, ...] = ()  # one per ceiling
     connectors: Connectors = Connectors()
     definitions: Mapping[str, Definition] = field(default_factory=dict)  # by connector
-    installed: Mapping[str, str] = field(default_factory=dict)  # versions of their distributions
+    installed: Mapping[str, str] = field(default_factory=dict)  # distribution of a connector -> installed version
     approvals: Approvals = Approvals()
     budget: Budget = Budget()
     limits: Mapping[str, int] = field(default_factory=dict)
     allow_degraded: bool = False
     record: Literal["digests", "full"] = "digests"
     servers: Mapping[str, Any] = field(default_factory=dict)
-    pinned: str = ""  # what holds this digest: `licet.lock` …; empty if nothing does
-    lock_problem: Problem | None = None  # why every gate refuses it: its lock differs
+    pinned: str = ""  # what pins this digest, such as `licet.lock`; empty if nothing does
+    lock_problem: Problem | None = None  # set if the lock has another digest; every gate then refuses the manifest
     examples: tuple[Example, ...] = ()
-    places: Mapping[str, Origin] = field(default_factory=dict)  # of keys that a decision may name
-    # `${workdir}` and `~`, where a file uses them -> the directory it stands for, once that is known
+    places: Mapping[str, Origin] = field(default_factory=dict)  # key -> where it is written, for messages
+    # `${workdir}` and `~`, if the files use them -> the real directory, once it is known
     roots: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
     @cached_property
     def ceiling(self) -> CapabilitySet:
-        """Everything the manifest allows to any tool, before a bundle or the tool's own declaration narrows it."""
+        """Everything the manifest allows to any tool, before bundles and declarations narrow it."""
         return meet_layers(self.layers)
 
     @cached_property
     def bundles_by_tool(self) -> dict[str, tuple[Bundle, ...]]:
-        """The bundles of the workspace that hold each tool, assigned or not."""
+        """The bundles of the workspace that contain each tool, assigned or not."""
         found: dict[str, list[Bundle]] = {}
         for bundle in self.bundles.values():
             for name in bundle.tools:
@@ -78,18 +78,18 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def tool_denies(self) -> tuple[Rule, ...]:
-        """The denies that files state about calls of tools; a delegation drops such tools when it is made."""
+        """The denies of `tool:call` in files. A delegation has none: it leaves denied tools out when it is created."""
         stated = (rule for layer in self.layers if layer.kind != "delegation" for rule in layer.denies)
         return tuple(rule for rule in stated if rule.capability.domain == "tool")
 
     @cached_property
     def assigned_bundles(self) -> frozenset[str]:
-        """The names of the bundles that any ceiling assigns."""
+        """The names of the bundles that at least one ceiling assigns."""
         return frozenset(name for roster in self.rosters for name in roster.assigned)
 
     @cached_property
-    def _known(self) -> dict[str, dict[Any, Any]]:
-        """What `reach`, `folding` and `admission` have worked out for this manifest, by kind."""
+    def _cache(self) -> dict[str, dict[Any, Any]]:
+        """Results of `reach`, `folding` and `admission` for this manifest, by kind."""
         return {}
 
     @property
@@ -105,6 +105,6 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
 
     @property
     def max_effect_origin(self) -> Origin:
-        """Where the tightest class is stated, or would be."""
+        """Where the tightest class is stated; if no file states one, where the manifest begins."""
         tightest = min(self.max_effects, key=lambda one: CLASSES.index(one.effect), default=None)
         return tightest.origin if tightest else self.origin

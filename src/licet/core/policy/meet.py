@@ -1,6 +1,6 @@
-"""What two manifests allow together: the rules of both, and the tighter of two numbers.
+"""The overlap of a manifest and a personality: the rules of both, and the tighter one of each two limits.
 
-A tool that is in a bundle needs one of them to assign the bundle, and the other to assign it too or to name the tool.
+If a tool is in a bundle, one of the two must assign the bundle, and the other must assign it too or name the tool.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ Admissions = Mapping[str, tuple[Admission, ...]]
 
 
 def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
-    """The fields of the manifest that allows what both allow; those that are left out stay as they are in the first.
+    """The fields of the manifest that allows what both allow. All other fields are those of the first one.
 
-    `ValueError` if they have bundles of one name that say different things.
+    `ValueError` if both have a bundle of the same name with different terms.
     """
     admissions, unassigned = met_admissions(one, two)
     return {
         "loaded": None,
-        "pinned": "",  # it is another policy than the two that were pinned
+        "pinned": "",  # the result is a third policy, which nothing pins
         "lock_problem": one.lock_problem or two.lock_problem,
         "personality": two.personality or one.personality,
         "layers": distinct(met_layers(one, two, admissions) + met_layers(two, one, admissions)),
@@ -70,7 +70,7 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
 
 
 def _met_connectors(one: Connectors, two: Connectors) -> Connectors:
-    """The allowlists of both. Where the second states lists of its own workspace or app, they are added."""
+    """The allowlists of both. Other lists of the second one for the tenant or the app are added as profiles."""
     key = f"connectors.app_overrides.{two.app_name}.allow"
     # A personality names no app, so its list for the app is empty. The manifest names one and has that list.
     replaced = not two.app_name and one.app_name and one.workspace_file == two.workspace_file
@@ -88,19 +88,19 @@ def _met_connectors(one: Connectors, two: Connectors) -> Connectors:
 
 
 def met_admissions(one: ManifestFields, two: ManifestFields) -> tuple[Admissions, Admissions]:
-    """The tools that two ceilings admit together, and those that are named while their bundle is not assigned."""
+    """The admissions of the tools that both admit, and of tools that are named while no bundle of them is assigned."""
     admissions: dict[str, tuple[Admission, ...]] = {}
     unassigned: dict[str, tuple[Admission, ...]] = {}
     for tool in sorted({*one.admissions, *one.unassigned, *two.admissions, *two.unassigned}):
         if _admitted(one, two, tool):
-            admissions[tool] = distinct(_said(one, tool) + _said(two, tool))
+            admissions[tool] = distinct(_admissions_of(one, tool) + _admissions_of(two, tool))
         elif tool in one.unassigned or tool in two.unassigned:
-            unassigned[tool] = distinct(_said(one, tool) + _said(two, tool))
+            unassigned[tool] = distinct(_admissions_of(one, tool) + _admissions_of(two, tool))
     return admissions, unassigned
 
 
 def met_bundles(one: ManifestFields, two: ManifestFields) -> Mapping[str, Bundle]:
-    """The bundles of both; `ValueError` where two of one name state different terms, since one would be lost."""
+    """The bundles of both; `ValueError` if two of the same name have different terms, since one would be lost."""
     for name in one.bundles.keys() & two.bundles.keys():
         if _terms(one.bundles[name]) != _terms(two.bundles[name]):
             places = f"{one.bundles[name].origin} and {two.bundles[name].origin}"
@@ -109,7 +109,7 @@ def met_bundles(one: ManifestFields, two: ManifestFields) -> Mapping[str, Bundle
 
 
 def _terms(bundle: Bundle) -> object:
-    """What a bundle says about all its tools together, wherever that is written."""
+    """The content of a bundle, without the places where it is written."""
     listed = bundle.connectors
     connectors = None if listed is None else {(rule.name, rule.versions) for rule in listed}
     private = None if bundle.private is None else set(bundle.private)
@@ -117,7 +117,7 @@ def _terms(bundle: Bundle) -> object:
 
 
 def met_layers(manifest: ManifestFields, other: ManifestFields, admissions: Admissions) -> tuple[Layer, ...]:
-    """The layers of one of two ceilings, whose rules `tool:call` are about the tools that both admit together."""
+    """The layers of one of the two, with `tool:call` rules for exactly the tools that both admit."""
     added = tuple(
         Rule(Capability(f"tool:call:{tool}"), manifest.unassigned[tool][0].origin, "capabilities.tools")
         for tool in admissions
@@ -141,7 +141,7 @@ def _admitted(one: ManifestFields, two: ManifestFields, tool: str) -> bool:
     return bool(mine & theirs or (mine and _names(two, tool)) or (theirs and _names(one, tool)))
 
 
-def _said(manifest: ManifestFields, tool: str) -> tuple[Admission, ...]:
+def _admissions_of(manifest: ManifestFields, tool: str) -> tuple[Admission, ...]:
     return manifest.admissions.get(tool) or manifest.unassigned.get(tool, ())
 
 
@@ -150,9 +150,9 @@ def _assigned(manifest: ManifestFields, tool: str) -> set[str]:
 
 
 def _names(manifest: ManifestFields, tool: str) -> bool:
-    """Whether a ceiling names a tool itself, besides assigning a bundle that holds it."""
+    """Whether a ceiling names a tool, and does not only assign a bundle that contains it."""
     listed = any(tool in roster.named for roster in manifest.rosters)
-    return listed or any(not admission.bundle for admission in _said(manifest, tool))
+    return listed or any(not admission.bundle for admission in _admissions_of(manifest, tool))
 
 
 def _admits(rule: Rule, tools: set[str]) -> bool:
@@ -161,7 +161,7 @@ def _admits(rule: Rule, tools: set[str]) -> bool:
 
 
 def _tighter_places(one: ManifestFields, two: ManifestFields) -> Mapping[str, Origin]:
-    """Where the tighter of two budgets and of two limits stands, key by key."""
+    """Where the tighter value of each budget and limit is written."""
     found: dict[str, tuple[int | Decimal, Origin]] = {}
     for each in (one, two):
         limits = {key: getattr(each.budget, key) for key in BUDGET_KEYS}

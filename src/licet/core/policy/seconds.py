@@ -1,20 +1,20 @@
-"""Numbers of seconds that come from outside: from tools, from models by way of tools, and from files.
+"""Check numbers of seconds that come from outside: from tools, from models through tools, and from files.
 
-Every wait and every lifetime goes through here. NaN is neither more nor less than any limit, so whatever compares it
-with one lets it pass: such a call would never end.
+Every timeout and every lifetime is checked here. NaN is the reason: it is neither more nor less than any limit, so a
+comparison lets it pass, and the call would never end.
 """
 
 from math import inf
 
-LONGEST = 100 * 366 * 86400  # clocks and system calls take this much; what is longer means "for ever" and is cut
+LONGEST = 100 * 366 * 86400  # clocks and system calls accept this much; longer times are cut to it
 
 
 def seconds(value: object, name: str) -> float:
-    """A number above 0, cut at `LONGEST`; `ValueError` for anything else: text, true and false, NaN, infinity."""
+    """Check a number above 0 and cut it to `LONGEST`; `ValueError` for text, booleans, NaN and infinity."""
     kind = type(value)
     number: float = 0
     if issubclass(kind, float):
-        number = float.__float__(value)  # type: ignore[arg-type] # a subclass may say anything of itself
+        number = float.__float__(value)  # type: ignore[arg-type] # the methods of a subclass may lie
     elif issubclass(kind, int) and kind is not bool:
         number = int.__int__(value)  # type: ignore[arg-type]
     if not 0 < number < inf:
@@ -23,7 +23,7 @@ def seconds(value: object, name: str) -> float:
 
 
 def whole_seconds(value: object, name: str) -> int:
-    """A whole number of at least 1, cut at `LONGEST`; `ValueError` for anything else."""
+    """Check a whole number of at least 1 and cut it to `LONGEST`; `ValueError` for anything else."""
     if type(value) is not int or value < 1:
         raise ValueError(f"expected a whole number of seconds, at least 1, as `{name}`")
     return min(value, LONGEST)

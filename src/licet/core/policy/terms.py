@@ -1,4 +1,4 @@
-"""What a policy file states about its tools, their writes and their spending, as values."""
+"""Parts of a manifest as values: admissions of tools, approvals, budgets, examples."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -17,7 +17,7 @@ Number = TypeVar("Number", int, Decimal)
 
 
 class Admission(Struct, frozen=True):
-    """How a manifest admits one tool: through a bundle, by name, or both; and what it states about it."""
+    """How a manifest admits one tool, through a bundle or by name, and what it states about the tool there."""
 
     origin: Origin
     bundle: str = ""
@@ -29,20 +29,20 @@ class Admission(Struct, frozen=True):
     max_calls: int | None = None
     max_cost_usd: Decimal | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
-    approval_origin: Origin | None = None  # where the approval is stated, or would be
-    approval_key: str = "capabilities.approvals.write"  # and under which key
+    approval_origin: Origin | None = None  # where `approval` is stated or should be
+    approval_key: str = "capabilities.approvals.write"  # the key there
 
 
 class MaxEffect(Struct, frozen=True):
-    """The strongest class that one ceiling allows, and where it says so or would."""
+    """The strongest class that one ceiling allows, and where this is written or should be."""
 
     effect: EffectClass
     origin: Origin
-    stated: bool
+    stated: bool  # false: it is the default
 
 
 class Natives(Struct, frozen=True):
-    """The tools that one ceiling lets run in this process, and where it says so or would."""
+    """The tools that one ceiling lets run in the host process, and where this is written or should be."""
 
     names: frozenset[str]
     origin: Origin
@@ -50,16 +50,16 @@ class Natives(Struct, frozen=True):
 
 
 class Approvals(Struct, frozen=True):
-    """Who must agree before a write, and for how long an answer holds."""
+    """Who must agree before a write, and for how long an approval is valid."""
 
     write: WriteApproval = "session"
     expires_seconds: int = 300
     quorum: int = 1
-    keys: tuple[str, ...] | None = None  # whose signatures count; None asks for none, an empty list accepts nobody
+    keys: tuple[str, ...] | None = None  # whose signatures count; None requires none, an empty list accepts none
 
 
 class Budget(Struct, frozen=True):
-    """The most an agent may spend; None is not limited by this key."""
+    """The most that an agent or a bundle may spend; None is no limit."""
 
     max_calls_per_session: int | None = None
     max_cost_usd: Decimal | None = None
@@ -74,7 +74,7 @@ BUDGET_KEYS = Budget.__struct_fields__
 
 
 class Example(Struct, frozen=True):
-    """A tool and a use that the manifest says must match, or must not."""
+    """A test in a manifest: whether a tool may do a use."""
 
     tool: str
     use: str
@@ -83,7 +83,7 @@ class Example(Struct, frozen=True):
 
 
 def both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The keys that are in both lists, however they are spelled; None is no list."""
+    """The keys that are in both lists, in either alphabet of base64; None does not narrow."""
     if one is None or two is None:
         return one if two is None else two
     known = {key_bytes(key) for key in two} - {None}
@@ -91,10 +91,10 @@ def both_keys(one: tuple[str, ...] | None, two: tuple[str, ...] | None) -> tuple
 
 
 def least(one: Number | None, two: Number | None) -> Number | None:
-    """The smaller of two limits, where None is no limit."""
+    """The smaller one of two limits; None is no limit."""
     return one if two is None else two if one is None else min(one, two)
 
 
 def least_limits(one: Mapping[str, int], two: Mapping[str, int]) -> Mapping[str, int]:
-    """The tighter of two sets of limits, key by key."""
+    """The smaller limit of each key."""
     return {**one, **two, **{key: min(one[key], two[key]) for key in one.keys() & two.keys()}}

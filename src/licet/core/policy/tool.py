@@ -1,14 +1,7 @@
-"""What a tool declares, as plain data: its needs, effect class, level, connector and cost. No function, no source.
+"""What a tool declares: needs, effect class, level, connector and cost, checked and converted to a `ToolSpec`.
 
-Which rules the plain lists of a file stand for: the same keys in a manifest, a personality and `ToolCapabilities`.
-
-Hosts are not here: `destinations` and `allowed_hosts` hold whole rules, see `destination` in `capability.py`.
-
-From what a tool's author writes to what policy sees: `ToolCapabilities` to rules, and a whole declaration to a spec.
-
-Everything is checked here, once, for decorators and for files that are only read. Functions and files are not known.
-
-`ToolCapabilities`: what a tool touches, as a typed value instead of a mapping. Its meaning is in `needs`.
+The author of a tool writes `needs=` (rules) or `capabilities=` (a mapping, or a typed `ToolCapabilities`). Both become
+the same rules here, for decorators as well as for source that is only read. Functions and files are not known here.
 """
 
 import re
@@ -44,11 +37,11 @@ class ToolSpec(Compared, frozen=True, dict=True):
     connector: ConnectorRef | None = None
     cost_usd: Decimal | None = None
     description: str = ""
-    schema: Mapping[str, Any] | None = None  # None: not known, only source was read
+    schema: Mapping[str, Any] | None = None  # None if not known, because only source was read
     origin: Origin | None = None
     storage_ttl_seconds: int | None = None
-    optional: CapabilitySet = CapabilitySet()  # held where the ceiling allows it, never a misfit
-    parameters: tuple[str, ...] | None = None  # None: source does not say for sure
+    optional: CapabilitySet = CapabilitySet()  # held if the ceiling allows it, never a misfit
+    parameters: tuple[str, ...] | None = None  # None if the source does not show them with certainty
     by_keys: bool = False  # written with `capabilities=`, not as rules with `needs=`
     package: Installed | None = None  # the distribution that its module belongs to
 
@@ -57,7 +50,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
 
     @cached_property
     def touches(self) -> CapabilitySet:
-        """The most that a call could hold: needs and optional needs."""
+        """The needs and the optional needs: the most that a call can hold."""
         return self.needs | self.optional if self.optional else self.needs
 
     @cached_property
@@ -73,13 +66,13 @@ class ToolSpec(Compared, frozen=True, dict=True):
 
     @property
     def digest(self) -> str:
-        """The content address of the definition: it changes when anything a caller or reviewer relies on does."""
+        """The digest of the definition: it changes whenever something changes that a caller or reviewer relies on."""
         return digest(
             {
                 "name": self.name,
                 "description": self.description,
                 "needs": [str(rule) for rule in self.needs.allow],
-                # Only where there are any: the digest of a tool without optional needs stays what it was.
+                # Left out if empty, so that the digests from before this key existed stay valid.
                 **({"optional": [str(rule) for rule in self.optional.allow]} if self.optional else {}),
                 "effect": self.effect,
                 "sandbox": self.sandbox,
@@ -96,7 +89,7 @@ def _connectors_in(needs: CapabilitySet) -> set[str]:
 
 
 def storage_scope_id(kind: str, tool: str, session: str, personality: str | None) -> str:
-    """The namespace of a key-value store; the framework computes it, the tool never does."""
+    """The namespace of a key-value store. Tools never choose it themselves."""
     match kind:
         case "tool-private":
             return f"tool:{tool}"
@@ -107,21 +100,23 @@ def storage_scope_id(kind: str, tool: str, session: str, personality: str | None
     raise ValueError(f"unknown kind of storage: {kind}")
 
 
+# The plain lists of a manifest, a personality and `ToolCapabilities`, and the rules that an entry means. Hosts are not
+# here because their entries have more forms: see `destination` in `capability.py`.
 LISTS = {
     "fs_reach.read": ("fs:read",),
-    "fs_reach.write": ("fs:write", "fs:delete"),  # the class of a tool decides on deletes
+    "fs_reach.write": ("fs:write", "fs:delete"),  # the class of a tool decides whether it may delete
     "env": ("env:read",),
     "secrets": ("secret:read",),
     "process.allowed_binaries": ("process:exec",),
 }
 KEY_OF = {kind: key for key, kinds in LISTS.items() for kind in kinds}
-EXACT_KEY_OF = {kinds[0]: key for key, kinds in LISTS.items() if len(kinds) == 1}  # by keys that allow nothing else
+EXACT_KEY_OF = {kinds[0]: key for key, kinds in LISTS.items() if len(kinds) == 1}  # the keys that mean only one rule
 
 FROM_PERSONALITY = "from-personality"
 TOUCHES_NOTHING = "`capabilities={}` is a tool that touches nothing"
 NEITHER = f"give `capabilities=` or `needs=`; {TOUCHES_NOTHING}"
 
-_KEYS = {  # what each key holds; a key that holds nothing named is a list itself
+_KEYS = {  # the keys below each key; an empty tuple means that its value is a list
     "network": ("allowed_hosts",),
     "secrets": (),
     "storage": ("scope", "kind", "ttl_seconds_default"),
@@ -137,28 +132,28 @@ _CAMEL_CASE = {
 }
 _HOSTS = "network.allowed_hosts"
 
-# 10 digits before the point and 15 after it leave room, in Python's 28, for a thousand such amounts added up.
+# 10 digits before the point and 15 after it: a sum of a thousand such amounts still fits the 28 digits of `decimal`.
 _AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
 LARGEST_AMOUNT = 10**9
 _FINEST = Decimal("1e-15")
-_LARGEST_TTL = 2**53 - 1  # the largest whole number that JSON carries everywhere
+_LARGEST_TTL = 2**53 - 1  # the largest integer that is exact in every JSON parser
 
 _Word = TypeVar("_Word", bound=str)
 
 
 def needs_of(capabilities: Mapping[str, Any]) -> CapabilitySet:
-    """The rules that a `ToolCapabilities` mapping stands for, or `Malformed` with the nearest spelling."""
+    """The rules that a `ToolCapabilities` mapping means; `Malformed` if it has a wrong key or value."""
     return _needs(normal_form(capabilities))
 
 
 def normal_form(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """A `ToolCapabilities` mapping in its first spelling: known keys, right types, lists as tuples."""
-    declared = _known(capabilities, tuple(_KEYS), "`capabilities`")
+    """Check a `ToolCapabilities` mapping and return it with snake_case keys and tuples instead of lists."""
+    declared = _snake_case(capabilities, tuple(_KEYS), "`capabilities`")
     for key, value in declared.items():
         if not _KEYS[key]:
             declared[key] = _texts(value, key)
             continue
-        part = declared[key] = _known(value, _KEYS[key], f"`{key}`")
+        part = declared[key] = _snake_case(value, _KEYS[key], f"`{key}`")
         required = _REQUIRED.get(key)
         if required and required not in part:
             raise Malformed(_shown(value), f"`{required}` in `{key}`")
@@ -188,7 +183,7 @@ def spec_of(
     schema: Mapping[str, Any] | None = None,
     origin: Origin | None = None,
 ) -> ToolSpec:
-    """A checked declaration: `Malformed` for a wrong value, `TypeError` if it says nothing or everything twice."""
+    """Check a declaration: `Malformed` for a wrong value, `TypeError` unless exactly one of the two forms is given."""
     if not isinstance(name, str):
         raise Malformed(_shown(name), "text as `name`")
     checked_name(name)
@@ -220,12 +215,12 @@ def spec_of(
 
 
 def summary(docstring: str) -> str:
-    """The first paragraph of a docstring whose indentation is gone, on one line."""
+    """The first paragraph of a docstring, on one line."""
     return " ".join(re.split(r"\n\s*\n", docstring.strip(), maxsplit=1)[0].split())
 
 
 def amount(value: Decimal | str | float) -> Decimal:
-    """An amount of money, exact: a float means the decimal it prints as, not the binary fraction it is."""
+    """Parse an exact amount of money. A float means the decimal number that Python prints for it."""
     number = Decimal("NaN")
     if isinstance(value, Decimal | int) and not isinstance(value, bool):
         number = Decimal(value)
@@ -298,20 +293,20 @@ def _check_storage(storage: dict[str, Any]) -> None:
         raise Malformed(_shown(ttl), "a whole number of seconds, at least 1, as `storage.ttl_seconds_default`")
 
 
-def _known(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:
-    """The entries of a mapping by the first spelling of their keys."""
+def _snake_case(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:
+    """Convert the camelCase keys of a mapping; `Malformed` for a key that is unknown or there twice."""
     listed = ", ".join(f"`{key}`" for key in keys)
     if not isinstance(value, Mapping):
         raise Malformed(_shown(value), f"a mapping with {listed} as {where}")
-    known: dict[str, Any] = {}
-    for key, held in value.items():
-        first = _CAMEL_CASE.get(key, key)
-        if first not in keys:
+    converted: dict[str, Any] = {}
+    for key, item in value.items():
+        snake = _CAMEL_CASE.get(key, key)
+        if snake not in keys:
             raise Malformed(_shown(key), f"one of {listed} in {where}", _near(key, keys))
-        if first in known:
-            raise Malformed(_shown(key), f"one spelling of `{first}` in {where}", f"keep `{first}`")
-        known[first] = held
-    return known
+        if snake in converted:
+            raise Malformed(_shown(key), f"one spelling of `{snake}` in {where}", f"keep `{snake}`")
+        converted[snake] = item
+    return converted
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
@@ -348,31 +343,31 @@ Paths = Collection[str] | Literal["from-personality"]
 
 
 class ToolCapabilities(Struct, frozen=True, kw_only=True):
-    """What a tool touches; a part is one of the classes below or a mapping with the same keys, and absent is nothing.
+    """What a tool touches. Each part is one of the classes below or a mapping with the same keys.
 
     ToolCapabilities(network={"allowed_hosts": ["api.weather.gov"]}, secrets=["WEATHER_API_KEY"])
     """
 
     class Network(Struct, frozen=True):
-        """Hosts the tool may reach: exact, `*.example.com`, with a port, or `*` for whatever the ceiling allows."""
+        """Hosts that the tool reaches: `api.example.com`, `*.example.com`, with a port, or `*` for all allowed ones."""
 
         allowed_hosts: Collection[str]
 
     class Storage(Struct, frozen=True):
-        """A key-value store, and how long its entries live unless the tool says otherwise."""
+        """A key-value store; `ttl_seconds_default` is the lifetime of entries for which the tool sets none."""
 
         scope: Literal["tool-private", "session", "personality"]
         kind: Literal["kv"] = "kv"
         ttl_seconds_default: int | None = None
 
     class FsReach(Struct, frozen=True):
-        """Paths the tool may read, and paths it may write and delete; or what the ceiling allows of either."""
+        """Paths that the tool reads, and paths that it writes and deletes; `from-personality` is all allowed ones."""
 
         read: Paths = ()
         write: Paths = ()
 
     class Process(Struct, frozen=True):
-        """Binaries the tool may start: names, absolute paths, or `*` for whatever the ceiling allows."""
+        """Binaries that the tool starts: names, absolute paths, or `*` for all that the ceiling allows."""
 
         allowed_binaries: Collection[str]
 
@@ -388,16 +383,16 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
         needs_of(given)
         parts = {"network": self.Network, "storage": self.Storage, "fs_reach": self.FsReach, "process": self.Process}
         for key, value in normal_form(given).items():
-            # Lists become tuples here, so that nobody changes a declaration after it was checked.
+            # Lists become tuples here, so that a declaration cannot change after it was checked.
             force_setattr(self, key, parts[key](**value) if key in parts else value)
 
     @property
     def needs(self) -> CapabilitySet:
-        """The same as rules."""
+        """The rules that these capabilities mean."""
         return needs_of(self.as_mapping())
 
     def as_mapping(self) -> dict[str, Any]:
-        """The same as a mapping, with only what was given."""
+        """The same capabilities as a mapping, without the parts that were not given."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         parts = (self.Network, self.Storage, self.FsReach, self.Process)
         return {
