@@ -33,7 +33,7 @@ def write(place: Path, **files: str) -> Path:
     return place / "manifest.yaml"
 
 
-def said(path: Path, **given: Any) -> list[str]:
+def problem_texts(path: Path, **given: Any) -> list[str]:
     """The problems of a file, without the directory."""
     return [str(problem).replace(f"{path.parent}/", "") for problem in read_policy(path, **given).problems]
 
@@ -136,13 +136,13 @@ def test_a_ceiling_of_the_personality_kind_loads_alone(tmp_path: Path) -> None:
 TOOL = "tools: {t: {needs: ['env:read:A'], effect: read_only, sandbox: restricted}}\n"
 
 
-def test_the_workspace_beside_the_manifest_is_taken(tmp_path: Path) -> None:
+def test_the_workspace_next_to_the_manifest_is_used(tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, licet=TOOL, manifest="agent: a\n"))
     assert "t" in manifest.tools
     assert [Path(file).name for file in manifest.files] == ["manifest.yaml", "licet.yaml"]
 
 
-def test_the_format_is_a_key_of_every_file_and_says_nothing_of_what_kind_it_is(tmp_path: Path) -> None:
+def test_every_kind_of_file_may_state_its_format(tmp_path: Path) -> None:
     texts = {
         "manifest": "agent: a\ncapabilities: {bundles: [b]}\n",
         "licet": "bundles: {b: {tools: [t]}}\n",
@@ -156,20 +156,20 @@ def test_the_format_is_a_key_of_every_file_and_says_nothing_of_what_kind_it_is(t
     assert read_policy(stated.with_name("licet.yaml")).kind == "workspace"
 
 
-def test_the_workspace_of_a_parent_directory_is_not_taken(tmp_path: Path) -> None:
+def test_the_workspace_of_a_parent_directory_is_not_used(tmp_path: Path) -> None:
     write(tmp_path, licet=TOOL)
     manifest = load_manifest(write(tmp_path / "below", manifest="agent: a\n"))
     assert not manifest.tools
 
 
-def test_the_workspace_of_the_current_directory_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workspace_of_the_current_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, licet=TOOL)
     path = write(tmp_path / "elsewhere", manifest="agent: a\n")
     monkeypatch.chdir(tmp_path)
     assert not load_manifest(path).tools
 
 
-def test_a_workspace_that_is_named_is_taken_instead(tmp_path: Path) -> None:
+def test_a_workspace_that_is_named_is_used_instead(tmp_path: Path) -> None:
     path = write(tmp_path, licet=TOOL, shared=TOOL.replace("t:", "u:", 1), manifest="agent: a\n")
     manifest = load_manifest(path, tmp_path / "shared.yaml")
     assert sorted(manifest.tools) == ["u"]
@@ -184,24 +184,24 @@ def test_one_file_may_be_workspace_and_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/nonexistent/licet.yaml", "licet.yaml"])
-def test_a_workspace_that_leads_nowhere_is_a_problem_and_not_skipped(target: str, tmp_path: Path) -> None:
+def test_a_workspace_that_is_a_broken_link_is_a_problem(target: str, tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: a\n")
     (tmp_path / "licet.yaml").symlink_to(target)
-    (problem,) = said(path)
+    (problem,) = problem_texts(path)
     assert problem.startswith("licet.yaml:1:1: error: found ")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_workspace_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
+def test_a_workspace_without_read_permission_is_a_problem(tmp_path: Path) -> None:
     path = write(tmp_path, licet=TOOL, manifest="agent: a\n")
     (tmp_path / "licet.yaml").chmod(0)
-    assert len(said(path)) == 1
+    assert len(problem_texts(path)) == 1
 
 
 def test_a_workspace_that_is_a_directory_is_a_problem(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: a\n")
     (tmp_path / "licet.yaml").mkdir()
-    assert [problem.split(": ")[0] for problem in said(path)] == ["licet.yaml:1:1"]
+    assert [problem.split(": ")[0] for problem in problem_texts(path)] == ["licet.yaml:1:1"]
 
 
 def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
@@ -213,14 +213,14 @@ def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
         assert problem.found[0].islower()
 
 
-def test_a_name_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
+def test_an_impossible_file_name_is_a_problem(tmp_path: Path) -> None:
     with pytest.raises(ManifestError):
         load_manifest(f"{tmp_path}/\0.yaml")
 
 
 def test_a_personality_that_is_missing_is_a_problem(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: a\n")
-    assert len(said(path, personality=tmp_path / "p.yaml")) == 1
+    assert len(problem_texts(path, personality=tmp_path / "p.yaml")) == 1
 
 
 def test_a_workspace_alone_is_no_manifest(tmp_path: Path) -> None:
@@ -229,15 +229,15 @@ def test_a_workspace_alone_is_no_manifest(tmp_path: Path) -> None:
         load_manifest(tmp_path / "licet.yaml")
 
 
-def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_of_the_wrong_kind_is_a_problem(tmp_path: Path) -> None:
     path = write(tmp_path, licet=TOOL, manifest="agent: a\n", other="agent: b\n", person="id: p\n")
-    assert said(path, personality=tmp_path / "other.yaml") == [
+    assert problem_texts(path, personality=tmp_path / "other.yaml") == [
         message("manifest_yaml.other_yaml_manifest_expected_personality")
     ]
-    assert said(path, workspace=tmp_path / "person.yaml") == [
+    assert problem_texts(path, workspace=tmp_path / "person.yaml") == [
         message("manifest_yaml.person_yaml_personality_expected_workspace")
     ]
-    assert len(said(tmp_path / "licet.yaml", personality=tmp_path / "person.yaml")) == 1
+    assert len(problem_texts(tmp_path / "licet.yaml", personality=tmp_path / "person.yaml")) == 1
 
 
 def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
@@ -245,11 +245,11 @@ def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) ->
     path = write(tmp_path, manifest=head + "x" * ((1 << 20) - len(head)))
     assert load_manifest(path).agent == "a"
     write(tmp_path, manifest=head + "x" * ((1 << 20) - len(head) + 1))
-    (problem,) = said(path)
+    (problem,) = problem_texts(path)
     assert "at most 1048576" in problem
 
 
-def test_every_problem_of_every_file_comes_in_one_run(tmp_path: Path) -> None:
+def test_all_problems_of_all_files_are_reported_in_one_run(tmp_path: Path) -> None:
     path = write(tmp_path, licet="bundles: {b: {tools: [t], sandbox: vm}}\n", manifest="agent: 5\nwibble: 1\n")
     with pytest.raises(ManifestError) as refusal:
         load_manifest(path)
@@ -257,10 +257,10 @@ def test_every_problem_of_every_file_comes_in_one_run(tmp_path: Path) -> None:
     assert places == ["licet.yaml:1:36", "manifest.yaml:1:8", "manifest.yaml:2:1"]
 
 
-def test_the_order_of_problems_does_not_depend_on_chance(tmp_path: Path) -> None:
+def test_the_order_of_problems_is_deterministic(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: !!str 5\ncapabilities: {tools: !!str 5}\n")
-    assert said(path) == said(path)
-    assert "the tag" in said(path)[0]
+    assert problem_texts(path) == problem_texts(path)
+    assert "the tag" in problem_texts(path)[0]
 
 
 def test_warnings_do_not_stop_a_load(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_warnings_do_not_stop_a_load(tmp_path: Path) -> None:
     assert load_manifest(path) == policy.manifest
 
 
-def test_a_warning_beside_an_error_is_reported_and_only_the_error_raised(tmp_path: Path) -> None:
+def test_errors_and_warnings_are_reported_and_only_errors_are_raised(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: 5\ncapabilities: {destinations: {allow: ['*.github.io']}}\n")
     assert len(read_policy(path).problems) == 2
     with pytest.raises(ManifestError) as refusal:
@@ -305,20 +305,20 @@ ALWAYS = ["storage:*:tool-private", "storage:*:session"]
 
 
 @pytest.mark.parametrize(("text", "rules"), KEYS)
-def test_a_key_stands_for_rules(text: str, rules: list[str], tmp_path: Path) -> None:
+def test_the_rules_of_each_key(text: str, rules: list[str], tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, manifest=f"agent: a\ncapabilities: {{{text}}}\n"))
     own = CapabilitySet(rule for rule in manifest.ceiling.allow if rule.domain != "connector")
     assert own == CapabilitySet([*rules, *ALWAYS])
 
 
 @pytest.mark.parametrize(("text", "rules"), [*KEYS[:12], KEYS[14]])
-def test_a_personality_takes_the_same_keys(text: str, rules: list[str], tmp_path: Path) -> None:
+def test_a_personality_has_the_same_keys(text: str, rules: list[str], tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, manifest=f"id: p\n{text}\n"))
     own = CapabilitySet(rule for rule in manifest.ceiling.allow if rule.domain != "connector")
     assert own == CapabilitySet([*rules, *ALWAYS])
 
 
-def test_every_rule_knows_its_line(tmp_path: Path) -> None:
+def test_every_rule_has_its_line(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         manifest="agent: a\ncapabilities:\n  destinations:\n    allow:\n      - a.example\n      - b.example\n"
@@ -338,7 +338,7 @@ def test_every_rule_knows_its_line(tmp_path: Path) -> None:
     assert places["env:read:X"] == (11, 5)
 
 
-def test_everything_else_that_a_manifest_says_is_read(tmp_path: Path) -> None:
+def test_all_other_keys_of_a_manifest_are_read(tmp_path: Path) -> None:
     manifest = load_manifest(
         write(
             tmp_path,
@@ -383,7 +383,7 @@ examples:
     ]
 
 
-def test_what_is_not_said_is_the_tightest(tmp_path: Path) -> None:
+def test_absent_keys_have_the_strictest_defaults(tmp_path: Path) -> None:
     manifest = load_manifest(write(tmp_path, manifest="agent: a\n"))
     assert manifest.max_effect == "read_only"
     assert (manifest.approvals.write, manifest.record, manifest.allow_degraded) == ("session", "digests", False)
@@ -400,7 +400,7 @@ def test_no_is_text_in_a_policy(tmp_path: Path) -> None:
     assert sorted(manifest.admissions) == ["off", "on", "y"]
 
 
-def test_a_manifest_does_not_change(tmp_path: Path) -> None:
+def test_a_manifest_is_immutable(tmp_path: Path) -> None:
     manifest: Any = load_manifest(
         write(
             tmp_path,
@@ -418,7 +418,7 @@ def test_a_manifest_does_not_change(tmp_path: Path) -> None:
         one.args["p"]["enum"].append("y")
 
 
-def test_policy_files_are_protected_by_every_name_they_were_read_by(tmp_path: Path) -> None:
+def test_policy_files_are_protected_by_each_of_their_paths(tmp_path: Path) -> None:
     grants = "agent: a\ncapabilities: {tools: [t], grants: ['fs:*:*'], max_side_effect_class: full}\n"
     path = write(tmp_path, licet=TOOL, manifest=grants, p="id: p\ntools: [t]\ngrants: ['fs:*:*']\n")
     manifest = load_manifest(path, personality=tmp_path / "p.yaml")
@@ -429,9 +429,7 @@ def test_policy_files_are_protected_by_every_name_they_were_read_by(tmp_path: Pa
     assert manifest.ceiling.has(f"fs:write:{tmp_path}/other.yaml")
 
 
-def test_policy_files_are_protected_when_they_are_named_relatively(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policy_files_with_relative_paths_are_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "policy", manifest="agent: a\ncapabilities: {grants: ['fs:*:*']}\n")
     monkeypatch.chdir(tmp_path / "policy")
     for spelling in (
@@ -444,7 +442,7 @@ def test_policy_files_are_protected_when_they_are_named_relatively(
         assert not manifest.ceiling.has(f"fs:write:{tmp_path}/policy/manifest.yaml"), spelling
 
 
-def test_policy_files_are_protected_where_a_link_leads(tmp_path: Path) -> None:
+def test_the_target_of_a_linked_policy_file_is_protected(tmp_path: Path) -> None:
     write(tmp_path / "real", manifest="agent: a\ncapabilities: {grants: ['fs:*:*']}\n")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     manifest = load_manifest(tmp_path / "link" / "manifest.yaml")
@@ -452,14 +450,14 @@ def test_policy_files_are_protected_where_a_link_leads(tmp_path: Path) -> None:
         assert not manifest.ceiling.has(f"fs:write:{tmp_path}/{name}/manifest.yaml")
 
 
-def test_json_and_yaml_say_the_same(tmp_path: Path) -> None:
+def test_json_and_yaml_give_equal_manifests(tmp_path: Path) -> None:
     data = {"agent": "a", "capabilities": {"tools": ["t"], "env": ["A"], "budget": {"max_cost_usd": 0.1}}}
     (tmp_path / "m.json").write_text(json.dumps(data))
     (tmp_path / "m.yaml").write_text("agent: a\ncapabilities: {tools: [t], env: [A], budget: {max_cost_usd: 0.10}}\n")
     assert load_manifest(tmp_path / "m.json").digest == load_manifest(tmp_path / "m.yaml").digest
 
 
-def test_loading_twice_gives_the_same(tmp_path: Path) -> None:
+def test_loading_twice_gives_equal_manifests(tmp_path: Path) -> None:
     path = write(tmp_path, licet=BUNDLES + CONNECTORS + DESTINATIONS, manifest=MANIFEST)
     assert load_manifest(path) == load_manifest(path)
 
@@ -490,7 +488,7 @@ paths = st.lists(st.sampled_from(("a", "..", ".", "", "~", "${workdir}", "*", "b
     ],
 )
 @pytest.mark.sampled(2)
-def test_the_more_words_could_be_meant_the_fewer_problems_get_a_suggestion(
+def test_suggestions_are_limited_by_the_number_of_known_words(
     words: int, wrong: int, hints: int, tmp_path: Path
 ) -> None:
     bundles = "bundles:\n" + "".join(f"  bundle_{number}: {{tools: [t]}}\n" for number in range(words))
@@ -501,7 +499,7 @@ def test_the_more_words_could_be_meant_the_fewer_problems_get_a_suggestion(
     assert sum("did you mean" in problem.hint for problem in problems) == hints
 
 
-def test_suggestions_for_argument_rules_end_too(tmp_path: Path) -> None:
+def test_suggestions_for_argument_rules_are_limited(tmp_path: Path) -> None:
     tools = "".join(f"    t{number}: {{args: {{a: {{enumm: [1]}}}}}}\n" for number in range(300))
     problems = read_policy(write(tmp_path, manifest=f"agent: a\ncapabilities:\n  tools:\n{tools}")).problems
     assert len(problems) == 300
@@ -519,30 +517,30 @@ def test_a_pattern_that_takes_long_to_compile_is_a_problem(tmp_path: Path) -> No
     assert problem == (message("manifest_yaml.manifest_yaml_pl_not_regex"))
 
 
-def test_what_is_wrong_with_a_long_pattern_is_said_briefly(tmp_path: Path) -> None:
+def test_the_message_about_a_long_pattern_is_short(tmp_path: Path) -> None:
     (problem,) = _patterns(tmp_path, ["(" * 9000])
     assert len(problem) < 600
 
 
-def test_a_rule_with_a_number_that_no_reader_takes_is_one_problem(tmp_path: Path) -> None:
+def test_a_rule_with_an_unsafe_number_is_one_problem(tmp_path: Path) -> None:
     path = write(tmp_path, manifest="agent: a\ncapabilities: {tools: {t: {args: {a: {maximum: 1e400}}}}}\n")
     (problem,) = read_policy(path).problems
     assert (problem.found, problem.expected) == ("`1e400`", message("manifest_yaml.number_double_can_hold"))
 
 
-def test_the_largest_number_that_is_read_has_a_digest(tmp_path: Path) -> None:
+def test_the_largest_allowed_number_has_a_digest(tmp_path: Path) -> None:
     rule = f"agent: a\ncapabilities: {{tools: {{t: {{args: {{a: {{maximum: {LARGEST_INT}}}}}}}}}}}\n"
     assert load_manifest(write(tmp_path, manifest=rule)).digest.startswith("sha256:")
 
 
-def test_a_file_has_so_many_patterns_and_no_more_are_compiled(tmp_path: Path) -> None:
+def test_patterns_beyond_the_limit_are_not_compiled(tmp_path: Path) -> None:
     most = argument_rules.MOST_PATTERNS
     assert _patterns(tmp_path, [f"^x{number}$" for number in range(most)]) == []
     (problem,) = _patterns(tmp_path, [*(f"^x{number}$" for number in range(most)), "(", "("])
     assert message("manifest_yaml.more_than_different_patterns_expected", most=most) in problem
 
 
-def test_a_pattern_that_is_written_often_is_compiled_once(tmp_path: Path) -> None:
+def test_a_repeated_pattern_is_compiled_once(tmp_path: Path) -> None:
     before = argument_rules.compiled.cache_info().misses
     assert _patterns(tmp_path, [f"^{tmp_path.name}$"] * 3000) == []
     assert argument_rules.compiled.cache_info().misses == before + 1
@@ -558,13 +556,13 @@ def _suggested(parse: Any, text: str) -> str | None:
 
 
 @given(hosts)
-def test_a_host_that_is_suggested_is_one(text: str) -> None:
+def test_a_suggested_host_is_valid(text: str) -> None:
     meant = _suggested(destination, text)
     assert meant is None or isinstance(destination(meant), Capability)
 
 
 @given(paths)
-def test_a_path_that_is_suggested_is_one(text: str) -> None:
+def test_a_suggested_path_is_valid(text: str) -> None:
     meant = _suggested(path_key, text)
     assert meant is None or path_key(meant)
 
@@ -606,7 +604,7 @@ _values = st.recursive(
 
 
 @given(_values, st.one_of(st.none(), _values), st.booleans())
-def test_any_data_is_a_manifest_or_a_list_of_problems(
+def test_any_data_gives_a_manifest_or_problems(
     tmp_path_factory: pytest.TempPathFactory, data: Any, shared: Any, named: bool
 ) -> None:
     place = tmp_path_factory.mktemp("any")
@@ -628,7 +626,7 @@ def test_any_data_is_a_manifest_or_a_list_of_problems(
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_manifest_or_a_list_of_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_give_a_manifest_or_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("bytes") / "m.yaml"
     path.write_bytes(b"agent: a\ncapabilities:\n  tools: [" + data + b"]\n")
     policy = read_policy(path)
@@ -644,7 +642,7 @@ capabilities: {bundles: [b], env: [A]}
 """
 
 
-def test_a_policy_of_one_file_is_its_own_workspace_beside_another_one(tmp_path: Path) -> None:
+def test_a_policy_of_one_file_ignores_another_policy_next_to_it(tmp_path: Path) -> None:
     (tmp_path / "licet.yaml").write_text(WHOLE % "new.example")
     (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
     loaded = load_manifest(tmp_path / "v1.yaml")
@@ -655,7 +653,7 @@ def test_a_policy_of_one_file_is_its_own_workspace_beside_another_one(tmp_path: 
     assert list(load_manifest(tmp_path / "b.yaml").admissions) == ["t"]
 
 
-def test_what_a_workspace_says_to_every_agent_is_not_left_out_by_an_own_key(tmp_path: Path) -> None:
+def test_a_workspace_key_in_a_manifest_does_not_replace_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "licet.yaml").write_text("destinations: {allow: []}\n")
     (tmp_path / "v1.yaml").write_text(WHOLE % "old.example")
     with pytest.raises(ManifestError, match="the workspace key `tools` beside a separate workspace"):

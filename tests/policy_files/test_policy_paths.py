@@ -1,4 +1,4 @@
-"""Which paths no grant may write because policy lies there: what looks like policy, and in which directories."""
+"""The paths of policy that no tool may write: which files count as policy, and in which directories."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from licet.policy_files.policy_paths import (
     MOST_LISTED,
     MOST_LOOKED_AT,
     MOST_PARSED,
-    Look,
+    PolicyDetector,
     policy_paths,
     policy_root,
     workspace_root,
@@ -97,12 +97,12 @@ def test_a_file_that_looks_like_policy_is_closed(name: str, content: str | bytes
 
 
 @pytest.mark.parametrize(("name", "content"), OTHER.values(), ids=OTHER)
-def test_another_file_is_not(name: str, content: str | bytes, tmp_path: Path) -> None:
+def test_a_file_that_does_not_look_like_policy_is_not_closed(name: str, content: str | bytes, tmp_path: Path) -> None:
     used, other = put(tmp_path / "used.yaml", MANIFEST), put(tmp_path / name, content)
     assert str(other) not in policy_paths([used])
 
 
-def test_what_is_closed_next_to_a_policy_file_whether_it_exists_or_not(tmp_path: Path) -> None:
+def test_names_of_policy_next_to_a_policy_file_are_closed_even_if_they_do_not_exist(tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     names = {"used.yaml", "licet.yaml", "licet.lock", ".licet"}
     assert set(policy_paths([used])) == {str(tmp_path / name) for name in names}
@@ -112,7 +112,7 @@ def test_what_is_closed_next_to_a_policy_file_whether_it_exists_or_not(tmp_path:
     assert set(policy_paths([used])) == {str(tmp_path / name) for name in names}
 
 
-def test_a_directory_for_policy_is_closed_as_a_whole_and_beside_it_what_exists(tmp_path: Path) -> None:
+def test_a_policy_directory_is_closed_completely_and_existing_policy_next_to_it(tmp_path: Path) -> None:
     used = put(tmp_path / ".licet" / "agent.yaml", MANIFEST)
     assert set(policy_paths([used])) == {str(used), str(tmp_path / ".licet")}
     for name, content in {"licet.lock": "", "desk.yaml": "capabilities: {}\n", "data.json": "{}"}.items():
@@ -121,7 +121,7 @@ def test_a_directory_for_policy_is_closed_as_a_whole_and_beside_it_what_exists(t
     assert set(policy_paths([used])) == closed
 
 
-def test_links_and_what_they_lead_to_are_closed(tmp_path: Path) -> None:
+def test_links_and_their_targets_are_closed(tmp_path: Path) -> None:
     real = put(tmp_path / "real" / "desk.yaml", "capabilities: {}\n")
     other = put(tmp_path / "other" / "shared.yaml", "bundles: {}\n")
     (tmp_path / "linked").symlink_to("real")
@@ -135,7 +135,7 @@ def test_links_and_what_they_lead_to_are_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", [".", ".licet"])
-def test_where_the_directory_for_policy_is_a_link_both_ends_are_closed(directory: str, tmp_path: Path) -> None:
+def test_a_linked_policy_directory_and_its_target_are_closed(directory: str, tmp_path: Path) -> None:
     put(tmp_path / "real" / "agent.yaml", MANIFEST)
     (tmp_path / ".licet").symlink_to("real")
     used = put(tmp_path / directory / "used.yaml", MANIFEST)
@@ -144,7 +144,7 @@ def test_where_the_directory_for_policy_is_a_link_both_ends_are_closed(directory
     assert {str(tmp_path / "real"), str(tmp_path / "real" / "agent.yaml")} & closed
 
 
-def test_trusted_files_are_closed_wherever_they_lie(tmp_path: Path) -> None:
+def test_trusted_files_are_closed_in_every_directory(tmp_path: Path) -> None:
     used = put(tmp_path / "one" / "used.yaml", MANIFEST)
     elsewhere, inside = tmp_path / "two" / "odd.txt", tmp_path / "three" / ".licet" / "licet.yaml"
     for file in (elsewhere, inside):
@@ -155,7 +155,7 @@ def test_trusted_files_are_closed_wherever_they_lie(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "closed"), [(MOST_LOOKED_AT - 1, False), (MOST_LOOKED_AT, True)])
-def test_more_files_than_are_looked_at_are_all_closed(count: int, closed: bool, tmp_path: Path) -> None:
+def test_all_files_are_closed_if_there_are_too_many_to_check(count: int, closed: bool, tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     for number in range(count):
         (tmp_path / f"{number}.json").touch()
@@ -164,7 +164,7 @@ def test_more_files_than_are_looked_at_are_all_closed(count: int, closed: bool, 
     assert (str(tmp_path / f"{count - 1}.json") in found) == closed
 
 
-def test_of_very_many_the_directory_is_closed(tmp_path: Path) -> None:
+def test_a_directory_with_very_many_files_is_closed(tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     for number in range(MOST_LISTED):
         (tmp_path / f"{number}.json").touch()
@@ -173,16 +173,16 @@ def test_of_very_many_the_directory_is_closed(tmp_path: Path) -> None:
     assert len(found) < 10
 
 
-def test_what_would_take_long_to_look_at_is_closed(tmp_path: Path) -> None:
-    # Nothing of it is policy, but somebody has to parse it to know.
+def test_files_beyond_the_parsing_limit_are_closed(tmp_path: Path) -> None:
+    # These files are not policy, but this is known only after parsing them.
     content = "a: {servers: 1}\n#".ljust(MOST_PARSED // 4)
     files = [put(tmp_path / f"{number}.yaml", content) for number in range(6)]
-    look = Look()
-    assert [look.is_policy(str(file)) for file in files] == [False] * 4 + [True] * 2
+    detector = PolicyDetector()
+    assert [detector.is_policy(str(file)) for file in files] == [False] * 4 + [True] * 2
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link to nothing", "link to itself", "device"])
-def test_what_is_no_file_is_not_opened(kind: str, tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
     used, path = put(tmp_path / "used.yaml", MANIFEST), tmp_path / "m.yaml"
     match kind:
         case "fifo":
@@ -196,10 +196,10 @@ def test_what_is_no_file_is_not_opened(kind: str, tmp_path: Path) -> None:
         case "device":
             path.symlink_to("/dev/zero")
     closed = str(path) in policy_paths([used])
-    assert closed == (kind == "link to itself")  # nobody can tell what it leads to
+    assert closed == (kind == "link to itself")  # its target is not known
 
 
-def test_names_that_no_rule_can_express_neither_stop_a_load_nor_hide_others(tmp_path: Path) -> None:
+def test_paths_that_no_rule_can_express_are_skipped(tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     for name in (b"a*.yaml", b"b\xff.yaml", b"c\n.yaml"):
         Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_text("capabilities: {}\n")
@@ -207,7 +207,7 @@ def test_names_that_no_rule_can_express_neither_stop_a_load_nor_hide_others(tmp_
     assert not load_manifest(used).ceiling.has(f"fs:write:{tmp_path}/d.yaml")
 
 
-def test_a_manifest_that_is_loaded_denies_them_to_every_tool(tmp_path: Path) -> None:
+def test_a_loaded_manifest_denies_writing_policy_to_every_tool(tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     put(tmp_path / "desk.yaml", "capabilities: {}\n")
     put(tmp_path / "data.json", "{}")
@@ -219,7 +219,7 @@ def test_a_manifest_that_is_loaded_denies_them_to_every_tool(tmp_path: Path) -> 
     assert ceiling.has(f"fs:write:{tmp_path}/data.json")
 
 
-def test_the_digest_does_not_depend_on_what_lies_beside_a_manifest(tmp_path: Path) -> None:
+def test_the_digest_does_not_depend_on_files_next_to_a_manifest(tmp_path: Path) -> None:
     used = put(tmp_path / "used.yaml", MANIFEST)
     before = load_manifest(used).digest
     put(tmp_path / "desk.yaml", json.dumps({"capabilities": {}}))
@@ -239,11 +239,11 @@ ROOTS = [
 
 
 @pytest.mark.parametrize(("file", "root"), ROOTS)
-def test_the_directory_that_a_policy_file_speaks_for(file: str, root: str) -> None:
+def test_the_root_of_a_policy_file(file: str, root: str) -> None:
     assert policy_root(Path(file)) == Path(root)
 
 
-def test_it_is_the_same_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_root_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".licet" / "sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / ".licet")
     for file in ("agent.yaml", "./agent.yaml", "sub/../agent.yaml", "../.licet/agent.yaml"):

@@ -1,4 +1,4 @@
-"""One vocabulary both checks a policy file and describes it to editors."""
+"""Shapes check policy files and write the JSON Schema for editors; both accept the same files."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from licet.core.origin import Problem
-from licet.policy_files.containers import Either, Field, Keyed, Listed, Record, check, json_schema
+from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record, check, json_schema
 from licet.policy_files.nodes import read_nodes
-from licet.policy_files.shapes import Flag, Free, Located, Money, OneOf, Shape, TextShape, Value, Whole
+from licet.policy_files.shapes import AnyJson, Flag, Integer, Located, Money, OneOf, Shape, TextShape, Value
 
 
 class Misread(ValueError):
@@ -71,10 +71,10 @@ SOUND: list[tuple[Shape, str, object]] = [
     (NAME, "no", "no"),
     (PARSED, "x", "X"),
     (OneOf(("read_only", "full")), "full", "full"),
-    (Whole(), "0", 0),
-    (Whole(1, 3), "3", 3),
-    (Whole(), "3.0", 3),
-    (Whole(), "1e2", 100),
+    (Integer(), "0", 0),
+    (Integer(1, 3), "3", 3),
+    (Integer(), "3.0", 3),
+    (Integer(), "1e2", 100),
     (Money(), "5", Decimal(5)),
     (Money(), "5.00", Decimal(5)),
     (Money(), "0.1", Decimal("0.1")),
@@ -84,34 +84,38 @@ SOUND: list[tuple[Shape, str, object]] = [
     (Money(), "1e9", Decimal(10**9)),
     (Money(), "0.000000000000001", Decimal("1e-15")),
     (Flag(), "true", True),
-    (Listed(NAME), "[]", []),
-    (Listed(NAME), "[a, b]", ["a", "b"]),
-    (Listed(NAME), "[a, a]", ["a", "a"]),
+    (ListOf(NAME), "[]", []),
+    (ListOf(NAME), "[a, b]", ["a", "b"]),
+    (ListOf(NAME), "[a, a]", ["a", "a"]),
     (
-        Listed(Free()),
+        ListOf(AnyJson()),
         "[1, true, '1', [1], [true], {a: 1}, {a: 2}, null]",
         [1, True, "1", [1], [True], {"a": 1}, {"a": 2}, None],
     ),
-    (Keyed(NAME, Whole()), "{b: 1, a: 2}", {"b": 1, "a": 2}),
-    (Keyed(PARSED, Whole()), "{x: 1}", {"X": 1}),
+    (MappingOf(NAME, Integer()), "{b: 1, a: 2}", {"b": 1, "a": 2}),
+    (MappingOf(PARSED, Integer()), "{x: 1}", {"X": 1}),
     (Record({"a": Field(Flag()), "b": Field(NAME)}), "{b: x}", {"b": "x"}),
     (
-        Record({"allowed_hosts": Field(Listed(HOST), aliases=("allowedHosts",))}),
+        Record({"allowed_hosts": Field(ListOf(HOST), aliases=("allowedHosts",))}),
         "allowedHosts: [x.y]",
         {"allowed_hosts": ["x.y"]},
     ),
-    (Either((Listed(NAME), Keyed(NAME, Flag()))), "[a]", ["a"]),
-    (Either((Listed(NAME), Keyed(NAME, Flag()))), "{a: true}", {"a": True}),
-    (Either((Listed(NAME), OneOf(("any",)))), "any", "any"),
-    (Either((Flag(), OneOf(("ask",)), Whole())), "false", False),
-    (Either((Flag(), OneOf(("ask",)), Whole())), "7", 7),
-    (Free(most=3), "[1, 2]", [1, 2]),
-    (Free(), "{enum: [a, 1, 1.5, null, true], deep: {x: []}}", {"enum": ["a", 1, 1.5, None, True], "deep": {"x": []}}),
+    (Either((ListOf(NAME), MappingOf(NAME, Flag()))), "[a]", ["a"]),
+    (Either((ListOf(NAME), MappingOf(NAME, Flag()))), "{a: true}", {"a": True}),
+    (Either((ListOf(NAME), OneOf(("any",)))), "any", "any"),
+    (Either((Flag(), OneOf(("ask",)), Integer())), "false", False),
+    (Either((Flag(), OneOf(("ask",)), Integer())), "7", 7),
+    (AnyJson(most=3), "[1, 2]", [1, 2]),
+    (
+        AnyJson(),
+        "{enum: [a, 1, 1.5, null, true], deep: {x: []}}",
+        {"enum": ["a", 1, 1.5, None, True], "deep": {"x": []}},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("shape", "text", "value"), SOUND)
-def test_a_sound_node_becomes_a_value(shape: Shape, text: str, value: object) -> None:
+def test_a_valid_node_gives_a_value(shape: Shape, text: str, value: object) -> None:
     found, problems = checked(shape, text)
     assert problems == []
     assert bare(found) == value
@@ -119,7 +123,7 @@ def test_a_sound_node_becomes_a_value(shape: Shape, text: str, value: object) ->
 
 
 @pytest.mark.parametrize("text", ["5", "5.0", "5.00", "50e-1", "0.5e1"])
-def test_money_is_printed_one_way(text: str) -> None:
+def test_money_has_one_text_form(text: str) -> None:
     value, _ = checked(Money(), text)
     assert value is not None
     assert str(value.value) == "5"
@@ -132,8 +136,8 @@ AGENT = Record(
     {
         "agent": Field(NAME, required=True),
         "effect": Field(OneOf(("read_only", "write_limited", "full"))),
-        "allowed_hosts": Field(Listed(HOST), aliases=("allowedHosts", "hosts")),
-        "max_calls": Field(Whole(1, 100)),
+        "allowed_hosts": Field(ListOf(HOST), aliases=("allowedHosts", "hosts")),
+        "max_calls": Field(Integer(1, 100)),
     }
 )
 AGENT_KEYS = "`agent`, `effect`, `allowed_hosts` or `max_calls`"
@@ -159,13 +163,13 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
     ),
     (OneOf(("read_only", "full")), "zzz", ["1:1 found `zzz`, expected `read_only` or `full`"]),
     (OneOf(("deny",)), "false", ["1:1 found a boolean `false`, expected `deny`; quote it if you mean the text"]),
-    (Whole(), "-1", ["1:1 found a number `-1`, expected a whole number of at least 0"]),
-    (Whole(), "1.5", ["1:1 found a number `1.5`, expected a whole number of at least 0"]),
-    (Whole(1, 9), "10", ["1:1 found a number `10`, expected a whole number from 1 to 9"]),
-    (Whole(), "1e300", ["1:1 found a number `1e300`, expected a whole number of at least 0"]),
-    (Whole(), "true", ["1:1 found a boolean `true`, expected a whole number of at least 0"]),
-    (Whole(), "'5'", ["1:1 found the text `5`, expected a whole number of at least 0; remove the quotes"]),
-    (Whole(), "1_000", ["1:1 found the text `1_000`, expected a whole number of at least 0"]),
+    (Integer(), "-1", ["1:1 found a number `-1`, expected a whole number of at least 0"]),
+    (Integer(), "1.5", ["1:1 found a number `1.5`, expected a whole number of at least 0"]),
+    (Integer(1, 9), "10", ["1:1 found a number `10`, expected a whole number from 1 to 9"]),
+    (Integer(), "1e300", ["1:1 found a number `1e300`, expected a whole number of at least 0"]),
+    (Integer(), "true", ["1:1 found a boolean `true`, expected a whole number of at least 0"]),
+    (Integer(), "'5'", ["1:1 found the text `5`, expected a whole number of at least 0; remove the quotes"]),
+    (Integer(), "1_000", ["1:1 found the text `1_000`, expected a whole number of at least 0"]),
     (Money(), "-0.01", [f"1:1 found a number `-0.01`, expected {Money.expected}"]),
     (Money(), "1e-16", [f"1:1 found a number `1e-16`, expected {Money.expected}"]),
     (Money(), "1000000001", [f"1:1 found a number `1000000001`, expected {Money.expected}"]),
@@ -174,26 +178,26 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
     (Flag(), "'true'", ["1:1 found the text `true`, expected `true` or `false`; remove the quotes"]),
     (Flag(), "1", ["1:1 found a number `1`, expected `true` or `false`"]),
     (
-        Listed(NAME),
+        ListOf(NAME),
         "a",
         ["1:1 found the text `a`, expected a list (a name in each entry); a list of one is written in `[` and `]`"],
     ),
-    (Listed(NAME, least=1), "[]", ["1:1 found 0 entries, expected at least 1"]),
+    (ListOf(NAME, least=1), "[]", ["1:1 found 0 entries, expected at least 1"]),
     (
-        Listed(NAME),
+        ListOf(NAME),
         "[a, B, 1]",
         [
             "1:5 found `B`, expected a name",
             "1:8 found a number `1`, expected a name; quote it if you mean the text",
         ],
     ),
-    (Keyed(NAME, Flag()), "[a]", ["1:1 found a list, expected a mapping (a name as each key)"]),
+    (MappingOf(NAME, Flag()), "[a]", ["1:1 found a list, expected a mapping (a name as each key)"]),
     (
-        Keyed(NAME, Flag()),
+        MappingOf(NAME, Flag()),
         "{A: 1}",
         ["1:2 found `A`, expected a name", "1:5 found a number `1`, expected `true` or `false`"],
     ),
-    (Keyed(PARSED, Flag()), "{x: true, X: false}", [f"1:11 found `X` a second time, {ONCE}; {AT_2}"]),
+    (MappingOf(PARSED, Flag()), "{x: true, X: false}", [f"1:11 found `X` a second time, {ONCE}; {AT_2}"]),
     (Record({}), "{a: 1}", ["1:2 found the key `a`, expected nothing"]),
     (AGENT, "x", [f"1:1 found the text `x`, expected a mapping with {AGENT_KEYS}"]),
     (AGENT, "{agent: }", ["1:9 found nothing, expected a name"]),
@@ -226,27 +230,27 @@ WRONG: list[tuple[Shape, str, list[str]]] = [
         ],
     ),
     (
-        Either((Listed(NAME), OneOf(("any",)))),
+        Either((ListOf(NAME), OneOf(("any",)))),
         "{a: 1}",
         ["1:1 found a mapping, expected a list (a name in each entry) or `any`"],
     ),
-    (Either((Listed(NAME), OneOf(("any",)))), "al", ["1:1 found `al`, expected `any`"]),
+    (Either((ListOf(NAME), OneOf(("any",)))), "al", ["1:1 found `al`, expected `any`"]),
     (
-        Either((Flag(), Whole())),
+        Either((Flag(), Integer())),
         "'1'",
         ["1:1 found the text `1`, expected `true` or `false` or a whole number of at least 0; remove the quotes"],
     ),
-    (Free(most=3), "[1, 2, 3]", ["1:1 found more than 3 values, expected at most 3 values"]),
+    (AnyJson(most=3), "[1, 2, 3]", ["1:1 found more than 3 values, expected at most 3 values"]),
 ]
 
 
 @pytest.mark.parametrize(("shape", "text", "problems"), WRONG)
-def test_a_wrong_node_is_explained_where_it_stands(shape: Shape, text: str, problems: list[str]) -> None:
+def test_an_invalid_node_is_reported_with_its_place(shape: Shape, text: str, problems: list[str]) -> None:
     assert checked(shape, text)[1] == problems
 
 
-def test_values_and_keys_know_where_they_stand() -> None:
-    value, _ = checked(Record({"tools": Field(Keyed(NAME, Listed(NAME)))}), "tools:\n  a: [x, y]\n  b: []\n")
+def test_values_and_keys_have_origins() -> None:
+    value, _ = checked(Record({"tools": Field(MappingOf(NAME, ListOf(NAME)))}), "tools:\n  a: [x, y]\n  b: []\n")
     assert value is not None
     tools = value.value["tools"]
     assert (tools.key_origin.full, tools.origin.full) == ("f.yaml:1:1", "f.yaml:2:3")
@@ -257,13 +261,13 @@ def test_values_and_keys_know_where_they_stand() -> None:
     assert [item.origin.full for item in tools.value["a"].value] == ["f.yaml:2:7", "f.yaml:2:10"]
 
 
-def test_what_is_sound_is_kept_beside_what_is_not() -> None:
+def test_valid_values_are_kept_if_others_are_invalid() -> None:
     value, problems = checked(AGENT, "{agent: a, effect: none, hosts: [x, 1, y], more: 1}")
     assert bare(value) == {"agent": "a", "allowed_hosts": ["x", "y"]}
     assert len(problems) == 3
 
 
-def test_a_mistake_in_a_parser_is_not_mistaken_for_one_in_the_file() -> None:
+def test_a_bug_in_a_parser_is_not_reported_as_a_problem_of_the_file() -> None:
     with pytest.raises(KeyError):
         checked(PARSED, "boom")
 
@@ -277,7 +281,7 @@ def test_values_cannot_be_changed() -> None:
         value.value = 1  # type: ignore[misc]
 
 
-def test_near_spellings_are_not_sought_forever() -> None:
+def test_the_search_for_similar_words_is_limited() -> None:
     _, problems = checked(AGENT, "agent: a\n" + "".join(f"efect{number}: 1\n" for number in range(5000)))
     assert len(problems) == 5000
     assert problems[0].endswith("did you mean `effect`?")
@@ -287,14 +291,14 @@ def test_near_spellings_are_not_sought_forever() -> None:
 # JSON Schema ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_schema_tells_an_editor_what_the_shape_knows() -> None:
+def test_the_json_schema_of_a_shape() -> None:
     shape = Record(
         {
             "agent": Field(NAME, required=True, description="whose ceiling this is"),
             "effect": Field(OneOf(("read_only", "full"), description="how far it may go"), aliases=("sideEffect",)),
-            "private": Field(Either((Listed(HOST, least=1), Flag()), description="where to")),
-            "budget": Field(Keyed(NAME, Money())),
-            "args": Field(Keyed(NAME, Free(description="JSON Schema"))),
+            "private": Field(Either((ListOf(HOST, least=1), Flag()), description="where to")),
+            "budget": Field(MappingOf(NAME, Money())),
+            "args": Field(MappingOf(NAME, AnyJson(description="JSON Schema"))),
         },
         description="not this one",
     )
@@ -339,10 +343,10 @@ SAMPLE = Record(
         "a": Field(NAME, required=True, aliases=("b",)),
         "c": Field(OneOf(("x", "y")), required=True),
         "d": Field(
-            Listed(Either((HOST, Record({"e": Field(Whole(1, 3)), "f": Field(Flag(), required=True)}))), least=1)
+            ListOf(Either((HOST, Record({"e": Field(Integer(1, 3)), "f": Field(Flag(), required=True)}))), least=1)
         ),
-        "g": Field(Keyed(NAME, Either((Money(), Flag()))), aliases=("h", "i")),
-        "j": Field(Free()),
+        "g": Field(MappingOf(NAME, Either((Money(), Flag()))), aliases=("h", "i")),
+        "j": Field(AnyJson()),
     }
 )
 VALIDATOR = jsonschema_rs.validator_for(json_schema(SAMPLE, "Sample", "one of everything"))
@@ -357,7 +361,7 @@ anything = st.recursive(
 
 
 def mostly(strategy: st.SearchStrategy[Any], otherwise: st.SearchStrategy[Any] = anything) -> st.SearchStrategy[Any]:
-    """What the shape asks for, but for one time in twenty: most whole samples are sound, and many are not."""
+    """The given strategy, but something else one time in twenty, so that samples are both valid and invalid."""
     return st.integers(0, 19).flatmap(lambda dice: otherwise if dice == 19 else strategy)
 
 

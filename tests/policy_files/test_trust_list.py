@@ -47,7 +47,7 @@ def test_a_policy_is_trusted_by_its_real_path_and_its_digest(tmp_path: Path) -> 
     assert trusted_paths() == (str(policy),)
 
 
-def test_an_acceptance_replaces_the_one_before_and_leaves_others(tmp_path: Path) -> None:
+def test_an_acceptance_replaces_the_previous_one_of_the_same_path(tmp_path: Path) -> None:
     for name in ("a", "b"):
         put(tmp_path / name)
     put(tmp_path / "a", TWO)
@@ -67,7 +67,7 @@ def test_a_copy_of_what_was_accepted_is_kept(tmp_path: Path) -> None:
     assert accepted_files(policy) == {}
 
 
-def test_what_is_written_is_canonical_and_for_this_user_alone(tmp_path: Path, state: Path) -> None:
+def test_the_files_are_canonical_json_and_private_to_the_user(tmp_path: Path, state: Path) -> None:
     os.umask(0o000)
     try:
         put(tmp_path / "b")
@@ -100,7 +100,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_list_trusts_nothing_and_says_so(content: bytes, tmp_path: Path, state: Path) -> None:
+def test_a_damaged_list_is_an_error_and_trusts_nothing(content: bytes, tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     (state / "trust").write_bytes(content)
     for ask in (accepted, lambda: is_trusted(tmp_path / "a", ONE), lambda: put(tmp_path / "b")):
@@ -118,7 +118,7 @@ def test_a_list_that_others_can_write_is_not_used(mode: int, tmp_path: Path, sta
         is_trusted(tmp_path / "a", ONE)
 
 
-def test_nor_is_one_in_a_directory_in_which_anybody_can_replace_it(tmp_path: Path, state: Path) -> None:
+def test_a_list_in_a_world_writable_directory_is_not_used(tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     state.chmod(0o777)
     with pytest.raises(TrustListError, match="can be changed by others: run `chmod 700"):
@@ -126,14 +126,14 @@ def test_nor_is_one_in_a_directory_in_which_anybody_can_replace_it(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_nor_is_one_of_another_user(tmp_path: Path, state: Path) -> None:
+def test_a_list_of_another_user_is_not_used(tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     os.chown(state / "trust", 12345, -1)
     with pytest.raises(TrustListError, match="can be changed by others"):
         is_trusted(tmp_path / "a", ONE)
 
 
-def test_nor_is_a_link_or_a_pipe(tmp_path: Path, state: Path) -> None:
+def test_a_list_that_is_a_link_or_a_pipe_is_not_used(tmp_path: Path, state: Path) -> None:
     put(tmp_path / "a")
     (state / "trust").rename(state / "elsewhere")
     (state / "trust").symlink_to("elsewhere")
@@ -145,7 +145,7 @@ def test_nor_is_a_link_or_a_pipe(tmp_path: Path, state: Path) -> None:
         is_trusted(tmp_path / "a", ONE)
 
 
-def test_a_copy_that_was_exchanged_is_not_used(tmp_path: Path, state: Path) -> None:
+def test_a_replaced_copy_is_not_used(tmp_path: Path, state: Path) -> None:
     policy = tmp_path / "licet.yaml"
     put(policy)
     (copy,) = (state / "trusted").iterdir()
@@ -153,7 +153,7 @@ def test_a_copy_that_was_exchanged_is_not_used(tmp_path: Path, state: Path) -> N
     assert accepted_files(policy) == {}
 
 
-def test_nobody_loses_an_acceptance_to_another_process(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_acceptance(tmp_path: Path) -> None:
     program = (
         "import sys; from datetime import UTC, datetime; from licet.policy_files.trust_list import accept\n"
         "for n in range(10): accept(f'{sys.argv[1]}/{n}', 'sha256:1', {}, datetime.now(UTC))"
@@ -170,7 +170,7 @@ def test_without_a_home_there_is_no_list(tmp_path: Path, monkeypatch: pytest.Mon
     assert not is_trusted(tmp_path, ONE)
 
 
-def test_no_grant_of_any_manifest_writes_a_trusted_policy(tmp_path: Path) -> None:
+def test_no_tool_of_any_manifest_may_write_a_trusted_policy(tmp_path: Path) -> None:
     other = tmp_path / "other" / ".licet" / "licet.yaml"
     put(other)
     other.parent.parent.mkdir()

@@ -45,7 +45,7 @@ def read(text: str | bytes, file: str = "f.yaml") -> Any:
     return plain(root)
 
 
-def said(text: str | bytes, file: str = "f.yaml") -> list[str]:
+def problem_texts(text: str | bytes, file: str = "f.yaml") -> list[str]:
     _, problems = read_nodes(text if isinstance(text, bytes) else text.encode(), file)
     return [str(problem).removeprefix(f"{file}:").replace(": error:", "", 1) for problem in problems]
 
@@ -105,7 +105,7 @@ SCALARS = [
 
 
 @pytest.mark.parametrize(("text", "value"), SCALARS)
-def test_scalars_mean_what_yaml_1_2_says(parser: str, text: str, value: object) -> None:
+def test_scalars_are_read_by_yaml_1_2(parser: str, text: str, value: object) -> None:
     [read_value] = read(f"- {text}\n")
     assert read_value == value
     assert type(read_value) is type(value)
@@ -125,7 +125,7 @@ def test_a_scalar_keeps_its_text_and_whether_it_was_quoted(parser: str) -> None:
 @pytest.mark.parametrize(
     "text", ["\ufeff# é 😀\n\na: 1\nb:\n  - x\n  - {c: y}\n", "# é 😀\r\n\r\na: 1\r\nb:\r\n  - x\r\n  - {c: y}\r\n"]
 )
-def test_every_node_and_key_knows_its_line_and_column(parser: str, text: str) -> None:
+def test_every_node_and_key_has_its_line_and_column(parser: str, text: str) -> None:
     root, problems = read_nodes(text.encode(), "f.yaml")
     assert problems == ()
     assert isinstance(root, Mapping)
@@ -139,13 +139,13 @@ def test_every_node_and_key_knows_its_line_and_column(parser: str, text: str) ->
     assert [item.origin.full for item in listed.items] == ["f.yaml:5:5", "f.yaml:6:5"]
 
 
-def test_json_nodes_stand_where_yaml_nodes_stand(parser: str) -> None:
+def test_json_nodes_have_the_same_places_as_yaml_nodes(parser: str) -> None:
     text = b'{"\xc3\xa9": [1,\n  "x", {"a": null}],\n "b": true}'
     as_yaml, as_json = read_nodes(text, "same"), read_nodes(text, "same.json")
     assert repr(as_yaml) == repr(as_json).replace("same.json", "same")
 
 
-def test_aliases_repeat_what_was_written(parser: str) -> None:
+def test_aliases_repeat_their_anchor(parser: str) -> None:
     inner = {"b": "c"}
     assert read("a: &x [1, &y {b: c}]\nd: *x\ne: *y\n") == {"a": [1, inner], "d": [1, inner], "e": inner}
     assert read("a: &x 1\nb: *x\n") == {"a": 1, "b": 1}
@@ -327,9 +327,9 @@ REFUSED: dict[str, tuple[str | bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_could_be_misread_is_refused_where_it_stands(parser: str, name: str) -> None:
+def test_ambiguous_text_is_refused_with_its_place(parser: str, name: str) -> None:
     text, problems = REFUSED[name]
-    assert said(text) == problems
+    assert problem_texts(text) == problems
 
 
 # The two parsers stop at slightly different places here; both must stop.
@@ -357,26 +357,26 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_what_cannot_be_read_is_one_problem_without_parser_jargon(parser: str, text: str) -> None:
-    [problem] = said(text)
+def test_a_syntax_error_is_one_problem_in_plain_words(parser: str, text: str) -> None:
+    [problem] = problem_texts(text)
     assert " found " in problem
     assert "valid YAML" not in problem
     assert not any(jargon in problem for jargon in ("token", "scalar", "node", "stream", "<block", "flow", "\n"))
 
 
 @pytest.mark.parametrize("number", [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-def test_no_bidi_control_stands_anywhere(number: int) -> None:
+def test_bidi_controls_are_refused_everywhere(number: int) -> None:
     for text in (f"# {chr(number)}\na: b", f"a: {chr(number)}", f'a: "\\u{number:04x}"', f"{chr(number)}: b"):
-        assert f"U+{number:04X}" in said(text)[0]
+        assert f"U+{number:04X}" in problem_texts(text)[0]
 
 
 @pytest.mark.parametrize("number", [0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
-def test_no_invisible_character_stands_in_a_key_or_value(number: int) -> None:
+def test_invisible_characters_are_refused_in_keys_and_values(number: int) -> None:
     for text in (f"a: b{chr(number)}", f"'a{chr(number)}': b", f'a: "\\u{number:04x}"', f"a: |\n  b{chr(number)}\n"):
-        assert f"U+{number:04X}" in said(text)[0]
+        assert f"U+{number:04X}" in problem_texts(text)[0]
 
 
-def test_invisible_characters_may_stand_in_comments() -> None:
+def test_invisible_characters_are_allowed_in_comments() -> None:
     assert read("a: b # \u200b\u200d") == {"a": "b"}
 
 
@@ -398,57 +398,59 @@ DEEP = {
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_deep_nesting_is_refused_before_it_costs_anything(parser: str, name: str) -> None:
-    [problem] = said(DEEP[name])
+def test_deep_nesting_is_refused_early(parser: str, name: str) -> None:
+    [problem] = problem_texts(DEEP[name])
     assert problem.endswith(message("yaml_nodes.nesting_deeper_than_expected_most"))
 
 
 @pytest.mark.parametrize(("file", "text"), [("f.yaml", "{0}x{1}"), ("f.json", "{0}0{1}")])
 def test_thirty_two_levels_are_allowed(file: str, text: str) -> None:
     read(text.format("[" * 32, "]" * 32), file)
-    assert said(text.format("[" * 33, "]" * 33), file) == [message("yaml_nodes.nesting_deeper_than_expected_most_2")]
+    assert problem_texts(text.format("[" * 33, "]" * 33), file) == [
+        message("yaml_nodes.nesting_deeper_than_expected_most_2")
+    ]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{k: ", "}")])
-def test_aliases_cannot_build_what_may_not_be_written_deep(opening: str, closing: str) -> None:
+def test_aliases_cannot_exceed_the_depth_limit(opening: str, closing: str) -> None:
     deep = f"a: &a {opening * 20}x{closing * 20}\n"
     assert read(f"{deep}b: {opening * 11}*a{closing * 11}\n")
-    [problem] = said(f"{deep}b: {opening * 12}*a{closing * 12}\n")
+    [problem] = problem_texts(f"{deep}b: {opening * 12}*a{closing * 12}\n")
     assert problem.endswith(message("yaml_nodes.alias_expected_most_levels_nesting"))
 
 
 def test_an_alias_bomb_is_refused_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    [problem] = said("\n".join(lines))
+    [problem] = problem_texts("\n".join(lines))
     assert problem.endswith(message("yaml_nodes.alias_expected_most_values_repeated"))
 
 
 def test_a_thousand_values_may_be_repeated_and_not_one_more() -> None:
     listed = f"a: &a [{', '.join('x' * 99)}]\n"
     assert len(read(listed + f"b: [{', '.join(['*a'] * 10)}]\n")["b"]) == 10
-    assert len(said(listed + f"b: [{', '.join(['*a'] * 10)}]\nc: &c x\nd: *c\n")) == 1
+    assert len(problem_texts(listed + f"b: [{', '.join(['*a'] * 10)}]\nc: &c x\nd: *c\n")) == 1
 
 
 def test_a_mebibyte_is_read_and_a_byte_more_is_not() -> None:
     assert read(b"a: b #" + b"x" * ((1 << 20) - 6)) == {"a": "b"}
-    assert said(b"a: b #" + b"x" * ((1 << 20) - 5)) == [message("yaml_nodes.bytes_expected_most_mib")]
+    assert problem_texts(b"a: b #" + b"x" * ((1 << 20) - 5)) == [message("yaml_nodes.bytes_expected_most_mib")]
 
 
 @pytest.mark.parametrize("text", [b"\0" * (1 << 20), b"a:\n" * 300_000, b"- .nan\n" * 100_000])
-def test_problems_are_counted_up_to_a_thousand(text: bytes) -> None:
-    problems = said(text)
+def test_reading_stops_after_a_thousand_problems(text: bytes) -> None:
+    problems = problem_texts(text)
     assert len(problems) == 1001
     assert problems[-1].endswith(message("yaml_nodes.problems_before_expected_fewer_read"))
 
 
 @pytest.mark.parametrize("text", ["9" * 1_000_000, "0" * 1_000_000, "1e" + "9" * 1_000_000, "0x" + "f" * 1_000_000])
-def test_endless_digits_are_refused_and_not_repeated(text: str) -> None:
-    [problem] = said(text)
+def test_very_long_integers_are_refused_and_not_quoted(text: str) -> None:
+    [problem] = problem_texts(text)
     assert problem.startswith(f"1:1 found `{text[:80]}…`, expected a ")
 
 
-def test_endless_decimals_are_a_number() -> None:
+def test_a_number_may_have_many_decimals() -> None:
     assert read("1." + "9" * 1_000_000) < 2
 
 
@@ -471,7 +473,7 @@ JSON_VALUES = [
 
 
 @pytest.mark.parametrize(("text", "value"), JSON_VALUES)
-def test_json_is_read_whole(text: str, value: object) -> None:
+def test_all_of_json_is_read(text: str, value: object) -> None:
     assert read(text, "f.JSON") == value
 
 
@@ -514,8 +516,8 @@ JSON_REFUSED = {
 
 
 @pytest.mark.parametrize("text", JSON_REFUSED)
-def test_json_is_read_by_its_own_grammar(text: str) -> None:
-    assert said(text, "f.json") == [JSON_REFUSED[text]]
+def test_text_that_is_yaml_but_not_json_is_refused_in_json(text: str) -> None:
+    assert problem_texts(text, "f.json") == [JSON_REFUSED[text]]
 
 
 # Properties ----------------------------------------------------------------------------------------------------------
@@ -532,13 +534,13 @@ data = st.recursive(
 
 
 @given(data, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_what_json_writes_is_read_back(value: object, ascii_only: bool, indent: int | str | None) -> None:
+def test_written_json_is_read_back(value: object, ascii_only: bool, indent: int | str | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert read(text, "f.json") == value
 
 
 @given(data.filter(lambda value: value is not None), st.booleans())
-def test_what_yaml_writes_is_read_back(value: object, flow: bool) -> None:
+def test_written_yaml_is_read_back(value: object, flow: bool) -> None:
     text = yaml.safe_dump(value, allow_unicode=True, default_flow_style=flow)
     # YAML 1.1 leaves these without quotes; in 1.2 they are numbers.
     assume(not re.search(r"\b0o[0-7]+|[0-9]e[0-9]", text, re.IGNORECASE))
@@ -598,7 +600,7 @@ FILES = st.sampled_from(["f.yaml", "f.json"])
 )
 @example(b"", "f.json")
 @settings(deadline=None)
-def test_no_bytes_do_worse_than_a_problem(text: bytes, file: str) -> None:
+def test_any_bytes_give_a_value_or_problems(text: bytes, file: str) -> None:
     root, problems = read_nodes(text, file)
     assert root is not None or problems
     for problem in problems:
@@ -625,7 +627,7 @@ jsonish = st.lists(st.sampled_from([*JSON_MARKS, *JSON_WORDS]), max_size=20).map
 
 @given(jsonish)
 @settings(deadline=None)
-def test_json_is_never_read_more_loosely_than_the_standard_library_does(text: str) -> None:
+def test_json_is_read_at_least_as_strictly_as_by_the_standard_library(text: str) -> None:
     root, problems = read_nodes(text.encode(), "f.json")
     if problems:
         return

@@ -24,7 +24,7 @@ from licet.declare import Tool
 from licet.guard.ports import Ports
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result
-from licet.policy_files.documents import never_written
+from licet.policy_files.documents import with_protected_paths
 from licet.policy_files.policy_paths import policy_paths
 from licet.policy_files.trust_list import trusted_paths
 
@@ -96,7 +96,7 @@ def _manifest(spec: ToolSpec, allow: CapabilitySet) -> Manifest:
         approvals=Approvals(write="manifest"),  # the caller approved the writes by allowing them in the set
         pinned="check_and_run",
     )
-    return never_written(manifest, dict.fromkeys(policy_paths((), trusted_paths()), POLICY))
+    return with_protected_paths(manifest, dict.fromkeys(policy_paths((), trusted_paths()), POLICY))
 
 
 class _OneToolGate(Gate):

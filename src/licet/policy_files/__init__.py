@@ -1,1 +1,1 @@
-"""Reads policy and source text. Nothing that is read here is ever run."""
+"""Reads policy files and the source of tools. Nothing that is read here is imported or run."""

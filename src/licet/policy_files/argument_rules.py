@@ -1,4 +1,7 @@
-"""Rules on arguments in a manifest: JSON Schema keywords and `scope`. A keyword nobody knows would never match."""
+"""Rules on arguments in a manifest: JSON Schema keywords and `scope`.
+
+Unknown keywords are errors, since JSON Schema would ignore them and the rule would not be enforced.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +13,7 @@ from licet.core.decision.decide import DESCENDS
 from licet.core.origin import Origin, Problem
 from licet.policy_files.shapes import Located, nearest
 
-# Where a keyword holds further schemas: itself one, a list of them, or a mapping to them.
+# Keywords whose value is a schema, a list of schemas, or a mapping to schemas.
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties",)
@@ -20,12 +23,10 @@ _WORDS = (
     *("maxContains", "required", "minProperties", "maxProperties", "title", "description", "scope"),
 )
 MOST_PATTERNS = 500  # in one file: each may take ten milliseconds to compile
-LONGEST_PATTERNS = (
-    1 << 16
-)  # characters of all different rules with patterns: to compile them takes a hundred times that
-LARGEST_PATTERN = 1 << 19  # bytes, compiled: more than any that a person can read, and `\PL{200}` takes ten times that
-LONGEST_SHOWN = 200  # of what is wrong with a rule
-_PATTERN = '"pattern": '  # as JSON writes the key; in a text its quotes would be escaped
+LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns; compiling takes a hundred times that in memory
+LARGEST_PATTERN = 1 << 19  # bytes after compiling; `\PL{200}` takes ten times that, a readable pattern far less
+LONGEST_SHOWN = 200  # characters of a message about a rule
+_PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
 _SCOPES = (
     "network",
@@ -37,7 +38,7 @@ _SCOPES = (
 
 
 def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:
-    """Everything in the argument rules of tools that would silently not be enforced, beside what is known already."""
+    """Report everything in argument rules that could not be enforced. `known` are the problems found so far."""
     seen: set[str] = set()
     patterns = length = 0
     for name, held in (rule for args in tools if args is not None for rule in args.value.items()):
@@ -48,7 +49,7 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
         yield from problems
         try:
             text = _text(held.value)
-        except TypeError:  # a value that could not be read at all, which has been said
+        except TypeError:  # a value that could not be read, which was reported already
             continue
         if problems or text in seen:
             continue
@@ -65,7 +66,10 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
 
 
 def _unknown(schema: Any, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
-    """`certain`: the value must fit this schema, so a `scope` in it is a rule; below `not` or `anyOf` it may not."""
+    """Report unknown keywords, and each `scope` that cannot be enforced.
+
+    `certain` is False below keywords such as `not` and `anyOf`. A value need not match a schema there.
+    """
     if not isinstance(schema, Mapping):
         return
     for key, value in schema.items():
@@ -99,7 +103,10 @@ def _uncompilable(text: str, origin: Origin) -> Iterator[Problem]:
 
 
 def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
-    """A function that says what is wrong with arguments by a tool's rules, or nothing; never their values."""
+    """A function that checks arguments against the rules of a tool.
+
+    It returns an error message, which never contains the values, or an empty text.
+    """
     validators = {name: _validator(_text(schema)) for name, schema in rules.items()}
 
     def check(arguments: Mapping[str, Any]) -> str:
@@ -110,18 +117,18 @@ def argument_check(rules: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], st
 
 
 def _text(schema: Any) -> str:
-    return json.dumps(schema, default=dict)  # rules come frozen
+    return json.dumps(schema, default=dict)  # `default` is for read-only mappings
 
 
 def _validator(text: str) -> Any:
-    # Patterns are what takes long to compile. Other schemas do not: kept, they would only push patterns out.
+    # Only patterns are slow to compile. Caching other schemas would push patterns out of the cache.
     return compiled(text) if _PATTERN in text else _compile(text)
 
 
 def _compile(text: str) -> Any:
     import jsonschema_rs
 
-    # Patterns run in linear time, whatever the value; a format that nobody checks would be a rule that never matches.
+    # Patterns run in linear time. An unknown format is refused, since it would not be enforced.
     return jsonschema_rs.Draft202012Validator(
         _with_types(_without_scope(json.loads(text))),
         pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN),
@@ -134,7 +141,7 @@ compiled = lru_cache(maxsize=MOST_PATTERNS)(_compile)
 
 
 def _without_scope(schema: Any) -> Any:
-    """The schema as JSON Schema knows it; `scope` is ours, and is a keyword only where a schema stands."""
+    """The schema without the keyword `scope`, which JSON Schema does not have. A property named `scope` stays."""
     if not isinstance(schema, Mapping):
         return schema
     plain = {}
@@ -150,9 +157,9 @@ def _without_scope(schema: Any) -> Any:
     return plain
 
 
-# JSON Schema lets a keyword pass whatever it does not speak of: `maximum` a text, `pattern` a number. A rule that was
-# written for numbers would then let through the same number as a text, which some type hints take just as well.
-_SPEAKS_OF = {
+# In JSON Schema a keyword accepts every value of another type: `maximum` accepts any text, `pattern` any number. Then
+# a limit on a number could be avoided by passing it as text, which some type hints accept.
+_KEYWORDS_OF_TYPE = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "string": ("minLength", "maxLength", "pattern", "format"),
     "array": ("items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
@@ -161,17 +168,17 @@ _SPEAKS_OF = {
 
 
 def _with_types(schema: Any) -> Any:
-    """The schema, where each says what its keywords speak of; null, which stands for nothing given, may pass."""
+    """The schema with the `type` that its keywords are for, in all its parts. Null, an absent value, is accepted."""
     if not isinstance(schema, Mapping):
         return schema
     plain = {key: _inner_types(key, value) for key, value in schema.items()}
-    spoken = [kind for kind, words in _SPEAKS_OF.items() if any(word in schema for word in words)]
-    return plain if "type" in schema or not spoken else {**plain, "type": [*spoken, "null"]}
+    types = [kind for kind, words in _KEYWORDS_OF_TYPE.items() if any(word in schema for word in words)]
+    return plain if "type" in schema or not types else {**plain, "type": [*types, "null"]}
 
 
 def _inner_types(key: str, value: Any) -> Any:
     if key in _ONE:
-        return _with_types(value) if key != "not" else value  # a type inside a negation would let more through
+        return _with_types(value) if key != "not" else value  # inside `not`, an added type would accept more
     if key in _SEVERAL and isinstance(value, list):
         return [_with_types(one) for one in value]
     if key in _NAMED and isinstance(value, Mapping):

@@ -1,7 +1,8 @@
-"""A vocabulary for what a policy file may hold. Each shape checks a node and writes its own JSON Schema, side by side,
-so that what an editor accepts and what a loader accepts cannot drift apart. What keys mean is not known here.
+"""Shapes that contain other shapes: lists, mappings, records and alternatives.
 
-Beyond the schema go only: what `Text.parse` refuses, decimals too fine for `Money`, and the size of `Free`.
+A shape describes what a policy file may contain at one place. It checks a node and also writes its own JSON Schema, so
+that editors and the loader accept the same files. The loader refuses more than the schema in three cases only: what
+`TextShape.parse` refuses, amounts with too many decimals (`Money`), and the size of `AnyJson`.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ from msgspec.structs import replace
 from licet.core.origin import Origin, Problem
 from licet.policy_files.nodes import Mapping, Node, Scalar, Sequence
 from licet.policy_files.shapes import (
+    AnyJson,
     Flag,
-    Free,
+    Integer,
     Located,
     Money,
     OneOf,
@@ -24,39 +26,39 @@ from licet.policy_files.shapes import (
     Shape,
     TextShape,
     Value,
-    Whole,
     alternatives,
     described,
     meant_by,
-    misfit,
+    report_mismatch,
 )
 from licet.policy_files.syntax import shown
 
 __all__ = [
+    "AnyJson",
     "Either",
     "Field",
     "Flag",
-    "Free",
-    "Keyed",
-    "Listed",
+    "Integer",
+    "ListOf",
     "Located",
+    "MappingOf",
     "Money",
     "OneOf",
     "Record",
     "Shape",
     "TextShape",
     "Value",
-    "Whole",
     "check",
     "json_schema",
 ]
 
 
 def check(shape: Shape, node: Node, problems: Problems) -> Value | None:
-    """Check a node: add every problem to the list and return the value. The value is complete only if none was added.
+    """Check a node against a shape; return its value, and add every problem to the list.
 
-    A `TextShape` gives a str or what its `parse` returned, `OneOf` a str, `Whole` an int, `Money` a Decimal, `Flag` a
-    bool, `Listed` a tuple of values, `Keyed` and `Record` a mapping from key to value, `Free` plain data.
+    The value is complete only if no problem was added. It is what `parse` returns for a `TextShape` (without `parse`, a
+    str), a str for `OneOf`, an int for `Integer`, a Decimal for `Money`, a bool for `Flag`, a tuple of values for
+    `ListOf`, a mapping from key to value for `MappingOf` and `Record`, and plain data for `AnyJson`.
     """
     return shape.read(node, problems)
 
@@ -67,8 +69,8 @@ def json_schema(shape: Shape, title: str, description: str) -> dict[str, Any]:
     return head | {key: value for key, value in shape.schema().items() if key != "description"}
 
 
-class Listed(Struct, frozen=True):
-    """A list of one shape; its value is a tuple of values. Saying something twice is no mistake."""
+class ListOf(Struct, frozen=True):
+    """A list whose items have one shape; the value is a tuple. Repeated items are allowed."""
 
     shape: Shape
     least: int = 0
@@ -83,7 +85,7 @@ class Listed(Struct, frozen=True):
 
     def read(self, node: Node, problems: Problems) -> Value | None:
         if not isinstance(node, Sequence):
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
         if len(node.items) < self.least:
             problems.append(Problem(node.origin, f"{len(node.items)} entries", f"at least {self.least}"))
         read = self.shape.read
@@ -97,8 +99,8 @@ class Listed(Struct, frozen=True):
         return described(demands, self.description)
 
 
-class Keyed(Struct, frozen=True):
-    """A mapping whose keys are names of the author's choosing; its value maps parsed keys to values."""
+class MappingOf(Struct, frozen=True):
+    """A mapping whose keys the author chooses, such as names of tools; the value maps parsed keys to values."""
 
     key: TextShape
     shape: Shape
@@ -113,7 +115,7 @@ class Keyed(Struct, frozen=True):
 
     def read(self, node: Node, problems: Problems) -> Value | None:
         if not isinstance(node, Mapping):
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
         values: dict[Any, Value] = {}
         for text, entry in node.entries.items():
             origin = entry.key_origin
@@ -138,7 +140,7 @@ class Keyed(Struct, frozen=True):
 
 
 class Field(Struct, frozen=True):
-    """What a record holds under one key; `aliases` are other spellings of the key, and only one may be given."""
+    """One key of a record. `aliases` are other names of the key; only one of all may be used in a file."""
 
     shape: Shape
     required: bool = False
@@ -150,7 +152,7 @@ class Field(Struct, frozen=True):
 
 
 class RecordValues(ReadOnly[str, Value]):
-    """The values of a record by key. A refused value is missing, but its key counts as given."""
+    """The values of a record by key. A refused value is absent, but `in` is true for its key."""
 
     def __init__(self, values: ReadOnly[str, Value], refused: frozenset[str]) -> None:
         self._values, self._refused = values, refused
@@ -169,7 +171,7 @@ class RecordValues(ReadOnly[str, Value]):
 
 
 class Record(Struct, frozen=True):
-    """A mapping with known keys; its value maps those that were given, by their first spelling, to values."""
+    """A mapping with known keys; the value maps the given keys to values. An alias becomes its main key."""
 
     fields: ReadOnly[str, Field]
     description: str = ""
@@ -183,7 +185,7 @@ class Record(Struct, frozen=True):
 
     def read(self, node: Node, problems: Problems) -> Value | None:
         if not isinstance(node, Mapping):
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
         spellings = {text: name for name, known in self.fields.items() for text in (name, *known.aliases)}
         given: dict[str, str] = {}
         values: dict[str, Value] = {}
@@ -193,11 +195,11 @@ class Record(Struct, frozen=True):
             origin = entry.key_origin
             name = spellings.get(text)
             if name is None:
-                # The first spelling last: where two fold to the same, it is the one to suggest.
+                # The main keys come last, since they win over an alias that is the same without `_` and case.
                 meant = meant_by(text, (*spellings, *self.fields), problems)
                 hint = f"did you mean {shown(meant)}?" if meant else ""
                 problems.append(Problem(origin, f"the key {shown(text)}", alternatives(map(shown, self.fields)), hint))
-                if meant:  # it was meant, so nobody is told that it is missing
+                if meant:  # so it is not reported as missing, too
                     misspelt.add(spellings[meant])
             elif name in given:
                 found = f"the key {shown(text)} beside {shown(given[name])}"
@@ -239,7 +241,7 @@ class Record(Struct, frozen=True):
 
 
 class Either(Struct, frozen=True):
-    """One of several shapes of different kinds (a list or a mapping, a list or a word), chosen by the kind of node."""
+    """One of several shapes, chosen by the kind of the node, such as a list or a mapping."""
 
     shapes: tuple[Shape, ...]
     description: str = ""
@@ -255,7 +257,7 @@ class Either(Struct, frozen=True):
         for shape in self.shapes:
             if shape.fits(node):
                 return shape.read(node, problems)
-        return misfit(self, node, problems)
+        return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
         return described({"anyOf": [shape.schema() for shape in self.shapes]}, self.description)

@@ -1,7 +1,7 @@
-"""Policy from Python data: the keys of policy files in dicts and lists, with the same checks and the same digest.
+"""Reads policy from Python data: dicts and lists with the keys of policy files, the same checks and the same digest.
 
-Only plain values are taken, and all of them are copied: what happens to the data afterwards changes no manifest. Places
-are JSON pointers.
+Only plain values are accepted, and all of them are copied, so later changes of the data do not change the manifest. The
+origins in messages are JSON pointers.
 """
 
 import math
@@ -23,9 +23,9 @@ from licet.policy_files.documents import (
     NewerFormat,
     checked_document,
     combined,
-    never_written,
     refuse_newer,
-    two_workspaces,
+    with_protected_paths,
+    workspace_conflicts,
 )
 from licet.policy_files.nodes import (
     DEEPEST,
@@ -47,10 +47,10 @@ from licet.policy_files.trust_list import trusted_paths
 __all__ = ["Manifest", "manifest_from_data"]
 
 _WORKSPACE, _PERSONALITY = "the workspace data", "the personality data"
-MOST_PLACES = 16 << 20  # characters: long keys around many values would make each of their pointers long
+MOST_POINTERS = 16 << 20  # characters of all JSON pointers, which are long if long keys contain many values
 _NO_ROOT = "declare it with `needs`, or give the directory of its code: `Manifest.from_data(…, root=…)`"
-_WORDS = {None: "null", True: "true", False: "false"}  # as messages about files say it
-# How to write values that are nearly right.
+_WORDS = {None: "null", True: "true", False: "false"}  # as YAML writes them
+# Hints for values of a similar type.
 _INSTEAD = {
     "set": "a set has no order: write a list, such as `sorted(…)`",
     "frozenset": "a set has no order: write a list, such as `sorted(…)`",
@@ -65,7 +65,7 @@ def manifest_from_data(
     *,
     root: str | os.PathLike[str] | None = None,
 ) -> Manifest:
-    """The manifest that some data says, or `ManifestError` with every problem; see `Manifest.from_data`."""
+    """Read a manifest from data, or raise `ManifestError` with all problems; see `Manifest.from_data`."""
     problems: list[Problem] = []
     try:
         main = _document(data, DATA, problems)
@@ -79,7 +79,7 @@ def manifest_from_data(
         shared = main if main.kind == "manifest" else None  # one document may hold both
     else:
         problems += [shared.wrong_kind("a workspace")] if shared.kind == "personality" else []
-        problems += two_workspaces(main, shared)
+        problems += workspace_conflicts(main, shared)
     manifest = combined(main, shared, second, problems)
     if manifest is not None:
         manifest = _protected(manifest, root, problems)
@@ -91,18 +91,20 @@ def manifest_from_data(
 
 
 def _protected(manifest: Manifest, root: str | os.PathLike[str] | None, problems: list[Problem]) -> Manifest:
-    """The manifest with a layer that keeps trusted policy files and the code of its tools from being written."""
-    files = () if root is None else (os.path.join(root, WORKSPACE_FILE),)  # policy may lie where the code does
+    """The manifest with a layer that denies writing trusted policy files and the code of its tools."""
+    files = () if root is None else (os.path.join(root, WORKSPACE_FILE),)  # there may be policy files next to the code
     closed = dict.fromkeys(policy_paths(files, trusted_paths()), POLICY)
     if root is None:
         problems += [
             Problem(origin, f"`from: {source}`", "a directory to find it in, since data lies in none", _NO_ROOT)
             for source, origin in manifest.sources.values()
         ]
-        return never_written(manifest, closed)
+        return with_protected_paths(manifest, closed)
     sources = [source for source, _ in manifest.sources.values()]
     places = dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
-    return never_written(manifest, {**dict(code for place in places for code in tool_files(sources, place)), **closed})
+    return with_protected_paths(
+        manifest, {**dict(code for place in places for code in tool_files(sources, place)), **closed}
+    )
 
 
 def _document(data: object, name: str, problems: list[Problem]) -> Document:
@@ -115,7 +117,8 @@ def _document(data: object, name: str, problems: list[Problem]) -> Document:
         reader.problems.append(stop.problem)
     problems += reader.problems
     refuse_newer(node)
-    if isinstance(node, Scalar) and isinstance(node.value, str):  # a path or a text of YAML, perhaps with secrets
+    if isinstance(node, Scalar) and isinstance(node.value, str):
+        # A path or YAML text. It may contain secrets, so it is not quoted.
         hint = "`load_manifest(path)` reads a file"
         problems.append(Problem(origin, "text", "a dict with the keys of a policy file", hint))
         return Document(origin, "manifest", None)
@@ -123,43 +126,42 @@ def _document(data: object, name: str, problems: list[Problem]) -> Document:
 
 
 class _Reader:
-    """Copies plain data into nodes and gathers problems; size, depth and the number of problems are bounded.
+    """Copies plain data into nodes and collects problems; size, depth and the number of problems are bounded.
 
-    Values are read through the methods of the built-in types, once: a subclass cannot give two answers.
+    Each value is read once, with the methods of the built-in type, so that a subclass cannot return different values to
+    the check and to the manifest.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.problems: list[Problem] = []
-        self.left = MOST_BYTES  # characters that the data may still take as JSON, about
-        self.places = MOST_PLACES  # characters of the pointers that may still be made
-        self.count = 0  # of values so far; as the column of a place, it keeps problems in the order of the data
-        self.around: list[int] = []  # the collections that the current value is in
+        self.size_left = MOST_BYTES  # characters that the rest of the data may take as JSON, roughly
+        self.pointers_left = MOST_POINTERS  # characters that further JSON pointers may take
+        self.count = 0  # values so far; it is used as the column, which keeps problems in the order of the data
+        self.enclosing: list[int] = []  # ids of the collections that contain the current value
 
     def origin(self, pointer: str) -> Origin:
-        """A place in the data."""
         self.count += 1
-        self.places -= len(pointer)
-        if self.places < 0:
-            expected = f"at most {MOST_PLACES} characters in all JSON pointers together"
+        self.pointers_left -= len(pointer)
+        if self.pointers_left < 0:
+            expected = f"at most {MOST_POINTERS} characters in all JSON pointers together"
             raise Unreadable(Problem(Origin(self.name, 0, self.count), "long keys around many values", expected))
         return Origin(self.name, 0, self.count, pointer)
 
     def refuse(self, origin: Origin, found: str, expected: str, hint: str = "") -> Scalar:
-        """Report a problem; the scalar stands where the value was, and nobody complains about it again."""
+        """Report a problem; return a scalar that replaces the value and is not reported again."""
         if len(self.problems) >= MOST_PROBLEMS:
             raise Unreadable(Problem(origin, f"{MOST_PROBLEMS} problems before this", "fewer, to read the rest"))
         self.problems.append(Problem(origin, found, expected, hint))
         return Scalar("", REFUSED, False, origin)
 
     def spend(self, size: int, origin: Origin) -> None:
-        """Count the size of the data: the same object may be in it a million times."""
-        self.left -= size
-        if self.left < 0:
+        """Count the size of the data, since one object may be in it a million times."""
+        self.size_left -= size
+        if self.size_left < 0:
             raise Unreadable(Problem(origin, "more data", f"at most {MOST_BYTES} characters as JSON (1 MiB)"))
 
     def node(self, value: Any, origin: Origin, depth: int) -> Node:
-        """A value as nodes."""
         self.spend(2, origin)
         kind = type(value)
         if issubclass(kind, dict | MappingProxyType | list | tuple):
@@ -175,11 +177,11 @@ class _Reader:
 
     def collection(self, value: Any, origin: Origin, depth: int) -> Node:
         kind, pointer = type(value), origin.pointer
-        if id(value) in self.around:
+        if id(value) in self.enclosing:
             return self.refuse(origin, "a value that contains itself", "data that ends")
         if depth > DEEPEST:
             raise Unreadable(Problem(origin, f"nesting deeper than {DEEPEST}", f"at most {DEEPEST} levels"))
-        self.around.append(id(value))
+        self.enclosing.append(id(value))
         node: Node
         if issubclass(kind, list | tuple):
             items = enumerate(list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value))
@@ -191,17 +193,17 @@ class _Reader:
                 node = self.refuse(origin, "a mapping whose items cannot be read", "a dict with text keys")
             else:
                 node = Mapping(self.entries(pairs, origin, depth), origin)
-        self.around.pop()
+        self.enclosing.pop()
         return node
 
     def pairs(self, value: Any) -> list[tuple[Any, Any]] | None:
-        """The items of a mapping, read once; None where a read-only view stands before something that is no dict."""
+        """The items of a mapping; None if it is a read-only view of a mapping that cannot be read."""
         if issubclass(type(value), dict):
             return list(dict.items(value))
         try:
             found = list(islice(MappingProxyType.items(value), MOST_BYTES))
             return [(key, item) for key, item in found]
-        except Exception:  # it is code of whoever made the mapping, and may do anything
+        except Exception:  # the mapping may be of any class, whose code may raise anything
             return None
 
     def entries(self, pairs: list[tuple[Any, Any]], around: Origin, depth: int) -> dict[str, MappingItem]:
@@ -217,7 +219,7 @@ class _Reader:
             origin = self.origin(f"{around.pointer}/{name.replace('~', '~0').replace('/', '~1')}")
             if not name:
                 self.refuse(around, "an empty key", "a key that is text")
-            elif name in found:  # two keys of one text, of a subclass that compares otherwise
+            elif name in found:  # possible if keys are of a subclass of str with its own `__eq__`
                 self.refuse(origin, f"the key {shown(name)} a second time", "each key once")
             else:
                 found[name] = MappingItem(origin, self.node(value, origin, depth + 1))
@@ -231,11 +233,11 @@ class _Reader:
         return Scalar(text, text, True, origin)
 
     def number(self, value: Any, origin: Origin) -> Scalar:
-        """The number as a file would have it: a float is the shortest decimal that reads as that float."""
+        """Read a number as from a file. A float becomes the shortest decimal that is equal to it."""
         kind = type(value)
         if issubclass(kind, int):
             whole = int.__index__(value)
-            text, finite = str(whole if whole.bit_length() < 64 else 1 << 64), True  # Python limits how many digits
+            text, finite = str(whole if whole.bit_length() < 64 else 1 << 64), True  # avoids Python's limit on digits
         elif issubclass(kind, float):
             text, finite = float.__repr__(value), math.isfinite(float.__float__(value))
         else:

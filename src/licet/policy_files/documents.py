@@ -1,6 +1,6 @@
-"""Policy documents (a manifest, a workspace, a personality), put together into one manifest.
+"""Combines policy documents (a manifest, a workspace, a personality) into one manifest.
 
-Where a document comes from, a file or Python data, is not known here; neither is what no grant may write.
+A document may come from a file (`load`) or from Python data (`data`). Both use this module.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ Kind = Literal["workspace", "manifest", "personality"]
 
 
 class PolicyDocument(Struct, frozen=True):
-    """What a policy file holds: its kind, every problem in order, and the manifest if there is one and it is sound."""
+    """The result of reading a policy file: its kind, all problems in order, and the manifest if there are no errors."""
 
     kind: Kind
     manifest: Manifest | None
     problems: tuple[Problem, ...]
-    partial: Manifest | None = None  # what could be read, to look for more that is wrong and for nothing else
+    partial: Manifest | None = None  # what could be read in spite of errors; only for finding more problems
 
     def __post_init__(self) -> None:
         placed = sorted(
@@ -41,12 +41,12 @@ class PolicyDocument(Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong; warnings are not wrong."""
+        """Whether there are no errors; warnings do not count."""
         return all(problem.severity == "warning" for problem in self.problems)
 
 
 class NewerFormat(Exception):
-    """A document of a format that this licet does not know: nothing else that it would say about it is reliable."""
+    """A document of a newer format. No other problem is reported for it, since this version would misread it."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -54,7 +54,7 @@ class NewerFormat(Exception):
 
 
 class Document(Struct, frozen=True):
-    """One checked document; without content, its problems say why."""
+    """One checked document; `content` is None if it could not be read."""
 
     origin: Origin  # of its start
     kind: Kind
@@ -62,27 +62,26 @@ class Document(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The file, or which data it is."""
+        """The path of the file, or a phrase such as `the workspace data`."""
         return self.origin.file
 
     @property
     def workspace_keys(self) -> list[str]:
-        """The keys of a workspace that it has; a manifest may have them too."""
+        """Its keys that belong to a workspace; a manifest may have them, too."""
         return [key for key in WORKSPACE_FIELDS if self.content is not None and key in self.content.value]
 
     def wrong_kind(self, expected: str) -> Problem:
-        """The problem of a document that stands where another kind is expected."""
+        """The problem of a document whose kind is not the expected one."""
         return Problem(self.origin, f"a {self.kind}", expected)
 
 
 def checked_document(origin: Origin, node: Node | None, problems: list[Problem]) -> Document:
-    """Check the nodes of a document by the keys of its kind."""
+    """Find out the kind of a document by its keys, and check it against the schema of that kind."""
     kind = kind_of(node)
     return Document(origin, kind, None if node is None else check(SHAPES[kind], node, problems))
 
 
 def kind_of(node: Node | None) -> Kind:
-    """What a document is, by its keys."""
     keys = node.entries.keys() if isinstance(node, Mapping) else set()
     if keys & {"id", "toolset", "safety"}:
         return "personality"
@@ -92,7 +91,7 @@ def kind_of(node: Node | None) -> Kind:
 
 
 def refuse_newer(node: Node | None) -> None:
-    """Raise `NewerFormat` if a document is written for a later licet."""
+    """Raise `NewerFormat` if a document is written for a newer version of licet."""
     entry = node.entries.get("licet") if isinstance(node, Mapping) else None
     if entry is None or not isinstance(entry.node, Scalar):
         return
@@ -102,8 +101,8 @@ def refuse_newer(node: Node | None) -> None:
         raise NewerFormat(Problem(entry.key_origin, found, expected, "upgrade licet, or write the file for this one"))
 
 
-def two_workspaces(main: Document, shared: Document) -> Iterator[Problem]:
-    """A problem if a manifest has workspace keys beside the workspace that it is read with."""
+def workspace_conflicts(main: Document, shared: Document) -> Iterator[Problem]:
+    """A problem if a manifest has workspace keys, although there is a separate workspace."""
     if main.kind == "manifest" and main.content is not None and (own := main.workspace_keys):
         origin = main.content.value.get(own[0], main.content).key_origin or main.content.origin
         name = shared.name.rpartition("/")[2]
@@ -115,9 +114,9 @@ def two_workspaces(main: Document, shared: Document) -> Iterator[Problem]:
 def combined(
     main: Document, shared: Document | None, second: Document | None, problems: list[Problem]
 ) -> Manifest | None:
-    """The manifest that a document says, read with a workspace and met with a personality; None if one is unreadable.
+    """Read a manifest with its workspace, and narrow it by a personality; None if a document is unreadable.
 
-    With problems, it is what could be read: enough to look for more problems, and for nothing else.
+    If there are problems, the result is incomplete and must be used only to find more problems.
     """
     documents = {one.name: one for one in (main, shared, second) if one is not None}
     manifest: Manifest | None = None
@@ -138,8 +137,8 @@ def combined(
     return manifest
 
 
-def never_written(manifest: Manifest, closed: dict[str, str]) -> Manifest:
-    """The manifest with a layer that keeps these paths from being written by any grant; each comes with the reason."""
+def with_protected_paths(manifest: Manifest, closed: dict[str, str]) -> Manifest:
+    """The manifest with a layer that denies writing these paths to every tool; `closed` maps each to the reason."""
     rules = tuple(
         Rule(capability("fs", DOMAINS["fs"].actions[action], key, None), manifest.origin, why)
         for key, why in closed.items()

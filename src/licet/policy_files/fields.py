@@ -1,4 +1,4 @@
-"""Getting at the values of a checked file: by key, as bare data, and as the rules that a list stands for."""
+"""Access to the values of a checked file: by key, as plain data, and lists as rules."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,19 +19,19 @@ NONE: Fields = {}
 
 
 class Lists(Struct, frozen=True):
-    """The lists of rules under some keys, wherever those stand: `capabilities`, a personality, a bundle."""
+    """A mapping whose keys hold lists of rules: `capabilities`, a personality, a bundle. `prefix` is its path."""
 
     keys: Fields
     prefix: str
     origin: Origin
 
     def listed(self, *path: str) -> tuple[Value, ...]:
-        """The entries of a list, none if it is absent."""
+        """The items of a list; none if it is absent."""
         found = at(self.keys, *path)
         return found.value if found is not None else ()
 
-    def rules(self, kind: str, key: str) -> Iterator[Rule]:
-        """The rules of one kind, such as `fs:read`, that a list of bare scopes (paths, names) stands for."""
+    def scope_rules(self, kind: str, key: str) -> Iterator[Rule]:
+        """The rules of a list that has only scopes (paths, names); `kind` is their domain and action, as `fs:read`."""
         domain, action = kind.split(":")
         atoms = DOMAINS[domain].actions[action]
         name = self.prefix + key
@@ -39,8 +39,8 @@ class Lists(Struct, frozen=True):
             scope = "" if item.value == "*" else item.value
             yield Rule(capability(domain, atoms, scope, None), item.origin, name)
 
-    def whole_rules(self, *path: str) -> Iterator[Rule]:
-        """The rules of a list that holds whole capabilities (hosts are read as such too)."""
+    def capability_rules(self, *path: str) -> Iterator[Rule]:
+        """The rules of a list that has complete capabilities; hosts are parsed to such, too."""
         key = self.prefix + ".".join(path)
         for item in self.listed(*path):
             yield Rule(item.value, item.origin, key)
@@ -48,57 +48,57 @@ class Lists(Struct, frozen=True):
 
 def at(keys: Fields, *path: str) -> Value | None:
     """The value at a path of keys, or None."""
-    held: Value | None = None
+    located: Value | None = None
     for part in path:
-        held = keys.get(part)
-        if held is None:
+        located = keys.get(part)
+        if located is None:
             return None
-        keys = held.value if isinstance(held.value, Mapping) else NONE
-    return held
+        keys = located.value if isinstance(located.value, Mapping) else NONE
+    return located
 
 
 def record(keys: Fields, key: str) -> Fields:
     """The mapping under a key, empty if it is absent."""
-    held = keys.get(key)
-    return held.value if held is not None else NONE
+    located = keys.get(key)
+    return located.value if located is not None else NONE
 
 
 def plain(keys: Fields, key: str, default: Any) -> Any:
-    """The bare value under a key, or a default."""
-    held = keys.get(key)
-    return held.value if held is not None else default
+    """The value under a key without its origin, or a default."""
+    located = keys.get(key)
+    return located.value if located is not None else default
 
 
 def stated(keys: Fields, key: str) -> tuple[tuple[Any, Origin], ...]:
-    """The word under a key with its place, if it is there."""
-    held = keys.get(key)
-    return ((held.value, held.origin),) if held is not None else ()
+    """The value under a key with its origin, as a tuple of one; an empty tuple if it is absent."""
+    located = keys.get(key)
+    return ((located.value, located.origin),) if located is not None else ()
 
 
-def numbers(held: Value | None) -> Mapping[str, int]:
-    """A mapping of limits as bare numbers."""
-    return {key: item.value for key, item in held.value.items()} if held is not None else {}
+def numbers(located: Value | None) -> Mapping[str, int]:
+    """A mapping of limits without origins."""
+    return {key: item.value for key, item in located.value.items()} if located is not None else {}
 
 
-def data(held: Value) -> Any:
-    """A checked value as plain data, without places in files."""
-    value = held.value
-    return _bare([data(item) for item in value] if isinstance(value, tuple) else value)
+def data(located: Value) -> Any:
+    """A checked value as plain data, without origins."""
+    value = located.value
+    return _plain_data([data(item) for item in value] if isinstance(value, tuple) else value)
 
 
-def _bare(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     match value:
         case Located():
             return data(value)
         case Capability() | ConnectorRef():
             return str(value)
         case Mapping():
-            return {str(key): _bare(item) for key, item in value.items()}
+            return {str(key): _plain_data(item) for key, item in value.items()}
         case list():
-            return tuple(map(_bare, value))
+            return tuple(map(_plain_data, value))
     return value
 
 
-def key_origin(held: Value) -> Origin:
-    """Where the key of a value stands, or the value itself."""
-    return held.key_origin or held.origin
+def key_origin(located: Value) -> Origin:
+    """The origin of a value's key; that of the value itself if it has none."""
+    return located.key_origin or located.origin

@@ -1,6 +1,7 @@
-"""Files that cannot be meant as policy: somebody named the wrong one, perhaps one with secrets, so nothing is repeated.
+"""Recognizes files that are not policy at all, such as a file with secrets that was named by mistake.
 
-Told by keys alone: a policy file has one at its top that is known, or like one that is.
+The message about such a file quotes nothing from it. A file counts as policy if one of its first top-level keys is a
+known key, or is similar to one.
 """
 
 import re
@@ -15,13 +16,16 @@ from licet.policy_files.shapes import nearest
 _MOST_COMPARED = 20
 _KNOWN = {name for shape in SHAPES.values() for name in shape.fields}
 
-# What looks like a key, in a text that no parser gets to the end of: one that begins a line, or stands in braces.
+# Keys in a text that cannot be parsed: at the start of a line, or inside braces.
 _BLOCK_KEY = re.compile(rb"^[\"']?([\w-]{1,64})[\"']?[ \t]*:", re.MULTILINE)
 _FLOW_KEY = re.compile(rb"[{,\s][\"']?([\w-]{1,64})[\"']?\s*:")
 
 
 def foreign(node: Node | None, data: bytes, problems: Collection[Problem]) -> str:
-    """What a file is that cannot be meant as policy, or nothing if it can; `node` and `problems` were read from it."""
+    """A phrase for a file that is not policy, such as `a list`; empty if it may be policy.
+
+    `node` and `problems` are the results of reading `data`.
+    """
     match node:
         case Scalar():
             return "text"
@@ -30,7 +34,7 @@ def foreign(node: Node | None, data: bytes, problems: Collection[Problem]) -> st
         case Mapping() if node.entries:
             return "" if _like_policy(node.entries) else "a mapping with other keys"
     if not any(map(_quotes, problems)):
-        return ""  # empty, or not even text: saying so repeats nothing
+        return ""  # empty or not text: the message then quotes nothing from the file
     keys = (_FLOW_KEY if data.lstrip()[:1] == b"{" else _BLOCK_KEY).finditer(data)
     return "" if _like_policy(key[1].decode("ascii") for key in keys) else "what cannot be read as keys"
 

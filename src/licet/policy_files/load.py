@@ -1,7 +1,7 @@
-"""Loading policy files: a workspace, a manifest, a personality, in YAML or JSON, checked whole before anything is used.
+"""Loads policy files: a workspace, a manifest and a personality, in YAML or JSON.
 
-Every problem of a run is reported at once. What the keys mean is in `manifest_reader`, what they may hold in
-`manifest_shapes`.
+Everything is checked before anything is used, and all problems are reported at once. `schema` has the allowed keys and
+values, `reader` gives them their meaning.
 """
 
 import os
@@ -22,9 +22,9 @@ from licet.policy_files.documents import (
     PolicyDocument,
     checked_document,
     combined,
-    never_written,
     refuse_newer,
-    two_workspaces,
+    with_protected_paths,
+    workspace_conflicts,
 )
 from licet.policy_files.foreign import foreign
 from licet.policy_files.nodes import read_nodes
@@ -44,7 +44,7 @@ __all__ = ["PolicyDocument", "load_manifest", "read_policy"]
 def load_manifest(
     path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
 ) -> Manifest:
-    """Load an agent's manifest and the `licet.yaml` next to it, or raise `ManifestError` with every problem."""
+    """Load an agent's manifest and the `licet.yaml` next to it, or raise `ManifestError` with all errors."""
     policy = read_policy(path, workspace, personality)
     if not policy.sound or policy.manifest is None:
         raise ManifestError(problem for problem in policy.problems if problem.severity == "error")
@@ -54,7 +54,7 @@ def load_manifest(
 def read_policy(
     path: str | Path, workspace: str | Path | None = None, personality: str | Path | None = None
 ) -> PolicyDocument:
-    """Read a policy file of any kind and everything it refers to; problems are returned, not raised."""
+    """Read a policy file of any kind, with its workspace and personality; problems are returned, not raised."""
     try:
         return _read_policy(path, workspace, personality)
     except NewerFormat as newer:
@@ -68,7 +68,7 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
         if workspace is not None or personality is not None:
             problems.append(file.wrong_kind("a manifest or a personality"))
         problems += suffix_problems(file.content)
-        partial = _shared_only(file, problems)
+        partial = _workspace_alone(file, problems)
         return PolicyDocument("workspace", None, tuple(problems), partial)
     shared = _workspace(file, workspace, problems)
     second = None if personality is None else _read(Path(personality), problems)
@@ -88,8 +88,8 @@ def _read_policy(path: str | Path, workspace: str | Path | None, personality: st
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)
 
 
-def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:
-    """A workspace alone: where tools are declared, and the hosts that it and its bundles list."""
+def _workspace_alone(file: Document, problems: list[Problem]) -> Manifest | None:
+    """A manifest with what a workspace alone gives: the sources of tools, and its own and its bundles' hosts."""
     if file.content is None:
         return None
     shared = file.content.value
@@ -99,24 +99,24 @@ def _shared_only(file: Document, problems: list[Problem]) -> Manifest | None:
 
 
 def _workspace(file: Document, given: str | Path | None, problems: list[Problem]) -> Document | None:
-    """The workspace that was named, the file itself, or the one beside it; never one from a parent directory."""
+    """The workspace: the one that was named, `licet.yaml` next to the file, or the file itself; never from a parent."""
     if given is None:
         path = Path(file.name)
-        beside = path.parent / WORKSPACE_FILE
-        if path.name == WORKSPACE_FILE or not os.path.lexists(beside):
+        neighbour = path.parent / WORKSPACE_FILE
+        if path.name == WORKSPACE_FILE or not os.path.lexists(neighbour):
             return file if file.kind == "manifest" else None
-        if file.workspace_keys and file.kind == "manifest" and _is_whole(beside):
-            return file  # two policies of one file each, such as two versions of one: neither is about the other
-        given = beside
+        if file.workspace_keys and file.kind == "manifest" and _is_agent_policy(neighbour):
+            return file  # two independent policies with one file each, such as two versions
+        given = neighbour
     shared = _read(Path(given), problems)
     if shared.kind == "personality":
         problems.append(shared.wrong_kind("a workspace"))
-    problems += two_workspaces(file, shared)
+    problems += workspace_conflicts(file, shared)
     return shared
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a file is the policy of an agent, and not only what agents share."""
+def _is_agent_policy(path: Path) -> bool:
+    """Whether a file is the manifest of an agent, and not only a workspace."""
     file = _read(path, [])
     return file.content is not None and file.kind == "manifest" and "agent" in file.content.value
 
@@ -125,7 +125,7 @@ def _read(path: Path, problems: list[Problem]) -> Document:
     origin = Origin(str(path), 1, 1)
     try:
         with open_regular(path) as fd:
-            data = read_most(fd, MOST_BYTES + 1)  # `read_nodes` says what is too long
+            data = read_most(fd, MOST_BYTES + 1)  # one more, so that `read_nodes` reports a file that is too long
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = (getattr(error, "strerror", None) or "an unreadable path").lower()
         missing = "no file there" if isinstance(error, FileNotFoundError) else f"a file that cannot be read ({why})"
@@ -141,7 +141,7 @@ def _read(path: Path, problems: list[Problem]) -> Document:
 
 
 def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
-    """The manifest with a layer that keeps policy files and the code of its tools from being written by any grant."""
+    """The manifest with a layer that denies every tool to write policy files and the code of tools."""
     spelled = [(path, file) for file in manifest.files for path in (os.path.abspath(file), os.path.realpath(file))]
     for path, file in spelled:
         try:
@@ -150,7 +150,9 @@ def _protected(manifest: Manifest, problems: list[Problem]) -> Manifest:
             found, expected = f"the path {visible(path)}", f"a policy file that a rule can name: {wrong.expected}"
             problems.append(Problem(Origin(file, 1, 1), found, expected))
     closed = dict.fromkeys(policy_paths(manifest.files, trusted_paths()), POLICY)
-    # Whoever writes the code of a tool does what no manifest says.
+    # A tool that could write the code of a tool could do anything at the next start.
     sources = [reference for reference, _ in manifest.sources.values()]
     roots = dict.fromkeys(str(policy_root(Path(path))) for path, _ in spelled)
-    return never_written(manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed})
+    return with_protected_paths(
+        manifest, {**dict(code for root in roots for code in tool_files(sources, root)), **closed}
+    )

@@ -1,8 +1,10 @@
-"""What a scalar without quotes means: the core schema of YAML 1.2, and only numbers every reader sees alike.
+"""Reads a policy file into nodes (scalars, sequences, mappings) that know their line and column.
 
-Policy files as positioned nodes: YAML 1.2 scalars, each key once, no tags, and a bound on everything.
-
-Every problem is reported in one run, as far as the syntax can be followed. What the keys mean is not known here.
+- Scalars without quotes are read by the core schema of YAML 1.2. Numbers that other readers could read differently are
+  errors.
+- Each key may be given once. Tags, merge keys and further documents are errors.
+- Size, depth, aliases and the number of problems are bounded.
+- All problems of a file are reported in one run, unless its syntax is broken.
 """
 
 import re
@@ -17,7 +19,7 @@ from msgspec import Struct
 from licet.core.origin import Origin, Problem
 from licet.policy_files.syntax import REPLACED, Unreadable, hidden_in, json_events, plain_text, shown, yaml_events
 
-LARGEST_INT = (1 << 53) - 1  # beyond it, readers that keep numbers as doubles see another number
+LARGEST_INT = (1 << 53) - 1  # readers that store numbers as doubles would change a larger one
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -33,11 +35,11 @@ _BASES = {"decimal": 10, "octal": 8, "hexadecimal": 16}
 
 
 class UnsafeNumber(ValueError):
-    """A number that not every reader of the file would see as the same number; the message says what would do."""
+    """A number that another reader might read differently; the message says what is expected instead."""
 
 
 def plain_value(text: str) -> str | int | bool | Decimal | None:
-    """What YAML 1.2 (core schema) makes of a scalar without quotes; `no`, `1_000` and `2024-01-01` are text."""
+    """The value of a scalar without quotes in YAML 1.2 (core schema); `no`, `1_000` and `2024-01-01` are text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789" or (match := _NUMBER.fullmatch(text)) is None:
@@ -76,7 +78,7 @@ _MEANT_AS_TEXT = "quote it if you mean the text"
 
 
 class AlreadyRefused(Enum):
-    """A value that was there and has been reported already: whoever reads on need not complain again."""
+    """Marks a value that was reported as a problem already, so that it is not reported again."""
 
     REFUSED = "refused"
 
@@ -85,7 +87,7 @@ REFUSED = AlreadyRefused.REFUSED
 
 
 class Scalar(Struct, frozen=True):
-    """One value: `text` as written (quotes and escapes undone), `value` as YAML 1.2 reads it."""
+    """A scalar: `text` is without quotes and escapes, `value` is as YAML 1.2 reads it."""
 
     text: str
     value: str | int | bool | Decimal | AlreadyRefused | None
@@ -94,21 +96,21 @@ class Scalar(Struct, frozen=True):
 
 
 class Sequence(Struct, frozen=True):
-    """A list, in the order it was written."""
+    """A list."""
 
     items: tuple["Node", ...]
     origin: Origin
 
 
 class MappingItem(Struct, frozen=True):
-    """What a key leads to, and where the key itself stands."""
+    """The node under a key, and the place of the key."""
 
     key_origin: Origin
     node: "Node"
 
 
 class Mapping(Struct, frozen=True):
-    """Keys and their nodes, in the order they were written."""
+    """A mapping from keys to nodes, in the order of the file."""
 
     entries: ReadOnly[str, MappingItem]
     origin: Origin
@@ -118,9 +120,9 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 def read_nodes(data: bytes, file: str) -> tuple[Node | None, tuple[Problem, ...]]:
-    """Read a YAML or (by its name, `.json`) JSON file: its root, and everything that is wrong with how it is written.
+    """Read YAML, or JSON if the name ends in `.json`; return the root node and all problems of the syntax.
 
-    With problems, the root is what could be read (refused parts are left out), so that a caller can look for more.
+    If there are problems, the root lacks the refused parts. The caller can still check it to find more problems.
     """
     builder = _Builder(file)
     try:
@@ -136,11 +138,11 @@ def read_nodes(data: bytes, file: str) -> tuple[Node | None, tuple[Problem, ...]
 
 
 _NEXT = object()  # a mapping waits for its next key
-_DROPPED = object()  # the key was refused: its value is read, checked and left out
+_DROPPED = object()  # the key was refused: its value is checked and left out
 
 
 class _Open:
-    """A collection whose end is still to come; `items` in a sequence, `entries` and the current `key` in a mapping."""
+    """A collection whose end was not read yet; `items` is for a sequence, `entries` and `key` are for a mapping."""
 
     __slots__ = ("anchor", "entries", "items", "key", "origin", "seen")
 
@@ -149,7 +151,7 @@ class _Open:
         self.anchor = anchor
         self.items: list[Node] | None = None if mapping else []
         self.entries: dict[str, MappingItem] = {}
-        self.seen: dict[str, Origin] = {}  # where each key stands, also those whose value was refused
+        self.seen: dict[str, Origin] = {}  # the place of each key, also of those whose value was refused
         self.key: Any = _NEXT if mapping else None
 
     def close(self) -> Node:
@@ -159,12 +161,12 @@ class _Open:
 
 
 class _Builder:
-    """Makes nodes of events and gathers problems; nothing here recurses, whatever the nesting."""
+    """Makes nodes from parser events and collects problems. It does not recurse, so deep nesting is harmless."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.anchors: dict[str, Node | None] = {}  # None: not ended yet, or refused
+        self.anchors: dict[str, Node | None] = {}  # None if the node is not complete yet, or was refused
         self.aliased = 0
 
     def report(self, problem: Problem) -> None:
@@ -178,7 +180,7 @@ class _Builder:
         self.report(Problem(origin, found, expected, hint))
 
     def build(self, events: Iterable[Any], text: str) -> Node | None:
-        """The root of the first document; more documents are a problem, and looked through for others."""
+        """The root of the first document. Further documents are a problem, and are checked for more problems."""
         from yaml import events as kinds
 
         scalar, alias = kinds.ScalarEvent, kinds.AliasEvent
@@ -239,10 +241,10 @@ class _Builder:
 
     def scalar(self, event: Any, origin: Origin) -> Scalar | None:
         text: str = event.value
-        quoted = bool(event.style)  # plain is `None` to one parser and empty to the other
+        quoted = bool(event.style)  # without quotes, it is None in one parser and empty in the other
         if event.tag is not None or event.anchor is not None:
             self.properties(event, origin)
-        # A value with a character that was already reported is left out without another word.
+        # A value with a character that was reported already is left out without another problem.
         if not (text.isascii() and text.isprintable()):
             hidden = hidden_in(text)
             if hidden:
@@ -263,7 +265,7 @@ class _Builder:
 
     def opened(self, event: Any, origin: Origin, mapping: bool, depth: int) -> _Open:
         if depth > DEEPEST:
-            # Stop: the parser's own work grows with the square of the depth.
+            # Stop here, since the time of the parser grows with the square of the depth.
             raise Unreadable(Problem(origin, f"nesting deeper than {DEEPEST}", f"at most {DEEPEST} levels"))
         if event.tag is not None or event.anchor is not None:
             self.properties(event, origin)
@@ -294,7 +296,7 @@ class _Builder:
             self.refuse(origin, f"the alias {name} as a key", "the key itself")
         elif node is None:
             self.refuse(origin, f"the alias {name}", "an alias of something that is complete before it")
-        elif self.aliased <= MOST_ALIASED:  # past that it has been said once
+        elif self.aliased <= MOST_ALIASED:  # reported once
             size, height = _extent(node)
             self.aliased += size
             if self.aliased > MOST_ALIASED:
@@ -306,7 +308,7 @@ class _Builder:
         return None
 
     def key(self, top: _Open, node: Node | None) -> object:
-        """The key to file the next node under, or the sign that it has none."""
+        """The key for the next node, or `_DROPPED` if it was refused."""
         if node is None:
             return _DROPPED
         origin = node.origin
@@ -330,7 +332,7 @@ class _Builder:
 
 
 def _extent(node: Node) -> tuple[int, int]:
-    """How many nodes an alias of this node repeats, and how deep they go; counting ends where it is too many."""
+    """The number of nodes that an alias of this node repeats, and their depth; counting stops above the limit."""
     size = height = 0
     pending: list[tuple[Node, int]] = [(node, 0)]
     while pending and size <= MOST_ALIASED:

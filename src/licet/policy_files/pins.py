@@ -1,7 +1,7 @@
 """Finds out whether a policy is pinned: its digest is in the `licet.lock` next to it, or in this user's trust list.
 
-Only reads. A lock that cannot be read, does not list the policy or holds another digest is a problem that every gate
-refuses; it is never taken for no lock at all. What `Gate(pin=…)` says is compared by the gate itself.
+Only reads. Every gate refuses a policy if its lock cannot be read, does not list it, or has another digest. A broken
+lock is never treated as a missing one. The gate itself compares `Gate(pin=…)`.
 """
 
 import json
@@ -24,11 +24,11 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class _BadLock(ValueError):
-    """Why a lock cannot be used."""
+    """A lock that cannot be used. The message says what was found."""
 
 
 def with_pin(manifest: Manifest, path: str | Path) -> Manifest:
-    """The manifest that was loaded from a path, knowing what pins it, or what is wrong with its lock."""
+    """The manifest that was loaded from `path`, with `pinned` or `lock_problem` set."""
     locked = False
     for lock, name in _locks(path):
         try:
@@ -49,14 +49,13 @@ def with_pin(manifest: Manifest, path: str | Path) -> Manifest:
 
 
 def _locks(path: str | Path) -> list[tuple[Path, str]]:
-    """The locks next to a policy, as it was named and where it really lies, each with the policy's name there."""
+    """The locks next to the path of a policy and next to its real path, each with the name of the policy there."""
     places = dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))
     locks = [(Path(os.path.dirname(place), LOCK_FILE), os.path.basename(place)) for place in places]
     return [(lock, name) for lock, name in locks if os.path.lexists(lock)]
 
 
 def _digest_in(lock: Path, name: str) -> str:
-    """The digest that a lock holds for a policy."""
     try:
         with open_regular(lock) as number:
             data = read_most(number, MOST_BYTES + 1)
@@ -93,6 +92,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _is_trusted(path: str | Path, manifest: Manifest) -> bool:
     try:
         entry = accepted().get(os.path.realpath(path))
-    except TrustListError:  # then nothing is trusted, and writes ask
+    except TrustListError:  # then nothing is trusted, and writes need approval
         return False
     return entry is not None and entry.digest == manifest.digest

@@ -1,10 +1,8 @@
-"""Whether a file looks like policy, valid or not: what its top level holds. If that cannot be told, it counts as one.
+"""Finds the paths of policy that no tool may write, and the directory that a policy file is for.
 
-This is not the loader: a file that is broken today may be repaired tomorrow, and a tool must not have changed it.
-
-Where policy lies: the paths that no grant may ever write, and the directory that a policy file speaks for.
-
-Nothing is parsed beyond what it takes to tell policy from other files; see `policy_look`.
+A file counts as policy if its top level has a key of policy, even if it is invalid: it may be broken now and repaired
+later, and no tool must have changed it in between. In doubt a file is policy: if it cannot be read, or if it mentions
+such a key and cannot be parsed.
 """
 
 import json
@@ -19,27 +17,27 @@ from licet.regular_files import FileTooLarge, NotRegular, read_regular
 
 KEYS = frozenset({"capabilities", "bundles", "servers", "toolset", "safety"})
 
-# How much is read and parsed before every further file counts as policy: whoever fills a directory with large files
-# must not make every load slow.
+# Bytes that are read and parsed. After that, every further file counts as policy, so that a directory full of large
+# files does not make each load slow.
 MOST_READ = 64 << 20
 MOST_PARSED = 1 << 20
-_DEEPEST = 32  # parsers slow down with depth; the loader takes no more either
+_DEEPEST = 32  # parsers slow down with depth; the loader has the same limit
 
 _WORDS = b"|".join(sorted(key.encode() for key in KEYS))
-# A file without these has no such key. Escapes can spell one: "\u0073afety", or a line that is continued.
+# A file without a match has no such key. The escapes are for keys such as "\u0073afety", and for continued lines.
 _MENTIONED = re.compile(rb"%s|\\[xuU\r\n]" % _WORDS)
 _AT_LINE_START = re.compile(rb"^[\"']?(?:%s)[\"']?[ \t]*:" % _WORDS, re.MULTILINE)
-_MERGE_KEY = "<<"  # brings in keys from elsewhere in the file
+_MERGE_KEY = "<<"  # copies keys from elsewhere in the file
 
 
-class Look:
-    """Looks at files, and keeps count of the bytes that this has taken."""
+class PolicyDetector:
+    """Decides whether files are policy, and counts the bytes that it has read and parsed."""
 
     def __init__(self) -> None:
         self._read = self._parsed = 0
 
     def is_policy(self, path: str) -> bool:
-        """Whether a path leads to a regular file of at most 1 MiB whose top level has a key of policy."""
+        """Whether a path is a regular file of at most 1 MiB with a key of policy at its top level."""
         if self._read > MOST_READ:
             return os.path.isfile(path)
         try:
@@ -74,7 +72,7 @@ def _json_keys(text: str) -> set[str]:
 
 
 def _yaml_keys(text: str) -> set[str]:
-    """The keys of the root mapping of every document. An alias as a key can stand for any text, like a merge key."""
+    """The keys of the root mapping of every document. An alias as a key may be any text, like a merge key."""
     from yaml import events
 
     keys: set[str] = set()
@@ -94,7 +92,7 @@ def _yaml_keys(text: str) -> set[str]:
             continue
         elif depth == 1 and at_key:
             keys.add(event.value if isinstance(event, events.ScalarEvent) else _MERGE_KEY)
-        if depth == 1:  # a child of the root has ended: keys and values take turns
+        if depth == 1:  # a child of the root has ended; keys and values alternate
             at_key = in_mapping and not at_key
     return keys
 
@@ -104,12 +102,12 @@ LOCK_FILE = "licet.lock"
 POLICY_DIRECTORY = ".licet"
 SUFFIXES = (".yaml", ".yml", ".json")
 
-MOST_LOOKED_AT = 1_000  # files in one directory that may be policy; if there are more, all of them count as policy
+MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of them count as policy
 MOST_LISTED = 10_000  # files in one directory that are closed one by one; if there are more, the directory is closed
 
 
 def policy_root(path: Path) -> Path:
-    """The directory that a policy file speaks for: its own, or the parent if its own is called `.licet`.
+    """The directory that a policy file is for: its own directory, or the parent of that if it is called `.licet`.
 
     It is the root for `from:` and the base of the workspace id.
     """
@@ -117,86 +115,88 @@ def policy_root(path: Path) -> Path:
 
 
 def workspace_root(directory: Path) -> Path:
-    """A directory itself, or its parent if it is called `.licet`."""
-    if directory.name in ("", ".."):  # `.`, or a path that ends in `..`: only the real path has a name
+    """The directory itself, or its parent if it is called `.licet`."""
+    if directory.name in ("", ".."):  # `.` or a path that ends in `..` has no name of its own
         inside = os.path.basename(os.path.realpath(directory)) == POLICY_DIRECTORY
         return directory / ".." if inside else directory
     return directory.parent if directory.name == POLICY_DIRECTORY else directory
 
 
 def policy_paths(files: Iterable[str | Path], trusted: Iterable[str | Path] = ()) -> tuple[str, ...]:
-    """Every path that no grant may write because policy lies there or would be found there.
+    """Every path that no tool may write, because it is policy or would be found as policy.
 
-    `files` are the policy files in use, `trusted` those that this user has accepted. Next to each file in use that is
-    `licet.yaml`, `licet.lock` and `.licet`, whether they exist or not, and every file that looks like policy. A
-    directory called `.licet` that holds policy is closed as a whole. Paths are absolute; where links are involved, the
-    link and what it leads to are both listed. A trusted file counts, whether it exists or not, as long as the directory
-    that it speaks for does. Names that no rule can express are left out: no policy is loaded from
-    such a file.
+    `files` are the policy files in use, `trusted` those that this user has accepted. The result has absolute paths:
+    - next to each file in use: `licet.yaml`, `licet.lock` and `.licet`, even if they do not exist, and every file that
+      looks like policy;
+    - each directory called `.licet` that contains a file in use or a trusted file, with everything below it;
+    - each trusted file, even if it does not exist, as long as the directory that it is for exists;
+    - for a symbolic link, both the link and its target.
+
+    Names that no rule can express are left out, since no policy is loaded from such a file.
     """
     found: dict[str, None] = {}
     directories: dict[str, None] = {}
     for file in files:
-        spellings = _spellings(file)
-        found.update(dict.fromkeys(spellings))
-        directories.update(dict.fromkeys(os.path.dirname(path) for path in spellings))
-    look = Look()
+        variants = _link_variants(file)
+        found.update(dict.fromkeys(variants))
+        directories.update(dict.fromkeys(os.path.dirname(path) for path in variants))
+    detector = PolicyDetector()
     for directory in directories:
-        found.update(dict.fromkeys(_of_directory(directory, look)))
+        found.update(dict.fromkeys(_protected_in(directory, detector)))
     for file in trusted:
-        # A project that is gone closes nothing: a name that cannot be made would keep programs from making others.
+        # Skip deleted projects: a closed path that does not exist keeps programs from creating any file next to it.
         if not os.path.isdir(policy_root(Path(os.path.abspath(file)))):
             continue
-        for path in _spellings(file):
+        for path in _link_variants(file):
             found[path] = None
             if _is_policy_directory(directory := os.path.dirname(path)):
                 found[directory] = None
     return tuple(path for path in found if _can_be_named(path))
 
 
-def _spellings(path: str | Path) -> tuple[str, ...]:
+def _link_variants(path: str | Path) -> tuple[str, ...]:
     """The path as it was named, with the links of its directory resolved, and with all links resolved."""
     named = os.path.abspath(path)
     directory, name = os.path.split(named)
     return tuple(dict.fromkeys((named, os.path.join(os.path.realpath(directory), name), os.path.realpath(named))))
 
 
-def _of_directory(directory: str, look: Look) -> Iterator[str]:
+def _protected_in(directory: str, detector: PolicyDetector) -> Iterator[str]:
     if not _is_policy_directory(directory):
         for name in (WORKSPACE_FILE, LOCK_FILE, POLICY_DIRECTORY):
-            yield from _spellings(os.path.join(directory, name))
-        yield from _looking_like_policy(directory, look)
+            yield from _link_variants(os.path.join(directory, name))
+        yield from _policy_files_in(directory, detector)
         return
     yield directory
-    # A link in there may lead to a file elsewhere. And policy at the top level of the project keeps working: what
-    # exists there is closed too, while new names stay free for programs.
-    yield from _looking_like_policy(directory, look)
+    # A link in `.licet` may lead to a file elsewhere. Policy at the top level of the project works, too: existing files
+    # there are closed, but programs may create new ones.
+    yield from _policy_files_in(directory, detector)
     parent = os.path.dirname(directory)
     for name in (WORKSPACE_FILE, LOCK_FILE):
         if os.path.lexists(path := os.path.join(parent, name)):
-            yield from _spellings(path)
-    yield from _looking_like_policy(parent, look)
+            yield from _link_variants(path)
+    yield from _policy_files_in(parent, detector)
 
 
 def _is_policy_directory(directory: str) -> bool:
     return os.path.basename(directory) == POLICY_DIRECTORY
 
 
-def _looking_like_policy(directory: str, look: Look) -> Iterator[str]:
+def _policy_files_in(directory: str, detector: PolicyDetector) -> Iterator[str]:
     try:
         with os.scandir(directory) as entries:
             candidates = sorted(entry.path for entry in entries if entry.name.lower().endswith(SUFFIXES))
     except FileNotFoundError:
         return
-    except OSError:  # nobody can tell what is in it
+    except OSError:  # its content is not known
         yield directory
         return
     if len(candidates) > MOST_LISTED:
         yield directory
         return
     for path in candidates:
-        if len(candidates) > MOST_LOOKED_AT or look.is_policy(path):
-            yield from _spellings(path)
+        if len(candidates) > MOST_LOOKED_AT or detector.is_policy(path):
+            yield from _link_variants(path)
 
 
 def _can_be_named(path: str) -> bool:

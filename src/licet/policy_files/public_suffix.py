@@ -1,4 +1,4 @@
-"""Wildcards over public suffixes: `*.com` is refused, `*.github.io` earns a warning. The list is offline data."""
+"""Checks wildcards over public suffixes: `*.com` is an error, `*.github.io` a warning. The list is offline data."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -11,7 +11,7 @@ from licet.policy_files.shapes import Located
 
 
 def suffix_problems(content: Located[Any] | None) -> Iterator[Problem]:
-    """A problem for every wildcard that would reach the sites of strangers."""
+    """A problem for every wildcard that covers sites of unrelated owners."""
     waiting = [] if content is None else [content]
     while waiting:
         value = waiting.pop()
@@ -34,8 +34,8 @@ def _over_suffix(suffix: str, origin: Origin) -> Problem:
 
 
 def _is_suffix(name: str, rules: frozenset[str]) -> bool:
-    """Whether the names right below a name belong to different people: a rule says so, or a wildcard above or below."""
-    if "xn--" in name:  # the list spells names as people do
+    """Whether a name is a public suffix, so that the names directly below it belong to different owners."""
+    if "xn--" in name:  # the list has Unicode names
         try:
             name = name.encode().decode("idna")
         except UnicodeError:
@@ -47,7 +47,7 @@ def _is_suffix(name: str, rules: frozenset[str]) -> bool:
 
 @lru_cache(1)
 def _rules() -> tuple[frozenset[str], frozenset[str]]:
-    """The rules of registries, and those of registries and of companies that give names away."""
+    """The rules of domain registries, and these together with the rules of companies that give names to customers."""
     from publicsuffixlist import PSLFILE
 
     text = Path(PSLFILE).read_text("utf-8")

@@ -1,6 +1,7 @@
-"""From checked files to a `Manifest`: what each key means, and what keys must agree on. Nothing is read from disk.
+"""Builds a `Manifest` from checked documents: what each key means, and the checks across keys. Reads no files.
 
-A file that already has problems is read as far as it goes, so that one run reports everything; its manifest is dropped.
+A document that already has problems is read as far as possible, so that one run reports all of them. The caller then
+drops the manifest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,10 +47,12 @@ _DEFINE_BUNDLE = "define it under `bundles` in the workspace: `licet.yaml`, or `
 
 
 def read_manifest(content: Value, workspace: Value | None, problems: Problems) -> Manifest:
-    """The manifest that a file and its workspace say."""
+    """Read a manifest together with its workspace."""
     given: Fields = content.value
-    held = given.get("capabilities")
-    ceiling = Lists(held.value if held else NONE, "capabilities.", key_origin(held) if held else content.origin)
+    located = given.get("capabilities")
+    ceiling = Lists(
+        located.value if located else NONE, "capabilities.", key_origin(located) if located else content.origin
+    )
     app = plain(given, "app", "")
     problems += app_problems(given, ceiling, workspace.value if workspace is not None else NONE)
     manifest = _read_ceiling(ceiling, "manifest", plain(given, "agent", ""), app, workspace, problems)
@@ -63,7 +66,7 @@ def read_manifest(content: Value, workspace: Value | None, problems: Problems) -
 
 
 def read_personality(content: Value, workspace: Value | None, problems: Problems) -> Manifest:
-    """The ceiling that a personality says; alone it is a manifest for an agent of its name."""
+    """Read a personality. Without a manifest, it is itself the manifest of an agent with its name."""
     given: Fields = content.value
     if "safety" in given and "destinations" in given:
         found, expected = "`safety.network` beside `destinations`", "one spelling of the same list"
@@ -77,8 +80,8 @@ def _read_ceiling(
     ceiling: Lists, kind: Any, agent: str, app: str | None, workspace: Value | None, problems: Problems
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
-    bundles = {name: _bundle(name, held) for name, held in record(shared, "bundles").items()}
-    admissions, unassigned, roster = _seats(ceiling, f"the {kind}", bundles, problems)
+    bundles = {name: _bundle(name, located) for name, located in record(shared, "bundles").items()}
+    admissions, unassigned, roster = _admissions(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     definitions = read_definitions(shared)
     problems += server_problems(shared, definitions)
@@ -117,45 +120,45 @@ def _read_ceiling(
         limits=numbers(ceiling.keys.get("limits")),
         allow_degraded=plain(record(ceiling.keys, "sandbox"), "allow_degraded", False),
         record=plain(ceiling.keys, "record", "digests"),
-        places={key: key_origin(held) for key, held in (*budget.items(), *ceiling.keys.items())}
-        | {f"approvals.{key}": key_origin(held) for key, held in approvals.items()}
-        | {f"limits.{key}": key_origin(held) for key, held in record(ceiling.keys, "limits").items()},
+        places={key: key_origin(located) for key, located in (*budget.items(), *ceiling.keys.items())}
+        | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
+        | {f"limits.{key}": key_origin(located) for key, located in record(ceiling.keys, "limits").items()},
         servers={name: data(server) for name, server in record(shared, "servers").items()},
     )
-    problems += _uncounted(manifest)
+    problems += _cost_warnings(manifest)
     return manifest
 
 
 def _own_layer(ceiling: Lists, kind: Any, admissions: Mapping[str, tuple[Admission, ...]]) -> Layer:
     always = [Rule(rule, ceiling.origin, "in every ceiling") for rule in OWN_STORAGE]
     admitted = [
-        Rule(Capability(f"tool:call:{tool}"), held[0].origin, f"{ceiling.prefix}tools")
-        for tool, held in admissions.items()
+        Rule(Capability(f"tool:call:{tool}"), given[0].origin, f"{ceiling.prefix}tools")
+        for tool, given in admissions.items()
     ]
     hosts = ("safety", "network") if "safety" in ceiling.keys else ("destinations",)
     allows = (
-        *ceiling.whole_rules(*hosts, "allow"),
-        *(rule for key, kinds in LISTS.items() for kind in kinds for rule in ceiling.rules(kind, key)),
+        *ceiling.capability_rules(*hosts, "allow"),
+        *(rule for key, kinds in LISTS.items() for kind in kinds for rule in ceiling.scope_rules(kind, key)),
         *(
             Rule(Capability(f"storage:*:{item.value}"), item.origin, f"{ceiling.prefix}storage")
             for item in ceiling.listed("storage")
         ),
-        *ceiling.whole_rules("grants"),
+        *ceiling.capability_rules("grants"),
         *always,
         *admitted,
     )
-    denies = (*ceiling.whole_rules(*hosts, "deny"), *ceiling.whole_rules("deny"))
-    # Connectors have versions; their lists are a layer of their own, made for each tool.
+    denies = (*ceiling.capability_rules(*hosts, "deny"), *ceiling.capability_rules("deny"))
+    # This layer does not decide about connectors: they have versions, and a layer of their own for each tool.
     return Layer(kind, f"the {kind}", ceiling.origin, allows, denies, frozenset({"connector"}))
 
 
 Admissions = dict[str, tuple[Admission, ...]]
 
 
-def _seats(
+def _admissions(
     ceiling: Lists, title: str, bundles: Mapping[str, Bundle], problems: Problems
 ) -> tuple[Admissions, Admissions, Roster]:
-    """Every tool that is admitted; every one that is named while its bundle is not assigned; and who says so."""
+    """The admissions of each tool, those of tools whose bundle is not assigned, and the list that they are from."""
     admissions: Admissions = {}
     unassigned: Admissions = {}
     assigned = {item.value: item for item in ceiling.listed("bundles")}
@@ -172,11 +175,11 @@ def _seats(
                 continue
             admissions[tool] = (replace(bundle.admission, origin=origin),)
     bundled = {tool for bundle in bundles.values() for tool in bundle.tools}
-    named, listed = _named(ceiling, problems), isinstance(plain(ceiling.keys, "tools", ()), tuple)
+    named, listed = _named_tools(ceiling, problems), isinstance(plain(ceiling.keys, "tools", ()), tuple)
     for tool, admission in named.items():
         if tool in bundled and tool not in admissions:
             unassigned[tool] = (admission,)
-        elif tool not in admissions or not listed:  # a mere name says no more than its bundle does
+        elif tool not in admissions or not listed:  # a name alone adds nothing to the admission by its bundle
             admissions[tool] = (*admissions.get(tool, ()), admission)
     stated = record(ceiling.keys, "approvals").get("write")
     default: WriteApproval = "session" if stated is None else stated.value
@@ -184,52 +187,55 @@ def _seats(
     key = f"{ceiling.prefix}approvals.write"
     places = {tool: admission.origin for tool, admission in named.items()}
     return (
-        {tool: _asked(held, default, origin, key) for tool, held in admissions.items()},
-        {tool: _asked(held, default, origin, key) for tool, held in unassigned.items()},
+        {tool: _with_approval(given, default, origin, key) for tool, given in admissions.items()},
+        {tool: _with_approval(given, default, origin, key) for tool, given in unassigned.items()},
         Roster(title, ceiling.origin, ceiling.prefix, frozenset(assigned), places),
     )
 
 
-def _named(ceiling: Lists, problems: Problems) -> dict[str, Admission]:
-    """What a ceiling says about single tools, under their names."""
-    held = ceiling.keys.get("tools")
-    if held is None:
+def _named_tools(ceiling: Lists, problems: Problems) -> dict[str, Admission]:
+    """The admissions under `tools`, by tool."""
+    located = ceiling.keys.get("tools")
+    if located is None:
         return {}
-    if isinstance(held.value, tuple):
-        places = {item.value: item.origin for item in reversed(held.value)}  # of a name that stands twice, the first
-        return {item.value: Admission(places[item.value]) for item in held.value}
-    problems += argument_problems((entry.value.get("args") for entry in held.value.values()), problems)
-    return {tool: _named_seat(entry, f"{ceiling.prefix}tools.{tool}.approval") for tool, entry in held.value.items()}
+    if isinstance(located.value, tuple):
+        # If a name is listed twice, the origin is that of the first one.
+        places = {item.value: item.origin for item in reversed(located.value)}
+        return {item.value: Admission(places[item.value]) for item in located.value}
+    problems += argument_problems((entry.value.get("args") for entry in located.value.values()), problems)
+    return {
+        tool: _tool_admission(entry, f"{ceiling.prefix}tools.{tool}.approval") for tool, entry in located.value.items()
+    }
 
 
-def _asked(
+def _with_approval(
     admissions: tuple[Admission, ...], default: WriteApproval, origin: Origin, key: str
 ) -> tuple[Admission, ...]:
-    """The admissions of a tool, one of them saying how this ceiling wants to be asked."""
+    """The admissions of a tool, with the `approvals.write` of the ceiling unless an admission states its own."""
     if any(admission.approval for admission in admissions if not admission.bundle):
         return admissions
     first, *others = admissions
     if first.approval is None:
         return (replace(first, approval=default, approval_origin=origin, approval_key=key), *others)
-    # The bundle states one too: both count, and the stricter one decides.
+    # The bundle states an approval, too. Both apply, so the stricter one decides.
     return (
         *admissions,
         Admission(first.origin, first.bundle, approval=default, approval_origin=origin, approval_key=key),
     )
 
 
-def _bundle(name: str, held: Value) -> Bundle:
-    given: Fields = held.value
+def _bundle(name: str, located: Value) -> Bundle:
+    given: Fields = located.value
     budget, approvals = record(given, "budget"), record(given, "approvals")
     write = approvals.get("write")
-    asks = write is not None and write.value != "manifest"  # the loosest word narrows nothing
+    asks = write is not None and write.value != "manifest"  # `manifest` is the loosest value, so it changes nothing
     private = given.get("private")
     return Bundle(
         name=name,
-        origin=key_origin(held),
+        origin=key_origin(located),
         tools={tool.value: tool.origin for tool in plain(given, "tools", ())},
         admission=Admission(
-            key_origin(held),
+            key_origin(located),
             name,
             effects=stated(given, "side_effect_class"),
             levels=stated(given, "sandbox"),
@@ -249,7 +255,7 @@ def _bundle(name: str, held: Value) -> Bundle:
     )
 
 
-def _named_seat(entry: Value, approval_key: str) -> Admission:
+def _tool_admission(entry: Value, approval_key: str) -> Admission:
     given: Fields = entry.value
     return Admission(
         key_origin(entry),
@@ -257,7 +263,7 @@ def _named_seat(entry: Value, approval_key: str) -> Admission:
         levels=stated(given, "sandbox"),
         args=data(args) if (args := given.get("args")) is not None else {},
         approval=plain(given, "approval", None),
-        approval_origin=held.origin if (held := given.get("approval")) is not None else None,
+        approval_origin=located.origin if (located := given.get("approval")) is not None else None,
         approval_key=approval_key,
         max_calls=plain(given, "max_calls", None),
         max_cost_usd=plain(given, "max_cost_usd", None),
@@ -266,14 +272,14 @@ def _named_seat(entry: Value, approval_key: str) -> Admission:
 
 
 def _examples(given: Fields) -> Iterator[Example]:
-    held = record(given, "examples")
+    examples = record(given, "examples")
     for key, matches in (("match", True), ("no_match", False)):
-        for item in held[key].value if key in held else ():
+        for item in examples[key].value if key in examples else ():
             yield Example(plain(item.value, "tool", ""), str(plain(item.value, "use", "")), matches, item.origin)
 
 
-def _uncounted(manifest: Manifest) -> Iterator[Problem]:
-    """Tools that spend nothing where money is counted."""
+def _cost_warnings(manifest: Manifest) -> Iterator[Problem]:
+    """Warn about tools without a cost if a budget limits money."""
     for name, admissions in manifest.admissions.items():
         spec = manifest.tools.get(name)
         budgets = [manifest.budget, *(bundle.budget for bundle in bundles_of(manifest, admissions))]

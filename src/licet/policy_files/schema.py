@@ -1,4 +1,7 @@
-"""What a workspace, a manifest and a personality may hold, key by key; checking and `licet schema` come from it."""
+"""The schema of policy files: the keys of a workspace, a manifest and a personality, with the shape of each value.
+
+Both the checks and the output of `licet schema` come from it.
+"""
 
 import ipaddress
 from collections.abc import Callable
@@ -11,12 +14,12 @@ from licet.core.canonical import checked_key
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.effects import CLASSES, LEVELS
 from licet.core.policy.terms import WRITE_APPROVALS
-from licet.policy_files.containers import Either, Field, Keyed, Listed, Record
-from licet.policy_files.shapes import Flag, Free, Money, OneOf, Shape, TextShape, Whole
+from licet.policy_files.containers import Either, Field, ListOf, MappingOf, Record
+from licet.policy_files.shapes import AnyJson, Flag, Integer, Money, OneOf, Shape, TextShape
 
 
 def cidr(text: str) -> str:
-    """An address range in its normal spelling."""
+    """Parse an address range to its normal form."""
     try:
         return str(ipaddress.ip_network(text))
     except ValueError:
@@ -28,7 +31,7 @@ def _or_star(parse: Callable[[str], str]) -> Callable[[str], str]:
 
 
 def _example(text: str) -> str:
-    """A concrete use; the directory that its path starts from may be one that is known only later, as in a rule."""
+    """Parse a concrete use. Its path may start with `~` or `${workdir}`, as in a rule."""
     domain, _, rest = text.partition(":")
     action, _, path = rest.partition(":")
     root = path.partition("/")[0]
@@ -72,11 +75,11 @@ LEVEL = OneOf(
 
 
 def _several(shape: Shape, description: str = "") -> Field:
-    return Field(Listed(shape), description=description)
+    return Field(ListOf(shape), description=description)
 
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
-CONNECTOR_LIST = Listed(Either((NAME, CONNECTOR_LINE)))
+CONNECTOR_LIST = ListOf(Either((NAME, CONNECTOR_LINE)))
 CONNECTOR = TextShape(expected="a connector such as `github` or `github@2.1`", parse=ConnectorRef.parse)
 DISTRIBUTION = TextShape(
     expected="the name of an installed distribution, such as `PyGithub`",
@@ -97,18 +100,18 @@ DEFINITION = Record(
 )
 LIMITS = Record(
     {
-        "wall_seconds": Field(Whole(1)),
-        "cpu_seconds": Field(Whole(1)),
-        "memory_mb": Field(Whole(1)),
-        "output_kb": Field(Whole(1)),
-        "open_files": Field(Whole(16)),
-        "processes": Field(Whole(1)),
-        "file_mb": Field(Whole(1)),
-        "scratch_mb": Field(Whole(1)),
-        "host_memory_mb": Field(Whole(1)),
-        "host_files": Field(Whole(16)),
-        "waiting_kb": Field(Whole(1)),
-        "request_headers": Field(Whole(1)),
+        "wall_seconds": Field(Integer(1)),
+        "cpu_seconds": Field(Integer(1)),
+        "memory_mb": Field(Integer(1)),
+        "output_kb": Field(Integer(1)),
+        "open_files": Field(Integer(16)),
+        "processes": Field(Integer(1)),
+        "file_mb": Field(Integer(1)),
+        "scratch_mb": Field(Integer(1)),
+        "host_memory_mb": Field(Integer(1)),
+        "host_files": Field(Integer(16)),
+        "waiting_kb": Field(Integer(1)),
+        "request_headers": Field(Integer(1)),
     },
     description="the most a call may use before it is ended",
 )
@@ -135,19 +138,19 @@ DECLARATION = Record(
 )
 SERVER = Record(
     {
-        "command": Field(Listed(TextShape(expected="a command word"), least=1), required=True),
+        "command": Field(ListOf(TextShape(expected="a command word"), least=1), required=True),
         "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
         "grants": _several(RULE, "what the server process may touch"),
         "env": _several(VARIABLE, "variables passed on to it"),
         "secrets": Field(
-            Keyed(
+            MappingOf(
                 TextShape(expected="the name of an environment variable", parse=variable),
                 TextShape(expected="a secret reference", parse=secret_reference),
             ),
             description="variables set to secrets",
         ),
         "tools": Field(
-            Keyed(NAME, Record({"needs": _several(RULE), "optional": _several(RULE), "effect": Field(EFFECT)})),
+            MappingOf(NAME, Record({"needs": _several(RULE), "optional": _several(RULE), "effect": Field(EFFECT)})),
             description="its tools, declared here",
         ),
     }
@@ -158,8 +161,8 @@ APPROVALS = Record(
             OneOf(WRITE_APPROVALS),
             description="who is asked before a write: each call, once a session, or nobody if it is pinned",
         ),
-        "expires_seconds": Field(Whole(1)),
-        "quorum": Field(Whole(1)),
+        "expires_seconds": Field(Integer(1)),
+        "quorum": Field(Integer(1)),
         "keys": _several(
             TextShape(
                 expected="a public key `ed25519:…`",
@@ -171,15 +174,15 @@ APPROVALS = Record(
 )
 BUDGET = Record(
     {
-        "max_calls_per_session": Field(Whole(0), description="calls of all tools in a session"),
-        "max_calls_per_day": Field(Whole(0), description="calls of this agent on a day, in all its sessions"),
+        "max_calls_per_session": Field(Integer(0), description="calls of all tools in a session"),
+        "max_calls_per_day": Field(Integer(0), description="calls of this agent on a day, in all its sessions"),
         "max_cost_usd": Field(Money(), description="money in a session"),
         "max_cost_usd_per_day": Field(Money(), description="money of this agent on a day, in all its sessions"),
     }
 )
 BUNDLE = Record(
     {
-        "tools": Field(Listed(NAME), required=True, description="closed: what is not listed is not in it"),
+        "tools": Field(ListOf(NAME), required=True, description="closed: what is not listed is not in it"),
         "sandbox": Field(LEVEL, description="the loosest level its tools may have"),
         "side_effect_class": Field(EFFECT, description="the strongest class its tools may have"),
         "destinations": _several(HOST, "narrows where its tools may connect; leave it out to not narrow"),
@@ -200,15 +203,19 @@ DESTINATIONS = Record(
     }
 )
 WORKSPACE_FIELDS = {
-    "tools": Field(Keyed(NAME, DECLARATION), description="what each tool declares"),
-    "servers": Field(Keyed(NAME, SERVER), description="MCP servers behind the gateway"),
-    "bundles": Field(Keyed(NAME, BUNDLE), description="tools that are governed together"),
+    "tools": Field(MappingOf(NAME, DECLARATION), description="what each tool declares"),
+    "servers": Field(MappingOf(NAME, SERVER), description="MCP servers behind the gateway"),
+    "bundles": Field(MappingOf(NAME, BUNDLE), description="tools that are governed together"),
     "connectors": Field(
         Record(
             {
                 "tenant_allowlist": Field(CONNECTOR_LIST),
-                "definitions": Field(Keyed(NAME, DEFINITION), description="what a connector is; its tools must fit"),
-                "app_overrides": Field(Keyed(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))),
+                "definitions": Field(
+                    MappingOf(NAME, DEFINITION), description="what a connector is; its tools must fit"
+                ),
+                "app_overrides": Field(
+                    MappingOf(NAME, Record({"allow": Field(CONNECTOR_LIST), "deny": _several(NAME)}))
+                ),
             }
         ),
         description="connectors nobody lists are denied",
@@ -220,11 +227,11 @@ TOOL_ENTRY = Record(
         "sandbox": Field(LEVEL),
         "side_effect_class": Field(EFFECT),
         "args": Field(
-            Keyed(TextShape(expected="the name of an argument"), Free()),
+            MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
             description="JSON Schema per argument; `scope` ties a value to the grant",
         ),
         "approval": Field(OneOf(WRITE_APPROVALS)),
-        "max_calls": Field(Whole(0), description="calls of this tool in a session"),
+        "max_calls": Field(Integer(0), description="calls of this tool in a session"),
         "max_cost_usd": Field(Money(), description="money of this tool in a session"),
         "limits": Field(LIMITS),
     }
@@ -232,7 +239,7 @@ TOOL_ENTRY = Record(
 CAPABILITY_FIELDS = {
     "bundles": _several(NAME, "bundles of the workspace that are assigned to this agent"),
     "tools": Field(
-        Either((Listed(NAME), Keyed(NAME, TOOL_ENTRY))),
+        Either((ListOf(NAME), MappingOf(NAME, TOOL_ENTRY))),
         description="tools without a bundle, or more about single tools",
     ),
     "max_side_effect_class": Field(EFFECT, description="read_only if left out"),
@@ -245,7 +252,7 @@ CAPABILITY_FIELDS = {
     ),
     "env": _several(VARIABLE, "environment variables that tools may read"),
     "secrets": _several(SECRET, "secrets that tools may read"),
-    "process": Field(Record({"allowed_binaries": Field(Listed(BINARY), aliases=("allowedBinaries",))})),
+    "process": Field(Record({"allowed_binaries": Field(ListOf(BINARY), aliases=("allowedBinaries",))})),
     "storage": _several(OneOf(STORAGE_KINDS), "`tool-private` and `session` are always there"),
     "connectors": Field(CONNECTOR_LIST),
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),
@@ -269,8 +276,8 @@ MANIFEST_FIELDS = {
     ),
 }
 
-FORMAT = 1  # of policy files: what keys there are, and what they mean
-FORMAT_FIELDS = {"licet": Field(Whole(1, FORMAT), description="the format of this file; 1 if left out")}
+FORMAT = 1  # the version of the keys of policy files and their meaning
+FORMAT_FIELDS = {"licet": Field(Integer(1, FORMAT), description="the format of this file; 1 if left out")}
 
 WORKSPACE = Record(WORKSPACE_FIELDS | FORMAT_FIELDS)
 MANIFEST = Record(MANIFEST_FIELDS | WORKSPACE_FIELDS | FORMAT_FIELDS)

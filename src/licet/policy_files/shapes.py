@@ -1,6 +1,7 @@
-"""What all shapes share: located values, phrases for what was found instead, near spellings.
+"""Shapes of single values (text, words, numbers, flags, any JSON), and what all shapes share.
 
-The shapes that hold no other shapes: text, words, numbers, flags, and free JSON.
+Shared are values with their origin (`Located`), messages about a node of the wrong kind, and hints for misspelt words.
+See `containers` for shapes that contain other shapes.
 """
 
 import re
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class Located(Struct, Generic[T], frozen=True):
-    """A checked value and where it stands; inside a mapping also where its key stands."""
+    """A checked value with its origin and, inside a mapping, the origin of its key."""
 
     value: T
     origin: Origin
@@ -33,43 +34,43 @@ Problems: TypeAlias = list[Problem]
 
 
 class Shape(Protocol):
-    """What a node must look like, said once for checking and for JSON Schema."""
+    """What a node must look like. The same object checks nodes and writes JSON Schema."""
 
     @property
     def expected(self) -> str:
         """The phrase that follows "expected"."""
 
     def fits(self, node: Node) -> bool:
-        """Whether the node is of the right kind (text, number, list …), whatever it holds."""
+        """Whether the node has the right kind (text, number, list …). Its content is not checked."""
 
     def read(self, node: Node, problems: Problems) -> Value | None:
-        """The value of the node, or `None` and at least one problem more."""
+        """The value of the node; or None, and then at least one problem was added."""
 
     def schema(self) -> dict[str, Any]:
-        """The same demands in JSON Schema."""
+        """The same checks as JSON Schema."""
 
 
-# A hostile file must not buy time in difflib: after so many problems nobody needs a near spelling, and where there are
-# many words to compare with, the first few problems get one.
+# Limits for difflib, which is slow, so that a hostile file cannot use much time: no hints after this many problems, and
+# fewer hints if there are many words to compare with.
 _ENOUGH = 100
 _MOST_COMPARED = 20_000
 
 
 def text_of(node: Node) -> str | None:
-    """The text of a node that is text."""
+    """The text of a node; None if it is not text."""
     return node.text if isinstance(node, Scalar) and isinstance(node.value, str) else None
 
 
 def number_of(node: Node) -> int | Decimal | None:
-    """The number of a node that is one; booleans are none."""
+    """The number of a node; None if it is not a number. Booleans are not numbers."""
     value = node.value if isinstance(node, Scalar) else None
     return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
 
 
-def misfit(shape: Shape, node: Node, problems: Problems) -> Value | None:
-    """Report a node that cannot have this shape, with the smallest change that would give it; the value is none."""
+def report_mismatch(shape: Shape, node: Node, problems: Problems) -> Value | None:
+    """Report a node that does not have this shape, with a hint if a small edit would help. Always returns None."""
     if not (isinstance(node, Scalar) and node.value is REFUSED):
-        problems.append(Problem(node.origin, _found(node), shape.expected, _way_out(shape, node)))
+        problems.append(Problem(node.origin, _found(node), shape.expected, _hint(shape, node)))
     return None
 
 
@@ -91,7 +92,7 @@ def _found(node: Node) -> str:
             return f"a number {shown(node.text)}"
 
 
-def _way_out(shape: Shape, node: Node) -> str:
+def _hint(shape: Shape, node: Node) -> str:
     if not isinstance(node, Scalar) or shape.fits(node):
         return ""
     if not node.text:
@@ -108,13 +109,13 @@ def _way_out(shape: Shape, node: Node) -> str:
 
 
 def nearest(word: str, words: Collection[str], problems: Problems) -> str:
-    """The hint that names the word that was probably meant, if one is close."""
+    """A hint with the known word that is most similar, or an empty text."""
     meant = meant_by(word, words, problems)
     return f"did you mean {shown(meant)}?" if meant else ""
 
 
 def meant_by(word: str, words: Collection[str], problems: Problems) -> str:
-    """The word that was probably meant, if one is close."""
+    """The known word that is most similar, or an empty text."""
     if len(problems) > _ENOUGH or (len(problems) + 1) * len(words) > _MOST_COMPARED:
         return ""
     import difflib
@@ -129,20 +130,20 @@ def _folded(word: str) -> str:
 
 
 def alternatives(phrases: Iterable[str]) -> str:
-    """`a`, `b` or `c`."""
+    """Join phrases: `a, b or c`."""
     *most, last = (*phrases,) or ("nothing",)
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def described(demands: dict[str, Any], description: str) -> dict[str, Any]:
-    """A schema with its description, if there is one."""
     return {"description": description, **demands} if description else demands
 
 
 class TextShape(Struct, frozen=True, kw_only=True, dict=True):
-    """Text that matches `pattern` whole and that `parse` accepts; never empty. Its value is what `parse` returns.
+    """Text, never empty, that matches `pattern` completely and that `parse` accepts. The value is what `parse` returns.
 
-    `parse` refuses with a `ValueError`: `found …, expected …`, or with attributes `expected`, `found` and `hint`.
+    `parse` refuses with a `ValueError`. Its message is `found …, expected …`, or it has the attributes `expected`,
+    `found` and `hint`.
     """
 
     expected: str
@@ -153,17 +154,16 @@ class TextShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
-        # ASCII, because that is what `\d` and `\w` mean in the dialect of JSON Schema.
+        # In the regular expressions of JSON Schema, `\d` and `\w` are ASCII.
         return re.compile(self.pattern, re.ASCII)
 
     def fits(self, node: Node) -> bool:
         return text_of(node) is not None
 
     def read(self, node: Node, problems: Problems) -> Value | None:
-        # The test of `text_of`, without its call: large files are mostly texts.
-        text = node.text if type(node) is Scalar and type(node.value) is str else None
+        text = text_of(node)
         if text is None:
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
         if not text or (self.pattern and self._regex.fullmatch(text) is None):
             problems.append(Problem(node.origin, shown(text) if text else "an empty text", self.expected))
             return None
@@ -179,10 +179,10 @@ class TextShape(Struct, frozen=True, kw_only=True, dict=True):
         if isinstance(expected := getattr(error, "expected", None), str):
             found, hint = getattr(error, "found", text), getattr(error, "hint", "")
             return Problem(origin, shown(str(found)), visible(expected), visible(str(hint)))
-        said = visible(str(error))
-        if parts := re.fullmatch(r"found (.+?), expected (.+?)(?:; (.+))?", said):
+        message = visible(str(error))
+        if parts := re.fullmatch(r"found (.+?), expected (.+?)(?:; (.+))?", message):
             return Problem(origin, parts[1], parts[2], parts[3] or "")
-        return Problem(origin, shown(text), self.expected, said)
+        return Problem(origin, shown(text), self.expected, message)
 
     def schema(self) -> dict[str, Any]:
         demands: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -194,7 +194,7 @@ class TextShape(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class OneOf(Struct, frozen=True):
-    """One of a few words."""
+    """One of some words."""
 
     words: tuple[str, ...]
     description: str = ""
@@ -209,7 +209,7 @@ class OneOf(Struct, frozen=True):
     def read(self, node: Node, problems: Problems) -> Value | None:
         word = text_of(node)
         if word is None:
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
         if word in self.words:
             return Located(word, node.origin)
         problems.append(Problem(node.origin, shown(word), self.expected, nearest(word, self.words, problems)))
@@ -219,8 +219,8 @@ class OneOf(Struct, frozen=True):
         return described({"type": "string", "enum": list(self.words)}, self.description)
 
 
-class Whole(Struct, frozen=True):
-    """A whole number between two bounds, both included; `3.0` is whole, as it is in JSON Schema."""
+class Integer(Struct, frozen=True):
+    """An integer between two bounds, both included. `3.0` is an integer, as in JSON Schema."""
 
     minimum: int = 0
     maximum: int = LARGEST_INT
@@ -242,14 +242,14 @@ class Whole(Struct, frozen=True):
         number = number_of(node)
         if number is not None and self.minimum <= number <= self.maximum and number == int(number):
             return Located(int(number), node.origin)
-        return misfit(self, node, problems)
+        return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
         return described({"type": "integer", "minimum": self.minimum, "maximum": self.maximum}, self.description)
 
 
 class Money(Struct, frozen=True):
-    """An amount from zero to a billion, without trailing zeros; small and coarse enough that sums stay exact."""
+    """An amount from 0 to a billion with at most 15 decimals, so that sums are exact."""
 
     description: str = ""
 
@@ -261,9 +261,9 @@ class Money(Struct, frozen=True):
     def read(self, node: Node, problems: Problems) -> Value | None:
         number = number_of(node)
         try:
-            return misfit(self, node, problems) if number is None else Located(amount(number), node.origin)
+            return report_mismatch(self, node, problems) if number is None else Located(amount(number), node.origin)
         except Malformed:
-            return misfit(self, node, problems)
+            return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
         return described({"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}, self.description)
@@ -282,14 +282,14 @@ class Flag(Struct, frozen=True):
     def read(self, node: Node, problems: Problems) -> Value | None:
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, node.origin)
-        return misfit(self, node, problems)
+        return report_mismatch(self, node, problems)
 
     def schema(self) -> dict[str, Any]:
         return described({"type": "boolean"}, self.description)
 
 
-class Free(Struct, frozen=True):
-    """Any JSON, as plain data (dict, list, str, int, float, bool, None), of at most `most` values."""
+class AnyJson(Struct, frozen=True):
+    """Any JSON of at most `most` values, as plain data (dict, list, str, int, float, bool, None)."""
 
     most: int = 1000
     description: str = ""
@@ -314,7 +314,7 @@ class Free(Struct, frozen=True):
 
 
 def _plain(node: Node, left: list[int]) -> Any:
-    # The depth is bounded by whoever read the file; the number of values is bounded here.
+    # `read_nodes` bounds the depth, so this may recurse.
     left[0] -= 1
     if left[0] < 0:
         return None

@@ -1,12 +1,11 @@
-"""From bytes to text that reads the way it looks: size, UTF-8, and no characters that hide or split a line.
+"""The syntax of policy files: decodes bytes to text, and parses YAML or JSON into one kind of events.
 
-Knows nothing of YAML or JSON beyond that both are text. A refused character is replaced, one for one, so that the
-rest of the file can still be read and its other problems reported in the same run.
+- Text must be UTF-8 of at most 1 MiB, without invisible characters and unusual line breaks. Each such character is
+  replaced by another one, so that the rest of the file can be read and its problems reported in the same run.
+- JSON has its own parser. YAML 1.1 parsers refuse some JSON (surrogate pairs, keys over 1024 characters) and accept
+  more than JSON (comments, words without quotes).
 
-Syntax: the text of a YAML or JSON file as one stream of events, or the one place where it stops making sense.
-
-JSON has its own small reader because YAML 1.1 parsers do not read all of it (surrogate pairs, keys over 1024
-characters) and read more than it (comments, bare words). What the events mean is decided in `yaml_nodes`.
+`nodes` turns the events into nodes.
 """
 
 import bisect
@@ -23,20 +22,20 @@ REPLACED = "\ufffd"
 
 _PLAIN_ASCII = bytes(range(0x20, 0x7F)) + b"\t\n"
 
-# Nowhere, not even in a comment: controls, the second kinds of line break, bidi controls, a stray byte order mark.
-# YAML counts a lone CR, U+0085, U+2028 and U+2029 as line breaks where an editor shows one line.
+# Refused everywhere, also in comments: control characters, bidi controls, a byte order mark that is not at the start,
+# and unusual line breaks (a lone CR, U+0085, U+2028, U+2029), where editors show one line and YAML reads two.
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
 _BIDI = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _NOWHERE = re.compile(rf"[{_CONTROLS}{_BIDI}\ufeff]|\r(?!\n)")
 
-# Not in a name or a value, escaped or not: what takes no room on the screen (U+E0000 to U+E007F can spell a whole
-# hidden sentence), and halves of surrogate pairs, which UTF-8 cannot carry.
+# Refused in keys and values, also as escapes: characters without a width (U+E0000 to U+E007F can hide a sentence), and
+# lone surrogates, which UTF-8 cannot encode.
 _INVISIBLE = r"\u00ad\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _HIDDEN = re.compile(rf"[{_CONTROLS}{_BIDI}{_INVISIBLE}{UNSEEN}\r\ud800-\udfff]")
 
 
 class Unreadable(ValueError):
-    """Reading cannot go on from here; `problem` says where that is and why."""
+    """A problem after which the rest of the file cannot be read."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -44,10 +43,10 @@ class Unreadable(ValueError):
 
 
 def plain_text(data: bytes, file: str) -> tuple[str, Iterator[Problem]]:
-    """The text of a file with every forbidden character replaced, and a problem for each of them."""
+    """Decode a file; return the text with forbidden characters replaced, and a problem for each of them."""
     if len(data) > MOST_BYTES:
         raise Unreadable(Problem(Origin(file, 1, 1), f"{len(data)} bytes", f"at most {MOST_BYTES} (1 MiB)"))
-    # One C pass settles almost every file that people write.
+    # A fast path for plain ASCII, which most files are.
     if data.isascii() and not data.translate(None, _PLAIN_ASCII):
         return data.decode("ascii"), iter(())
     try:
@@ -62,24 +61,24 @@ def plain_text(data: bytes, file: str) -> tuple[str, Iterator[Problem]]:
 
 
 def hidden_in(text: str) -> str:
-    """Name the first character of a value that a reader would not see, or the empty string."""
+    """The name of the first invisible character in a value; empty if there is none."""
     found = _HIDDEN.search(text)
     return character(found[0]) if found else ""
 
 
 def character(char: str) -> str:
-    """A character as a person can look it up: its number, and its name where it has one."""
+    """A character as text for a message, such as `U+200B (zero width space)`."""
     name = unicodedata.name(char, "half of a surrogate pair" if "\ud800" <= char <= "\udfff" else "").lower()
     return f"U+{ord(char):04X}" + (f" ({name})" if name else "")
 
 
 def shown(text: str, most: int = 80) -> str:
-    """Text from a file in backticks, cut short, with everything invisible spelt out."""
+    """Text from a file for a message: in backticks, cut after `most` characters, invisible characters escaped."""
     return f"`{visible(text[:most])}…`" if len(text) > most else f"`{visible(text)}`"
 
 
 def place(text: str, index: int, file: str) -> Origin:
-    """Where the character at `index` stands; -1 or beyond means after the last one."""
+    """The line and column of the character at `index`; -1 or an index beyond the end means the end of the text."""
     index = len(text) if not 0 <= index <= len(text) else index
     return Origin(file, text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
@@ -101,7 +100,7 @@ def _forbidden(text: str, file: str) -> Iterator[Problem]:
 
 _OPENED = "it opens at {opened}"
 
-# What a parser complains about (libyaml's words and PyYAML's), and what to tell a person instead.
+# Fragments of the error messages of libyaml and PyYAML, with the expectation and the hint that are shown instead.
 _COMPLAINTS = (
     ("mapping values", "one `key: value` on a line", "quote the text if the `:` belongs to it"),
     ("sequence entries", "a list to start on its own line", ""),
@@ -142,7 +141,7 @@ _JSON_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|
 
 
 def yaml_events(text: str, file: str) -> Iterator[Any]:
-    """Every event of a YAML stream, from libyaml where PyYAML has it."""
+    """Parse YAML into events; with libyaml if PyYAML was built with it."""
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)(text)
@@ -151,15 +150,15 @@ def yaml_events(text: str, file: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         raise Unreadable(_complaint(error, text, file)) from None
     except (yaml.YAMLError, ValueError, OverflowError):
-        # The pure parser stumbles over escapes such as "\U00110000" without saying where.
+        # For escapes such as "\U00110000", the Python parser raises an error without a place.
         origin = place(text, loader.get_mark().index if hasattr(loader, "get_mark") else -1, file)
         raise Unreadable(Problem(origin, "an escape", "the escape of a whole character")) from None
 
 
 def _complaint(error: Any, text: str, file: str) -> Problem:
-    said = str(error.problem)
+    message = str(error.problem)
     index = min(error.problem_mark.index, len(text))
-    expected, hint = next(((e, h) for words, e, h in _COMPLAINTS if words in said), ("valid YAML", said))
+    expected, hint = next(((e, h) for words, e, h in _COMPLAINTS if words in message), ("valid YAML", message))
     found = _at(text, index)
     if found == "a tab":
         hint = "indent with spaces"
@@ -179,7 +178,7 @@ def _at(text: str, index: int) -> str:
 
 
 def json_events(text: str, file: str) -> Iterator[Any]:
-    """The same events from a JSON text, read by RFC 8259 and nothing looser."""
+    """Parse JSON strictly by RFC 8259 into the same events as YAML."""
     import json.decoder
 
     import yaml
@@ -190,7 +189,7 @@ def json_events(text: str, file: str) -> Iterator[Any]:
         raise Unreadable(Problem(place(text, index, file), _at(text, index), expected, hint))
 
     closers: list[str] = []
-    fresh = False  # right after `[` or `{`, the only place where a closer may stand in for a first item
+    fresh = False  # directly after `[` or `{`, where the closing bracket is allowed instead of a value
     wants = "value"
     end = 0
     while match := _JSON_TOKEN.match(text, end):

@@ -1,4 +1,4 @@
-"""Where Python would find the code of tools that a manifest names with `from:`. Nothing is imported."""
+"""The paths at which Python would find the code of tools that a manifest names with `from:`. Nothing is imported."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -6,19 +6,19 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 from licet.core.policy.layer import CODE, SECOND_CODE
 
-_OURS = "licet"  # it runs already: nothing that is written now takes its place
+_OURS = "licet"  # it is imported already, so a new file cannot replace it
 
 
 def code_directories(directory: str) -> tuple[str, str]:
-    """Where a review and an import look for the tools of a policy file in a directory: there, and in its `src`."""
+    """The directories to search for the tools of a policy file in `directory`: itself and its `src`."""
     return directory, os.path.join(directory, "src")
 
 
 def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str, str]]:
-    """Every path next to a policy file where the code of `pkg.mod:f` is or would be found, and why it is closed.
+    """Each path at which the code of `pkg.mod:f` is or would be found, with the reason why it is closed for writing.
 
-    That is the top module as a package or a file, and what was compiled of it. Where the code is known, another file
-    for it is `SECOND_CODE`: loading refuses a module that is in two places.
+    These are the top module as a package or as a file, and the cache of compiled files. If one of them exists, the
+    reason for the others is `SECOND_CODE`: loading refuses a module that is in two places.
     """
     places = code_directories(directory)
     for top in dict.fromkeys(reference.partition(":")[0].partition(".")[0] for reference in references):

@@ -1,7 +1,7 @@
-"""The policies that this user has accepted, by real path and digest: one file for all workspaces.
+"""The trust list: the policies that this user has accepted, by real path and digest. One file for all workspaces.
 
-A policy that a command found, and nobody named, is used only if it is on this list. Beside the list lies a copy of
-each accepted policy, so that the next version can be compared with it.
+A command that found a policy by itself uses it only if it is on this list. Next to the list there is a copy of each
+accepted policy, so that a new version can be compared with it.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _MOST_BYTES = 16 << 20
 
 
 class TrustListError(LicetError):
-    """The list cannot be used; nothing is trusted until that is mended."""
+    """The list cannot be used. Nothing is trusted until it is repaired."""
 
 
 class Accepted(Struct, frozen=True):
@@ -40,13 +40,13 @@ class Accepted(Struct, frozen=True):
 
 
 def is_trusted(path: str | Path, digest: str) -> bool:
-    """Whether this user has accepted a policy at this path with this digest; `TrustListError` if nobody can say."""
+    """Whether this user has accepted a policy at this path with this digest; `TrustListError` if it is unknown."""
     found = accepted().get(os.path.realpath(path))
     return found is not None and found.digest == digest
 
 
 def accepted() -> dict[str, Accepted]:
-    """The whole list, by real path; empty if there is none yet, or no home to keep one in."""
+    """All entries by real path; none if there is no list yet, or the user has no home directory."""
     try:
         return _read(_root() / _LIST)
     except (FileNotFoundError, NoHome):
@@ -54,7 +54,7 @@ def accepted() -> dict[str, Accepted]:
 
 
 def trusted_paths() -> tuple[str, ...]:
-    """The real paths of all accepted policies; none if the list cannot be used, for then nothing is trusted."""
+    """The real paths of all accepted policies; none if the list cannot be used, since then nothing is trusted."""
     try:
         return tuple(accepted())
     except TrustListError:
@@ -62,10 +62,10 @@ def trusted_paths() -> tuple[str, ...]:
 
 
 def accept(path: str | Path, digest: str, files: Mapping[str, str], now: datetime) -> Accepted:
-    """Put a policy on the list, and keep a copy of its files, given by name; an older acceptance is replaced."""
+    """Add a policy to the list, or replace its entry, and store a copy of its files (name -> text)."""
     entry = Accepted(os.path.realpath(path), digest, now.isoformat(timespec="seconds"))
-    with _changed() as entries:
-        # The copy first: an entry without one could not be compared.
+    with _locked_list() as entries:
+        # The copy is written first, since an entry without a copy could not be compared.
         copy = {"format": _FORMAT, "path": entry.path, "digest": digest, "files": dict(files)}
         (folder := _root() / _COPIES).mkdir(mode=0o700, exist_ok=True)
         _write(folder / _copy_name(entry.path), copy)
@@ -74,16 +74,16 @@ def accept(path: str | Path, digest: str, files: Mapping[str, str], now: datetim
 
 
 def forget(path: str | Path) -> bool:
-    """Take a policy off the list; False if it was not on it."""
+    """Remove a policy from the list; False if it was not on it."""
     real = os.path.realpath(path)
-    with _changed() as entries:
+    with _locked_list() as entries:
         found = entries.pop(real, None)
         (_root() / _COPIES / _copy_name(real)).unlink(missing_ok=True)
     return found is not None
 
 
 def accepted_files(path: str | Path) -> Mapping[str, str]:
-    """The files of the policy that was last accepted at a path, by name; empty if no copy of it can be read."""
+    """The files (name -> text) of the policy that was last accepted at a path; empty if there is no readable copy."""
     real = os.path.realpath(path)
     entry = accepted().get(real)
     try:
@@ -98,9 +98,9 @@ def accepted_files(path: str | Path) -> Mapping[str, str]:
 
 
 @contextmanager
-def _changed() -> Iterator[dict[str, Accepted]]:
-    """The list, to be changed: it is written at the end. Others who change it wait."""
-    import fcntl  # not on every system, and only who changes the list needs it
+def _locked_list() -> Iterator[dict[str, Accepted]]:
+    """Lock the list, yield its entries to be changed, and write them at the end."""
+    import fcntl  # not available on every system, and only needed here
 
     folder = _root()
     try:
@@ -120,24 +120,24 @@ def _changed() -> Iterator[dict[str, Accepted]]:
 
 def _read(path: Path) -> dict[str, Accepted]:
     found = _json(path)
-    mend = f"move {path} away, and accept policies again with `licet trust`"
+    fix = f"move {path} away, and accept policies again with `licet trust`"
     number = found.get("format")
     if isinstance(number, int) and number > _FORMAT:
-        raise TrustListError(f"the list of trusted policies {path} has format {number}: upgrade licet, or {mend}")
+        raise TrustListError(f"the list of trusted policies {path} has format {number}: upgrade licet, or {fix}")
     entries = found.get("accepted")
     if number != _FORMAT or not isinstance(entries, dict):
-        raise TrustListError(f"{path} is not a list of trusted policies: {mend}")
+        raise TrustListError(f"{path} is not a list of trusted policies: {fix}")
     read = {}
     for name, entry in entries.items():
         texts = [entry.get(key) for key in ("digest", "when")] if isinstance(entry, dict) else []
         if not name.startswith("/") or not texts or not all(isinstance(text, str) for text in texts):
-            raise TrustListError(f"{path} is not a list of trusted policies: {mend}")
+            raise TrustListError(f"{path} is not a list of trusted policies: {fix}")
         read[name] = Accepted(name, *map(str, texts))
     return read
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """The object in a file that this user owns and nobody else can write."""
+    """Read a JSON object from a file. `TrustListError` unless this user owns it and no one else can write to it."""
     if not hasattr(os, "geteuid") and path.exists():
         raise TrustListError(f"{path} cannot be used: this system does not tell who owns a file")
     try:
@@ -157,13 +157,13 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        mend = "move it away, and accept policies again with `licet trust`"
-        raise TrustListError(f"{path} is damaged: {mend}")
+        fix = "move it away, and accept policies again with `licet trust`"
+        raise TrustListError(f"{path} is damaged: {fix}")
     return found
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a file in one step, so that nobody ever reads half of it."""
+    """Replace a file atomically, so that no reader sees a half-written one."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The directories of this user: the home, and where licet keeps its state and what it has installed."""
+"""The directories of this user: the home directory, and those for the state and the data of licet."""
 
 import os
 from pathlib import Path
@@ -14,21 +14,21 @@ class NoHome(LicetError):
 
 
 def home_directory() -> str:
-    """The home of this user, or the empty text."""
+    """The home directory of this user; empty if there is none."""
     try:
         home = str(Path.home())
-    except RuntimeError:  # nothing is said, and no list of users has this one
+    except RuntimeError:  # HOME is not set, and the user database has no entry
         return ""
     return home if home.startswith("/") and os.environ.get("HOME") != "" else ""
 
 
 def state_root() -> str:
-    """The directory of this user's state, of every workspace; empty if this user has no home."""
+    """The directory for state, of all workspaces; empty if this user has no home directory."""
     return _user_directory("XDG_STATE_HOME", ".local", "state")
 
 
 def data_root() -> str:
-    """The directory of what licet has installed or built for this user; empty if this user has no home."""
+    """The directory for files that licet installs or builds; empty if this user has no home directory."""
     return _user_directory("XDG_DATA_HOME", ".local", "share")
 
 

@@ -1,4 +1,4 @@
-"""What a workspace says to every agent: declarations, connectors, and where anybody may connect."""
+"""Reads the parts of a workspace that all agents share: declarations, connectors, servers and destinations."""
 
 from collections.abc import Container, Iterator, Mapping
 
@@ -13,27 +13,27 @@ from licet.core.policy.tool import ToolSpec, spec_of
 from licet.policy_files.fields import Fields, Lists, Problems, Value, key_origin, plain, record, stated
 from licet.policy_files.shapes import nearest
 
-_MOST_NAMED = 20  # apps that one message names
-MOST_MODULES = 1000  # that a workspace names: each is looked for in several places, and closed to writing there
+_MOST_NAMED = 20  # apps that one message lists
+MOST_MODULES = 1000  # each is searched in several directories, and closed for writing there
 
 
 def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec], dict[str, tuple[str, Origin]]]:
-    """Tools that are declared inline, and where the others are declared."""
+    """The tools that are declared inline, and the `from:` references of the others with their origins."""
     tools: dict[str, ToolSpec] = {}
     sources: dict[str, tuple[str, Origin]] = {}
-    for name, held in record(shared, "tools").items():
-        given: Fields = held.value
+    for name, located in record(shared, "tools").items():
+        given: Fields = located.value
         if ("from" in given) == ("needs" in given) or ("from" in given and len(given) > 1):
             found = "neither `from` nor `needs`" if not given.keys() & {"from", "needs"} else "`from` beside other keys"
             expected = "`from` alone, or `needs` with optional, effect, sandbox, connector and cost_usd"
-            problems.append(Problem(key_origin(held), found, expected, "`needs: []` is a tool that touches nothing"))
+            problems.append(Problem(key_origin(located), found, expected, "`needs: []` is a tool that touches nothing"))
         elif "from" in given:
             if (source := given.get("from")) is not None:
                 sources[name] = source.value, source.origin
         else:
-            said = {key: value.value for key, value in given.items() if key not in ("needs", "optional")}
+            fields = {key: value.value for key, value in given.items() if key not in ("needs", "optional")}
             needs, optional = ([rule.value for rule in plain(given, key, ())] for key in ("needs", "optional"))
-            tools[name] = spec_of(name=name, needs=needs, optional=optional, **said, origin=key_origin(held))
+            tools[name] = spec_of(name=name, needs=needs, optional=optional, **fields, origin=key_origin(located))
     modules = {reference.partition(":")[0] for reference, _ in sources.values()}
     if len(modules) > MOST_MODULES:
         found, expected = f"{len(modules)} different modules under `from`", f"at most {MOST_MODULES}"
@@ -43,14 +43,16 @@ def declarations(shared: Fields, problems: Problems) -> tuple[dict[str, ToolSpec
 
 
 def read_connectors(ceiling: Lists, shared: Fields, app: str | None, workspace_file: str) -> Connectors:
-    """The lists of connectors that apply to one agent of one app; a personality has none (None)."""
-    held = record(shared, "connectors")
-    override: Fields = record(record(held, "app_overrides"), app or "")
-    # A personality alone cannot say which app it is for, so it must not use what an override may take from that app.
-    unknown = app is None and "app_overrides" in held and bool(ceiling.listed("connectors"))
-    around = shared.get("connectors")
-    whole = key_origin(around) if around is not None else Origin(workspace_file, 1, 1) if workspace_file else None
-    tenant, allow, own = held.get("tenant_allowlist"), override.get("allow"), ceiling.keys.get("connectors")
+    """The connector lists that apply to one agent of one app. `app` is None for a personality, which has no app."""
+    connectors = record(shared, "connectors")
+    override: Fields = record(record(connectors, "app_overrides"), app or "")
+    # A personality has no app. An override might deny a connector to its app, so it may use none if there are any.
+    unknown = app is None and "app_overrides" in connectors and bool(ceiling.listed("connectors"))
+    section = shared.get("connectors")
+    default_origin = (
+        key_origin(section) if section is not None else Origin(workspace_file, 1, 1) if workspace_file else None
+    )
+    tenant, allow, own = connectors.get("tenant_allowlist"), override.get("allow"), ceiling.keys.get("connectors")
     return Connectors(
         tenant=connector_lines(tenant),
         app=connector_lines(allow) if unknown or "allow" in override else None,
@@ -59,13 +61,13 @@ def read_connectors(ceiling: Lists, shared: Fields, app: str | None, workspace_f
         profile_places=((f"{ceiling.prefix}connectors", key_origin(own) if own is not None else ceiling.origin),),
         app_name=app or "",
         workspace_file=workspace_file,
-        tenant_place=key_origin(tenant) if tenant is not None else whole,
-        app_place=key_origin(allow) if allow is not None else whole,
+        tenant_place=key_origin(tenant) if tenant is not None else default_origin,
+        app_place=key_origin(allow) if allow is not None else default_origin,
     )
 
 
 def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Problem]:
-    """A manifest whose `app` the workspace does not know, or that leaves it out where connectors depend on it."""
+    """Check that the workspace knows the `app` of a manifest, and that it is stated if connectors depend on it."""
     known = record(shared, "connectors").get("app_overrides")
     if known is None:
         return
@@ -83,34 +85,34 @@ def app_problems(given: Fields, ceiling: Lists, shared: Fields) -> Iterator[Prob
 
 
 def read_definitions(shared: Fields) -> dict[str, Definition]:
-    """What a workspace says its connectors are."""
+    """The connector definitions of a workspace, by name."""
     definitions = {}
-    for name, held in record(record(shared, "connectors"), "definitions").items():
-        given, origin, prefix = held.value, key_origin(held), f"connectors.definitions.{name}"
+    for name, located in record(record(shared, "connectors"), "definitions").items():
+        given, origin, prefix = located.value, key_origin(located), f"connectors.definitions.{name}"
         lists = Lists(given, f"{prefix}.", origin)
-        rules = (*lists.whole_rules("hosts"), *lists.rules("secret:read", "secrets"))
+        rules = (*lists.capability_rules("hosts"), *lists.scope_rules("secret:read", "secrets"))
         narrowed = {domain for key, domain in (("hosts", "network"), ("secrets", "secret")) if key in given}
         layer = Layer("definition", prefix, origin, rules, silent=EVERY_DOMAIN - narrowed) if narrowed else None
-        said: str = plain(given, "version", "")
-        versions, version = version_range(said) if said else "", said if said[:1].isdigit() else ""
-        place = held_version.origin if (held_version := given.get("version")) is not None else origin
+        text: str = plain(given, "version", "")
+        versions, version = version_range(text) if text else "", text if text[:1].isdigit() else ""
+        place = stated_version.origin if (stated_version := given.get("version")) is not None else origin
         about = Versions(name, place, versions, version, plain(given, "distribution", ""))
         definitions[name] = Definition(about, layer, stated(given, "side_effect_class"))
     return definitions
 
 
 def server_problems(shared: Fields, definitions: Mapping[str, Definition]) -> Iterator[Problem]:
-    """Where a server holds more than the definition of its connector says."""
-    for name, held in record(shared, "servers").items():
-        given: Fields = held.value
+    """Check the grants, secrets and classes of each server against the definition of its connector."""
+    for name, located in record(shared, "servers").items():
+        given: Fields = located.value
         ref: ConnectorRef | None = plain(given, "connector", None)
         definition = definitions.get(ref.name) if ref is not None else None
         if ref is None or definition is None:
             continue
-        lists = Lists(given, f"servers.{name}.", key_origin(held))
+        lists = Lists(given, f"servers.{name}.", key_origin(located))
         secrets = [(Capability(f"secret:read:{one.value}"), one.origin) for one in record(given, "secrets").values()]
-        held_rules = [(rule.capability, rule.origin) for rule in lists.whole_rules("grants")] + secrets
-        for rule, origin in held_rules:
+        rules = [(rule.capability, rule.origin) for rule in lists.capability_rules("grants")] + secrets
+        for rule, origin in rules:
             layer = definition.layer
             if layer is not None and rule.domain not in layer.silent and not CapabilitySet((rule,)) <= layer.allowed:
                 found, expected = f"`{rule}` of server `{name}`", f"what `{layer.title}` allows"
@@ -127,10 +129,9 @@ def _effects(server: Fields) -> Iterator[Value]:
             yield effect
 
 
-def connector_lines(held: Value | None) -> tuple[ConnectorRule, ...]:
-    """The lines of an allowlist."""
+def connector_lines(located: Value | None) -> tuple[ConnectorRule, ...]:
     lines = []
-    for item in held.value if held is not None else ():
+    for item in located.value if located is not None else ():
         given = item.value
         name, versions = (
             (given, "") if isinstance(given, str) else (plain(given, "connector", ""), plain(given, "version", ""))
@@ -140,35 +141,35 @@ def connector_lines(held: Value | None) -> tuple[ConnectorRule, ...]:
 
 
 def workspace_layer(shared: Fields, problems: Problems) -> Iterator[Layer]:
-    """Where the workspace lets its agents connect, if it says anything about it."""
-    held = shared.get("destinations")
-    if held is None:
+    """The layer for `destinations` of a workspace, if it has any."""
+    located = shared.get("destinations")
+    if located is None:
         return
-    narrowing = Lists(held.value, "destinations.", key_origin(held))
-    if "default" in held.value and "allow" not in held.value:
+    narrowing = Lists(located.value, "destinations.", key_origin(located))
+    if "default" in located.value and "allow" not in located.value:
         found, expected = "`default: deny` without an `allow` list", "an `allow` list, since absent it does not narrow"
         hint = "write `allow: []` to reach nothing, or leave `default` out"
-        problems.append(Problem(key_origin(held.value.get("default", held)), found, expected, hint))
-    allows, denies = tuple(narrowing.whole_rules("allow")), tuple(narrowing.whole_rules("deny"))
-    if "allow" in held.value:
+        problems.append(Problem(key_origin(located.value.get("default", located)), found, expected, hint))
+    allows, denies = tuple(narrowing.capability_rules("allow")), tuple(narrowing.capability_rules("deny"))
+    if "allow" in located.value:
         yield Layer("workspace", "the workspace", narrowing.origin, allows, denies, ALL_BUT_NETWORK)
     elif denies:
         yield Layer("workspace", "the workspace", narrowing.origin, (), denies, EVERY_DOMAIN)
 
 
 def bundle_layer(name: str, bundle: Fields) -> Layer | None:
-    """Where the tools of a bundle may connect, if it says anything about it."""
-    held = bundle.get("destinations")
-    if held is None:
+    """The layer for `destinations` of a bundle, if it has any."""
+    located = bundle.get("destinations")
+    if located is None:
         return None
-    narrowing = Lists(bundle, f"bundles.{name}.", key_origin(held))
-    rules = tuple(narrowing.whole_rules("destinations"))
+    narrowing = Lists(bundle, f"bundles.{name}.", key_origin(located))
+    rules = tuple(narrowing.capability_rules("destinations"))
     return Layer("bundle", f"bundles.{name}", narrowing.origin, rules, (), ALL_BUT_NETWORK)
 
 
 def shared_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]:
-    """The lists of all bundles of a workspace but some, and of its connectors."""
+    """The layers of all bundles of a workspace except those in `but`, and of all its connector definitions."""
     bundles = record(shared, "bundles").items()
-    layers = [bundle_layer(name, held.value) for name, held in bundles if name not in but]
+    layers = [bundle_layer(name, located.value) for name, located in bundles if name not in but]
     layers += [definition.layer for definition in read_definitions(shared).values()]
     return tuple(layer for layer in layers if layer is not None)

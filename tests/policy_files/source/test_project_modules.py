@@ -1,4 +1,4 @@
-"""Which files of a project its tools load: found in their text, as Python would find them, and nothing else."""
+"""The files of a project that its tools import, found from their source as Python would find them."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ def found_in(root: Path, files: dict[str, str], *references: str) -> ProjectModu
 
 
 def names(root: Path, found: ProjectModules) -> dict[str, str]:
-    """By module: its file, or the directory of a package without one, from the root on."""
+    """Module -> its file, or the directory of a namespace package, relative to the root."""
     places = ((name, place.file or f"{place.directory}/") for name, place in found.modules.items())
     return {name: path.removeprefix(f"{root}/") for name, path in places}
 
@@ -125,7 +125,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("files", "reference", "expected"), LAYOUTS.values(), ids=LAYOUTS)
-def test_a_project_is_followed_as_python_would(
+def test_imports_of_a_project_are_found_as_python_finds_them(
     tmp_path: Path, files: dict[str, str], reference: str, expected: dict[str, str]
 ) -> None:
     before = set(sys.modules)
@@ -139,12 +139,12 @@ def test_an_extension_module_comes_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_file_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "helper.py")
     assert names(tmp_path, found_in(tmp_path, {"tools.py": "import helper"}, "tools:f")) == {"tools": "tools.py"}
 
 
-def test_what_is_closed_is_where_a_planted_file_would_be_loaded_the_next_time(tmp_path: Path) -> None:
+def test_paths_at_which_a_planted_file_would_be_loaded_are_closed(tmp_path: Path) -> None:
     files = {"tools.py": "import csv, click, missing\nfrom helper import x", "src/helper.py": "import deep.er"}
     found = found_in(tmp_path, files, "tools:f")
     endings = ("", ".py", *EXTENSION_SUFFIXES)
@@ -170,7 +170,7 @@ DOUBLED = {
 
 
 @pytest.mark.parametrize(("files", "where"), DOUBLED.values(), ids=DOUBLED)
-def test_a_module_in_two_places_is_told(tmp_path: Path, files: dict[str, str], where: str) -> None:
+def test_a_module_in_two_places_is_reported(tmp_path: Path, files: dict[str, str], where: str) -> None:
     text = found_in(tmp_path, {"tools.py": "import csv, helper", **files}, "tools:f").doubled
     assert text.replace(f"{tmp_path}/", "").rpartition(": ")[2] == where
 
@@ -179,7 +179,7 @@ def test_without_references_nothing_is_closed(tmp_path: Path) -> None:
     assert found_in(tmp_path, {"tools.py": ""}) == ProjectModules({}, (), ())
 
 
-def test_what_is_closed_has_every_file_that_is_loaded_and_where_links_lead(tmp_path: Path) -> None:
+def test_every_loaded_file_and_the_targets_of_links_are_closed(tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "helper.py"
     root = tmp_path / "project"
     (root / "src").mkdir(parents=True)

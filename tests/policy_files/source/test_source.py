@@ -126,13 +126,13 @@ DECLARES: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("source", "rules"), DECLARES.values(), ids=DECLARES)
-def test_a_declaration_is_read_as_it_would_run(tmp_path: Path, source: str, rules: list[str]) -> None:
+def test_the_rules_of_a_declaration_are_read(tmp_path: Path, source: str, rules: list[str]) -> None:
     found = read(tmp_path, source)
     assert problems(found) == []
     assert [spec.needs for spec in found.specs] == ([CapabilitySet(rules)] if rules else [])
 
 
-def test_everything_that_is_declared_is_read(tmp_path: Path) -> None:
+def test_all_arguments_of_a_declaration_are_read(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         '''
@@ -169,7 +169,7 @@ def test_everything_that_is_declared_is_read(tmp_path: Path) -> None:
     assert dict(found.functions) == {"fetch": "fetch_weather", "second": "second"}
 
 
-def test_what_is_read_is_what_the_program_would_declare(tmp_path: Path) -> None:
+def test_the_source_gives_the_same_tools_as_the_running_program(tmp_path: Path) -> None:
     source = HEAD + textwrap.dedent(
         '''
         from decimal import Decimal
@@ -555,9 +555,7 @@ PROBLEMS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("source", "expected"), PROBLEMS.values(), ids=PROBLEMS)
-def test_what_cannot_be_read_for_sure_is_a_problem_with_a_place(
-    tmp_path: Path, source: str, expected: list[str]
-) -> None:
+def test_an_uncertain_declaration_is_a_problem_with_its_place(tmp_path: Path, source: str, expected: list[str]) -> None:
     found = read(tmp_path, HEAD + source)
     assert problems(found) == [f"file.py:{line}" for line in expected]
 
@@ -572,7 +570,7 @@ def test_what_cannot_be_read_for_sure_is_a_problem_with_a_place(
     ],
     ids=["arguments with names", "arguments without", "tools", "uses"],
 )
-def test_nobody_can_order_problems_without_end(tmp_path: Path, source: str, expected: str) -> None:
+def test_the_number_of_problems_is_limited(tmp_path: Path, source: str, expected: str) -> None:
     found = read(tmp_path, HEAD + source)
     assert len(found.problems) <= 1002
     assert any(expected in line for line in problems(found))
@@ -587,13 +585,13 @@ def tools(count: int, arguments: str) -> str:
     return "".join(f"@tool({arguments})\ndef t{number}(): ...\n" for number in range(count))
 
 
-def test_the_values_of_all_tools_of_a_file_are_bounded_together(tmp_path: Path) -> None:
+def test_the_total_number_of_values_in_a_file_is_limited(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD + NINE_THOUSAND + tools(500, "needs=MANY"))
     assert [spec.name for spec in found.specs] == [f"t{number}" for number in range(11)]
     assert problems(found) == [(message("source.file_py_more_than_values"))]
 
 
-def test_a_tool_that_was_not_read_is_not_found_and_said_to_be_so(tmp_path: Path) -> None:
+def test_a_tool_beyond_the_limits_is_reported_as_not_read(tmp_path: Path) -> None:
     write(tmp_path, {"m.py": HEAD + NINE_THOUSAND + tools(500, "needs=MANY")})
     assert isinstance(find_tool("m:t10", [tmp_path]), ToolSpec)
     assert "more than 100000 values" in str(find_tool("m:t400", [tmp_path]))
@@ -615,7 +613,7 @@ LONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("value", "arguments"), LONG.values(), ids=LONG)
 @pytest.mark.sampled(4)
-def test_a_long_value_that_many_tools_name_makes_no_long_report(tmp_path: Path, value: str, arguments: str) -> None:
+def test_a_long_value_shared_by_many_tools_gives_short_messages(tmp_path: Path, value: str, arguments: str) -> None:
     found = read(tmp_path, HEAD + f"LONG = {value}\n" + tools(2000, arguments))
     assert found.problems
     assert len(found.problems) <= 1002
@@ -623,9 +621,7 @@ def test_a_long_value_that_many_tools_name_makes_no_long_report(tmp_path: Path, 
     assert len(found.specs) < 40
 
 
-def test_code_is_put_into_words_once_however_many_tools_are_given_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_excerpt_shared_by_many_tools_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[ast.expr] = []
 
     def counted(node: ast.expr, beginning: str) -> str:
@@ -641,14 +637,12 @@ def test_code_is_put_into_words_once_however_many_tools_are_given_by_it(
 @pytest.mark.parametrize(("parts", "sound"), [(10_000, True), (10_001, False)])
 @pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
 @pytest.mark.sampled(4)
-def test_an_f_string_that_takes_an_interpreter_long_is_not_given_to_it(
-    tmp_path: Path, parts: int, sound: bool, quote: str
-) -> None:
+def test_a_huge_f_string_is_not_parsed(tmp_path: Path, parts: int, sound: bool, quote: str) -> None:
     found = read(tmp_path, f"x = 1\n#\ny = rF{quote}{'{x}' * parts}{quote}\n")
     assert problems(found) == ([] if sound else [message("source.file_py_string_more_than")])
 
 
-def test_names_inside_names_are_followed_in_one_pass(tmp_path: Path) -> None:
+def test_names_inside_names_take_linear_time(tmp_path: Path) -> None:
     def steps(count: int) -> int:
         chain = "".join(f"A{number} = [A{number + 1}]\n" for number in range(count)) + f"A{count} = []\nprint(A0)\n"
         taken = 0
@@ -670,7 +664,7 @@ def test_names_inside_names_are_followed_in_one_pass(tmp_path: Path) -> None:
     assert steps(400) < 6 * steps(100)
 
 
-def test_a_name_of_many_meanings_costs_no_more_than_one_of_two(tmp_path: Path) -> None:
+def test_a_name_with_many_bindings_takes_no_more_work_than_one_with_two(tmp_path: Path) -> None:
     bound = "".join(f"import a{number}.b as tool\n" for number in range(5000))
     found = read(tmp_path, HEAD + bound + tools(300, "needs=[]"))
     assert len(found.problems) == 300
@@ -679,7 +673,7 @@ def test_a_name_of_many_meanings_costs_no_more_than_one_of_two(tmp_path: Path) -
     assert len(names.dotted(ast.parse("tool", mode="eval").body)) == 2
 
 
-def test_one_wrong_tool_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_valid_tools_are_read_if_another_one_is_invalid(tmp_path: Path) -> None:
     found = read(tmp_path, HEAD + "@tool(needs=N)\ndef f(): ...\n@tool(needs=[])\ndef g(): ...\n")
     assert [spec.name for spec in found.specs] == ["g"]
     assert len(found.problems) == 1
@@ -711,7 +705,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("data", "expected"), HOSTILE.values(), ids=HOSTILE)
-def test_a_file_that_fights_back_is_one_problem(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_a_hostile_file_is_one_problem(tmp_path: Path, data: bytes, expected: str) -> None:
     found = read(tmp_path, data)
     assert found.specs == ()
     assert [line[: len(expected) + 8] for line in problems(found)] == [f"file.py:{expected}"]
@@ -740,7 +734,7 @@ def test_nesting_never_makes_the_reader_fail(tmp_path: Path, source: str) -> Non
     assert all(str(problem) for problem in found.problems)
 
 
-def test_what_is_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> None:
+def test_code_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> None:
     found = read(tmp_path, NESTED["sums"])
     assert problems(found) == [message("source.file_py_code_nested_too")]
 
@@ -755,13 +749,15 @@ def test_what_is_nested_too_deeply_for_python_is_a_problem(tmp_path: Path) -> No
     ],
     ids=["no file", "a directory", "a named pipe", "a link to itself"],
 )
-def test_what_is_no_file_is_a_problem(tmp_path: Path, make: Callable[[Path], None], expected: str) -> None:
+def test_a_path_that_is_not_a_regular_file_is_a_problem(
+    tmp_path: Path, make: Callable[[Path], None], expected: str
+) -> None:
     path = tmp_path / "file.py"
     make(path)
     assert problems(read_tools(path, "file.py")) == [message("source.file_py_expected_python_file", expected=expected)]
 
 
-def test_a_path_that_cannot_be_one_is_a_problem() -> None:
+def test_an_impossible_path_is_a_problem() -> None:
     [told] = problems(read_tools("a\0b", "file.py"))
     # Each Python puts it into its own words.
     assert re.fullmatch(message("source.file_py_no_readable_file"), told)
@@ -848,7 +844,7 @@ def test_a_tool_is_found_by_its_reference(tmp_path: Path, files: dict[str, str],
 
 
 AT = Origin("licet.yaml", 3, 9)
-WAY_OUT = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
+LITERAL_HINT = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
 LOST: dict[str, tuple[dict[str, str], str, str]] = {
     "no module": (
         {},
@@ -861,7 +857,7 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
     "no function": (
         {"mod.py": DECLARED},
         "mod:g",
-        f"licet.yaml:3:9: error: found no `g` in ROOT/mod.py, expected a function of that name; {WAY_OUT}",
+        f"licet.yaml:3:9: error: found no `g` in ROOT/mod.py, expected a function of that name; {LITERAL_HINT}",
     ),
     "a function that is misspelt": (
         {"mod.py": DECLARED.replace("def f", "def get_price")},
@@ -875,7 +871,7 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         {"mod.py": "from other import *", "other.py": DECLARED},
         "mod:f",
         (
-            f"licet.yaml:3:9: error: found no `f` in ROOT/mod.py, expected a function of that name; {WAY_OUT}; "
+            f"licet.yaml:3:9: error: found no `f` in ROOT/mod.py, expected a function of that name; {LITERAL_HINT}; "
             "names behind `import *` are not followed"
         ),
     ),
@@ -884,7 +880,7 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         "mod:f",
         (
             "ROOT/mod.py:2:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{WAY_OUT}"
+            f"{LITERAL_HINT}"
         ),
     ),
     "a value": (
@@ -892,7 +888,7 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         "mod:f",
         (
             "ROOT/mod.py:1:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{WAY_OUT}"
+            f"{LITERAL_HINT}"
         ),
     ),
     "a module in the place of a function": (
@@ -900,13 +896,13 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
         "mod:f",
         (
             "ROOT/mod.py:1:1: error: found `f`, which is not declared as a tool, expected a function with `@tool(…)`; "
-            f"{WAY_OUT}"
+            f"{LITERAL_HINT}"
         ),
     ),
     "an import that may be another": (
         {"mod.py": "try:\n    from a import f\nexcept ImportError:\n    from b import f\n"},
         "mod:f",
-        f"ROOT/mod.py:4:5: error: found `f` bound 2 times in this file, expected one meaning; {WAY_OUT}",
+        f"ROOT/mod.py:4:5: error: found `f` bound 2 times in this file, expected one meaning; {LITERAL_HINT}",
     ),
     "a declaration that cannot be read": (
         {"mod.py": HEAD + "@tool(needs=N)" + F},
@@ -991,7 +987,7 @@ LOST: dict[str, tuple[dict[str, str], str, str]] = {
 
 
 @pytest.mark.parametrize(("files", "reference", "expected"), LOST.values(), ids=LOST)
-def test_what_is_not_found_says_where_it_was_looked_for(
+def test_a_tool_that_is_not_found_is_a_problem_with_the_searched_paths(
     tmp_path: Path, files: dict[str, str], reference: str, expected: str
 ) -> None:
     found = find_tool(reference, [write(tmp_path, files)], origin=AT)
@@ -999,7 +995,7 @@ def test_what_is_not_found_says_where_it_was_looked_for(
     assert str(found).replace(str(tmp_path), "ROOT") == expected
 
 
-def test_a_tool_must_call_itself_what_the_workspace_calls_it(tmp_path: Path) -> None:
+def test_a_tool_must_have_the_name_that_the_workspace_uses(tmp_path: Path) -> None:
     write(tmp_path, {"mod.py": DECLARED})
     assert isinstance(find_tool("mod:f", [tmp_path], name="f", origin=AT), ToolSpec)
     found = find_tool("mod:f", [tmp_path], name="g", origin=AT)
@@ -1061,7 +1057,7 @@ def test_a_ready_made_tool_is_read_from_the_package_itself(tmp_path: Path, refer
     assert found.origin.file == "licet/tools/files.py"  # the same on every machine
 
 
-def test_what_lies_beside_a_manifest_does_not_pass_for_a_ready_made_tool(tmp_path: Path) -> None:
+def test_a_directory_next_to_a_manifest_cannot_replace_a_ready_made_tool(tmp_path: Path) -> None:
     # An import would not find it either: licet is loaded already.
     fake = HEAD + "@tool(needs=[])\ndef read_file(): ...\n"
     write(tmp_path, {"licet/tools/files.py": fake, "licet/tools/__init__.py": fake, "licet/tools/own.py": fake})

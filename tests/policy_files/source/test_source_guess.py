@@ -1,4 +1,4 @@
-"""What plain functions visibly touch, as guesses for a declaration; a hostile file buys no time."""
+"""Guessed declarations of functions from the calls in their source, with bounded work."""
 
 import pytest
 
@@ -114,11 +114,11 @@ def test_what_a_call_touches(body: str, expected: dict[Category, list[str]]) -> 
         ("os.rename('/a', '/b')", "full"),
     ],
 )
-def test_the_class_is_the_weakest_that_does_it(body: str, effect: str) -> None:
+def test_the_guessed_class_is_the_weakest_that_permits_the_calls(body: str, effect: str) -> None:
     assert guesses(f"{HEAD}\ndef f(arg):\n    {body}\n")["f"].effect == effect
 
 
-def test_what_helpers_of_the_file_touch_counts_for_whoever_calls_them() -> None:
+def test_functions_of_the_file_that_are_called_are_included() -> None:
     found = guesses("def a(): _b()\ndef _b(): c()\ndef c(): open('/c')\ndef d(): return a and 1\ndef e(): ...\n")
     assert {name: guess.scopes("fs_reach.read") for name, guess in found.items()} == {
         "a": ["/c"],
@@ -139,7 +139,7 @@ def test_private_and_decorated_functions_and_methods_are_not_proposed() -> None:
     assert list(guesses(source)) == ["e"]
 
 
-def test_a_hostile_file_takes_no_more_work_than_it_is_long() -> None:
+def test_work_is_linear_in_the_length_of_a_hostile_file() -> None:
     # Each constant repeats the next one 500 times, eight deep: written out, that is longer than any disk.
     wide = "".join("n{} = f'{}'\n".format(i, f"{{n{i + 1}}}" * 500) for i in range(8))
     long_sum = " + ".join(["x"] * 900)

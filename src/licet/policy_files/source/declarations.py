@@ -1,4 +1,4 @@
-"""The tools that one Python file declares with `@tool(…)`, read from its text. Nothing in the file is run."""
+"""Reads the tools that one Python file declares with `@tool(…)` from its source. Nothing in the file is run."""
 
 import ast
 import inspect
@@ -29,22 +29,22 @@ from licet.policy_files.source.names import (
 from licet.policy_files.source.text import Lines, SourceText, parse
 
 MOST_ARGUMENTS = 50  # of one decorator
-LONGEST_SHOWN = 300  # of what is wrong with a value
-MOST_PROBLEMS = 1000  # after which nobody reads on, and a hostile file must not buy time
+LONGEST_SHOWN = 300  # characters of a value in a message
+MOST_PROBLEMS = 1000  # then reading stops, so that a hostile file cannot use much time
 UNREAD = "what follows was not read"
-WAY_OUT = "write it as a literal, or declare `needs:` in licet.yaml"
+LITERAL_HINT = "write it as a literal, or declare `needs:` in licet.yaml"
 ARGUMENTS = tuple(
     parameter.name
     for parameter in inspect.signature(tool).parameters.values()
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 )
-_CODE = frozenset({"available"})  # runs beside the tool, and says nothing about its reach: not evaluated
+_NOT_EVALUATED = frozenset({"available"})  # a function, which is not part of what a tool touches
 
 _PLAIN_TYPES = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "Literal", "Context"})
 
 
 class DeclaredTool(Struct, frozen=True):
-    """A decorated function: its spec, or None and at least one problem that is an error."""
+    """A decorated function. If `spec` is None, at least one problem is an error."""
 
     function: str
     spec: ToolSpec | None
@@ -52,9 +52,9 @@ class DeclaredTool(Struct, frozen=True):
 
 
 class Meaning(Struct, frozen=True):
-    """What a name means in a module, without a reference to its syntax tree."""
+    """The last binding of a name in a module, without a reference to the syntax tree."""
 
-    times: int  # it is bound; the rest is of the last binding
+    times: int  # how often the name is bound
     line: int
     offset: int
     imported: Imported | None
@@ -62,21 +62,21 @@ class Meaning(Struct, frozen=True):
 
 
 class Module(Compared, frozen=True):
-    """What one file declares, and what each of its names means."""
+    """The tools that one file declares, and the meaning of each of its names."""
 
     _not_compared: ClassVar[frozenset[str]] = frozenset({"by_function"})
 
     lines: Lines
     names: Mapping[str, Meaning]
     declared: tuple[DeclaredTool, ...]
-    problems: tuple[Problem, ...]  # of the whole file, not of one tool
-    unread: Problem | None = None  # why the rest of the file was not read, where it was not
-    by_function: Mapping[str, DeclaredTool] = {}  # the first of a name
+    problems: tuple[Problem, ...]  # of the file, not of a single tool
+    unread: Problem | None = None  # why the rest of the file was not read, if it was not
+    by_function: Mapping[str, DeclaredTool] = {}  # if a name is declared twice, the first one
 
 
-@lru_cache(maxsize=8)  # a command may review a policy and then load its tools
+@lru_cache(maxsize=8)  # a command may first review a policy and then load its tools
 def module_of(data: bytes, file: str) -> Module | Problem:
-    """Everything that a file declares, or why it cannot be read at all."""
+    """Read what a file declares, or return the problem if it cannot be parsed."""
     text = parse(data, file)
     if isinstance(text, Problem):
         return text
@@ -88,7 +88,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
     decorators: set[ast.AST] = set()
     unread: Problem | None = None
     count = 0
-    for node, marks in _marked(text, names):
+    for node, marks in _decorated(text, names):
         decorators |= {_called(mark) for mark in marks}
         if isinstance(node, ast.ClassDef):
             problems.append(_misplaced(text, marks[0], f"a class `{node.name}` as a tool", "error"))
@@ -111,7 +111,7 @@ def module_of(data: bytes, file: str) -> Module | Problem:
         problems += islice(_other_uses(text, names, decorators), MOST_PROBLEMS)
     problems += [unread] if unread else []
     lines = Lines(text.file, text.lines)
-    once = tuple(_each_once(declared))
+    once = tuple(_unique_names(declared))
     by_function = {one.function: one for one in reversed(once)}
     meanings = {name: _meaning(bindings) for name, bindings in names.by_name().items()}
     return Module(lines, meanings, once, tuple(problems), unread, by_function)
@@ -124,8 +124,8 @@ def _meaning(bindings: list[Binding]) -> Meaning:
     return Meaning(len(bindings), line, offset, imported, isinstance(node, Function))
 
 
-def _marked(text: SourceText, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
-    """What is decorated with `tool`, in the order of the text, and the decorators that are it."""
+def _decorated(text: SourceText, names: Names) -> Iterator[tuple[Function | ast.ClassDef, list[ast.expr]]]:
+    """Functions and classes that are decorated with `tool`, in the order of the source, with these decorators."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in sorted((node for node in text.nodes if isinstance(node, kinds)), key=lambda node: node.lineno):
         if marks := [mark for mark in node.decorator_list if TOOL in names.dotted(_called(mark))]:
@@ -135,7 +135,7 @@ def _marked(text: SourceText, names: Names) -> Iterator[tuple[Function | ast.Cla
 def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> DeclaredTool:
     mark = marks[0]
     origin = text.place_of_decorator(mark)
-    problems = list(_doubts(text, names, node, marks))
+    problems = list(_decorator_problems(text, names, node, marks))
     written: dict[str, ast.expr] = {}
     given: dict[str, Any] = {}
     if isinstance(mark, ast.Call):
@@ -146,7 +146,7 @@ def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.ex
             found = f"{names.excerpt(item)} without a name in `@tool` of `{node.name}`"
             problems.append(Problem(text.place(item), found, "arguments with names, such as `capabilities=`"))
         for keyword in mark.keywords[:MOST_ARGUMENTS]:
-            problem = _take(text, names, node, keyword, written, given)
+            problem = _read_argument(text, names, node, keyword, written, given)
             problems += [problem] if problem else []
     sound = not any(problem.severity == "error" for problem in problems)
     if sound and not given.keys() & {"capabilities", "needs"}:
@@ -166,7 +166,7 @@ def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.ex
 
 
 def _parameters(node: Function) -> tuple[str, ...] | None:
-    """The arguments that a function takes; None where one may go by another name, as `Field(alias=…)` gives it."""
+    """The names of the arguments; None if one may have another name, such as by `Field(alias=…)`."""
     given = node.args
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     if given.kwarg or any(isinstance(default, ast.Call) for default in (*given.defaults, *given.kw_defaults)):
@@ -186,8 +186,8 @@ def _plain(annotation: ast.expr) -> bool:
     )
 
 
-def _doubts(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
-    """What makes the text an unsure witness of the tool that a program would get."""
+def _decorator_problems(text: SourceText, names: Names, node: Function, marks: list[ast.expr]) -> Iterator[Problem]:
+    """Problems because of which the running program might get another tool than the source shows."""
     origin = text.place_of_decorator(marks[0])
     if len(marks) > 1:
         yield Problem(text.place_of_decorator(marks[1]), f"`@tool` twice on `{node.name}`", "one `@tool`")
@@ -204,7 +204,7 @@ def _doubts(text: SourceText, names: Names, node: Function, marks: list[ast.expr
         yield Problem(origin, found, expected, "what the other makes of the tool is not read", "warning")
 
 
-def _take(
+def _read_argument(
     text: SourceText,
     names: Names,
     node: Function,
@@ -212,11 +212,11 @@ def _take(
     written: dict[str, ast.expr],
     given: dict[str, Any],
 ) -> Problem | None:
-    """Read one argument of a decorator into `given`, or say what is wrong with it."""
+    """Read one argument of a decorator into `given`, or return the problem."""
     key, origin = keyword.arg, text.place(keyword.value)
     if key is None:
         found = f"`**` of {names.excerpt(keyword.value)} in `@tool` of `{node.name}`"
-        return Problem(origin, found, "arguments one by one", WAY_OUT)
+        return Problem(origin, found, "arguments one by one", LITERAL_HINT)
     if key not in ARGUMENTS:
         listed = ", ".join(f"`{name}`" for name in ARGUMENTS)
         return Problem(
@@ -225,21 +225,21 @@ def _take(
     if key in written:
         return Problem(text.place(keyword), f"`{key}=` twice in `@tool` of `{node.name}`", "it once")
     written[key] = keyword.value
-    if key in _CODE:
+    if key in _NOT_EVALUATED:
         return None
     try:
         value = names.value(keyword.value)
-        if key == "reuse":  # how the tool is run, which is no part of what it touches
+        if key == "reuse":  # how the tool is run, not what it touches
             return None if isinstance(value, bool) else Problem(origin, f"`reuse=` of `{node.name}`", "True or False")
         if isinstance(value, ToolCapabilities):
             value = value.as_mapping()
         if value is not None:
-            # Each argument alone, so that all that is wrong with a declaration is said at once.
+            # Check each argument alone, so that all problems of a declaration are reported at once.
             spec_of(**{"name": "any", **({} if key in ("capabilities", "needs") else {"needs": ()}), key: value})
             given[key] = value
     except NotLiteral as error:
         found = f"`{key}=` of `{node.name}` given by {error.found}"
-        return Problem(text.place(error.node), found, "a literal", WAY_OUT)
+        return Problem(text.place(error.node), found, "a literal", LITERAL_HINT)
     except Malformed as error:
         return _malformed(origin, error)
     return None
@@ -250,11 +250,11 @@ def _malformed(origin: Origin, error: Malformed) -> Problem:
 
 
 def _short(text: str) -> str:
-    """A constant may be as long as the file, and thousands of tools may be given by it."""
+    """Cut a text. A constant may be as long as the file, and thousands of tools may use it."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 
-def _each_once(declared: list[DeclaredTool]) -> Iterator[DeclaredTool]:
+def _unique_names(declared: list[DeclaredTool]) -> Iterator[DeclaredTool]:
     first: dict[str, ToolSpec] = {}
     for one in declared:
         spec = one.spec
@@ -278,7 +278,7 @@ def _misplaced(text: SourceText, mark: ast.expr, found: str, severity: Literal["
 
 
 def _other_uses(text: SourceText, names: Names, decorators: set[ast.AST]) -> Iterator[Problem]:
-    """Where `tool` is called or passed on by hand, which declares tools that the text does not show."""
+    """Warn about other uses of `tool`, such as calls, which may declare tools that the source does not show."""
     for node in text.nodes:
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue

@@ -1,7 +1,7 @@
-"""Declarations read from source: the tools of a file, and the tool that `pkg.mod:func` names. Nothing is imported.
+"""Finds declarations in source: all tools of a file, or the tool that `pkg.mod:func` names. Nothing is imported.
 
-A declaration read this way has no `schema`: type hints are code, and code under review is not run. So its digest is
-not that of the running tool; its needs, class, level, connector and cost are.
+Such a declaration has no argument `schema`, since type hints are code and code under review is not run. So its digest
+differs from that of the running tool. Its needs, class, level, connector and cost are the same.
 """
 
 import os
@@ -25,20 +25,20 @@ from licet.regular_files import size_text
 __all__ = ["Modules", "SourceTools", "find_tool", "read_tools", "shown_file"]
 
 MOST_HOPS = 8
-_MOST_COMPARED = 100  # functions of a file that a name may have been meant as
+_MOST_COMPARED = 100  # functions of a file that a misspelt name is compared with
 LONGEST_REFERENCE = 512
-MOST_BYTES_IN_REVIEW = 4 << 20  # of all source files that the references of one review lead to
+MOST_BYTES_IN_REVIEW = 4 << 20  # of all source files in one review
 MOST_TOKENS_IN_REVIEW = 300_000  # each takes about 15 microseconds
 
 _READY_MADE = ("licet", "tools")
-_INSTALLED = Path(__file__).parents[3]  # the directory in which this very package lies
+_INSTALLED = Path(__file__).parents[3]  # the directory that contains the package licet
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
 
 class SourceTools(Struct, frozen=True):
-    """The tools that a file declares, in order; the functions they are, by tool name; and everything that is wrong."""
+    """The tools that a file declares, in order; all problems; and the name of each tool's function."""
 
     specs: tuple[ToolSpec, ...]
     problems: tuple[Problem, ...]
@@ -46,7 +46,7 @@ class SourceTools(Struct, frozen=True):
 
 
 def read_tools(path: str | os.PathLike[str], display: str | None = None) -> SourceTools:
-    """Read the tools of a Python file without importing it; whatever is wrong comes back as problems."""
+    """Read the tools of a Python file without importing it; problems are returned, not raised."""
     file = os.fspath(path) if display is None else display
     module = Modules().read(path, file)
     if isinstance(module, Problem):
@@ -59,15 +59,15 @@ def read_tools(path: str | os.PathLike[str], display: str | None = None) -> Sour
 
 
 class Modules:
-    """The source files of one review: each is read once, and all of them together are bounded."""
+    """The source files of one review. Each is read once, and their total size is bounded."""
 
     def __init__(self) -> None:
         self._read: dict[str, Module | Problem] = {}
         self._bytes = self._tokens = 0
-        self._full = ""  # what was too much
+        self._full = ""  # the exceeded limit, for the message
 
     def read(self, path: str | os.PathLike[str], file: str) -> Module | Problem:
-        """What a file declares, or why it is not read. Each link to a file counts, as it is parsed for each."""
+        """Read what a file declares, or return the problem. A file with several paths is read and counted for each."""
         name = os.fspath(path)
         if name not in self._read:
             self._read[name] = self._module(name, file)
@@ -81,7 +81,7 @@ class Modules:
             return data
         tokens = token_count(data.decode(errors="replace"))
         self._bytes += len(data)
-        self._tokens += tokens if tokens <= MOST_TOKENS else 0  # a file with more is refused, and not parsed
+        self._tokens += tokens if tokens <= MOST_TOKENS else 0  # a file with more is refused without parsing
         if self._bytes > MOST_BYTES_IN_REVIEW:
             self._full = f"{self._bytes} bytes"
         elif self._tokens > MOST_TOKENS_IN_REVIEW:
@@ -102,10 +102,10 @@ def find_tool(
     origin: Origin | None = None,
     modules: Modules | None = None,
 ) -> ToolSpec | Problem:
-    """Find the declaration that `pkg.mod:func` names below some directories, or say where it was looked for.
+    """Find the declaration that `pkg.mod:func` names below some directories, or a problem that lists them.
 
-    `name` is what the tool must call itself, `origin` the place where the reference is written. `modules` is the same
-    for every reference of one review.
+    `name` is the name that the tool must have, `origin` the place of the reference. Pass the same `modules` for all
+    references of one review.
     """
     origin = origin or Origin(visible(reference[:LONGEST_REFERENCE]), 1, 1)
     parts = _REFERENCE.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
@@ -119,7 +119,7 @@ def find_tool(
 
 
 def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, modules: Modules) -> ToolSpec | Problem:
-    """Go from import to import until the function itself is found."""
+    """Follow imports until the function itself is found."""
     seen: list[str] = []
     while True:
         step = f"{dotted}:{function}"
@@ -145,13 +145,13 @@ def _follow(dotted: str, function: str, roots: Sequence[Path], origin: Origin, m
 
 
 def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSpec | Problem | tuple[Imported, Origin]:
-    """What a name means in a file: a tool, a problem, or something imported from elsewhere."""
+    """Look up a name in a file: a tool, a problem, or an import to follow."""
     if (one := module.by_function.get(function)) is not None:
         return one.spec or next(problem for problem in one.problems if problem.severity == "error")
     meaning = module.names.get(function)
     way_out = "decorate it with `@tool(…)` from licet, or declare `needs:` in licet.yaml"
     if meaning is None:
-        few = module.declared[:_MOST_COMPARED]  # comparing takes time, and a file may name thousands
+        few = module.declared[:_MOST_COMPARED]  # comparing is slow, and a file may have thousands
         if meant := nearest(function, tuple(one.function for one in few)):
             return Problem(origin, f"no `{function}` in {file}", "a function of that name", meant)
         stars = "; names behind `import *` are not followed" if "*" in module.names else ""
@@ -169,10 +169,10 @@ def _resolve(module: Module, function: str, file: str, origin: Origin) -> ToolSp
 
 
 def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Problem:
-    """The file of a module below the first root that has one; it never lies outside that root."""
+    """The file of a module below the first root that has it. A link to a file outside that root is a problem."""
     looked: list[str] = []
     if (*dotted.split("."), "", "")[:2] == _READY_MADE:
-        roots = (_INSTALLED,)  # alone: a directory of that name beside a manifest is not what an import would find
+        roots = (_INSTALLED,)  # only there: an import would not use a directory of that name next to a manifest
     for root in roots:
         found: dict[str, Path] = {}
         for candidate in _candidates(root, dotted):
@@ -196,7 +196,7 @@ def _locate(dotted: str, roots: Sequence[Path], origin: Origin) -> Path | Proble
 
 
 def shown_file(path: Path) -> str:
-    """How a file is named: a ready-made tool the same on every machine."""
+    """The name of a file in messages. For files of licet it is relative, so that it is equal on every machine."""
     return path.relative_to(_INSTALLED).as_posix() if path.is_relative_to(_INSTALLED / "licet") else str(path)
 
 

@@ -1,8 +1,8 @@
-"""What plain functions of a Python file visibly touch: guesses for the declaration of tools that have none yet.
+"""Guesses the declarations of functions that are not tools yet, from their source. Nothing is imported or run.
 
-The text is read, nothing is imported or run. Calls of the standard library and of a few HTTP clients are seen, with the
-hosts, paths, programs and variables that are literals, also in functions of the same file that are called from there.
-What a library does inside, and what is computed, is not seen: whoever uses a guess reviews it.
+A guess is made from calls of the standard library and of a few HTTP clients, with literal hosts, paths, programs and
+variables. Functions of the same file that a function calls are included. Values that are computed, and the inside of
+other libraries, are not seen, so a person must review each guess.
 """
 
 import ast
@@ -17,12 +17,12 @@ from licet.core.algebra.scope import Malformed, binary, path_key, variable
 from licet.core.policy.effects import CLASSES, EffectClass, Level
 from licet.policy_files.source.names import Function
 from licet.policy_files.source.text import SourceText
-from licet.policy_files.source.values import Beginning, FunctionValues, SourceNames
+from licet.policy_files.source.values import FunctionValues, SourceNames, TextPrefix
 
-MOST_FUNCTIONS = 100  # of one file: nobody reviews more guesses at once
+MOST_FUNCTIONS = 100  # per file; more guesses could not be reviewed at once
 
 Category = Literal["network", "secrets", "fs_reach.read", "fs_reach.write", "process", "env"]
-ANY = "*"  # the source does not tell which: whatever the manifest allows
+ANY = "*"  # the source does not show which one, so all that the manifest allows
 
 _METHODS: dict[str, EffectClass] = {
     **dict.fromkeys(("get", "head", "options", "stream"), "read_only"),
@@ -39,7 +39,7 @@ _PROGRAMS = {
 _SHELLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"} | {
     "asyncio.create_subprocess_shell"
 }
-# By function: what each of its first arguments is done to.
+# For each function: what it does to the paths in its first arguments.
 _FILES: dict[str, tuple[str, ...]] = {
     **{f"os.{name}": ("read",) for name in ("listdir", "scandir", "stat", "walk", "readlink")},
     **{f"os.path.{name}": ("read",) for name in ("exists", "isfile", "isdir", "getsize", "getmtime")},
@@ -65,7 +65,7 @@ _HOST = re.compile(r"https?://([^/?#\s]*)([/?#]?)")
 
 
 class Touch(Struct, frozen=True):
-    """Something outside that a piece of code uses: the category and scope of a declaration, and where it was seen."""
+    """One outside thing that a function uses: the category and scope to declare, and the call it was found in."""
 
     category: Category
     scope: str
@@ -78,33 +78,33 @@ class Guess(Struct, frozen=True):
     """A function that could be a tool, and the declaration that its source suggests."""
 
     function: str
-    line: int  # where a decorator belongs
+    line: int  # where a decorator would be inserted
     touches: tuple[Touch, ...]
 
     @property
     def effect(self) -> EffectClass:
-        """The weakest class that does what was seen."""
+        """The weakest class that permits everything that was found."""
         return max((touch.effect for touch in self.touches), key=CLASSES.index, default="read_only")
 
     @property
     def sandbox(self) -> Level:
-        """Code that does its own input and output runs at `isolated`; the rest needs nothing but its arguments."""
+        """The level: `isolated` for code with its own input and output, `restricted` for the rest."""
         return "isolated" if self.touches else "restricted"
 
     def scopes(self, category: Category) -> list[str]:
-        """What belongs under a key of the declaration; `*` alone if the source does not tell."""
+        """The scopes under a key of the declaration; only `*` if the source does not show them."""
         found = sorted({touch.scope for touch in self.touches if touch.category == category})
         return [ANY] if ANY in found else found
 
     def seen(self, category: Category) -> str:
-        """Which calls a key was guessed from."""
+        """The calls that a key was guessed from."""
         return ", ".join(dict.fromkeys(touch.what for touch in self.touches if touch.category == category))
 
 
 def guess_tools(text: SourceText) -> tuple[Guess, ...]:
-    """The public, undecorated functions of a module, each with what it touches; the first hundred of them.
+    """Guess declarations for the public functions of a module without decorators, at most a hundred of them.
 
-    Functions that `@tool` would refuse are left out: with such a declaration the module could not be imported.
+    Functions that `@tool` would refuse are left out, since the module could not be imported with such a declaration.
     """
     functions = {node.name: node for node in text.tree.body if isinstance(node, Function)}
     module = SourceNames(text)
@@ -128,7 +128,7 @@ def guess_tools(text: SourceText) -> tuple[Guess, ...]:
 
 
 def _can_be_tool(function: Function) -> bool:
-    """Whether each argument is passed by a name of its own, none is an untyped context, and one value is returned."""
+    """Whether `@tool` accepts a function: only named arguments, no untyped context, and not a generator."""
     given = function.args
     if given.posonlyargs or given.vararg or given.kwarg:
         return False
@@ -154,13 +154,13 @@ def _touches(function: Function, module: SourceNames) -> Iterator[Touch]:
         if isinstance(node, ast.Call):
             yield from _called(node, scope)
         if isinstance(node, ast.Subscript) and module.dotted(node.value) == "os.environ":
-            yield _variable(scope.beginning(node.slice), node)
+            yield _variable(scope.prefix_of(node.slice), node)
             environ -= 1
         elif isinstance(node, ast.Attribute | ast.Name) and module.dotted(node) == "os.environ":
             environ += 1
         elif isinstance(node, ast.Call) and module.dotted(node.func).startswith("os.environ."):
             environ -= 1
-    if environ > 0:  # it is used in another way than by one name
+    if environ > 0:  # it is used other than by a single name
         yield Touch("env", ANY, "read_only", "os.environ", function.lineno)
 
 
@@ -169,12 +169,12 @@ def _called(node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
     first = node.args[0] if node.args else None
     named = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     if name in ("os.getenv", "os.environ.get", "os.environ.pop", "os.environ.setdefault"):
-        yield _variable(scope.beginning(first), node)
+        yield _variable(scope.prefix_of(first), node)
     elif name in ("open", "io.open", "codecs.open"):
         yield from _opened(first or named.get("file"), _argument(node, 1, "mode"), name, node, scope)
     elif name in _FILES:
         for argument, act in zip(node.args, _FILES[name], strict=False):
-            yield _file(act, scope.beginning(argument), name, node)
+            yield _file(act, scope.prefix_of(argument), name, node)
     elif name in _PROGRAMS or name in _SHELLS:
         yield _program(name, first or named.get("args"), named.get("shell"), node, scope)
     elif name.partition(".")[0] in _CLIENTS or name.startswith("urllib.request."):
@@ -190,55 +190,55 @@ def _argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
 
 
 def _method(func: ast.Attribute, node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
-    """A method of something: of a path, or of a client where a URL is its argument."""
+    """What a method call touches, if the object looks like a path, or the argument is a URL."""
     if func.attr in _METHODS or func.attr == "request":
         place = 1 if func.attr in ("request", "stream") and len(node.args) > 1 else 0
-        url = scope.beginning(_argument(node, place, "url"))
+        url = scope.prefix_of(_argument(node, place, "url"))
         if url and url.is_url:
             yield _network(url, _effect(func.attr, node, scope), f".{func.attr}", node)
             return
     if func.attr == "open":
-        path = scope.beginning(func.value)
+        path = scope.prefix_of(func.value)
         if path is not None:
             yield from _opened(func.value, _argument(node, 0, "mode"), "Path.open", node, scope)
     elif func.attr in _PATH_METHODS:
-        path = scope.beginning(func.value)
-        # Text has methods of the same names, so an expression must look like a path.
+        path = scope.prefix_of(func.value)
+        # `str` has methods of the same names, so the object must look like a path.
         if (path is not None and not scope.is_text(func.value)) or func.attr in _ONLY_OF_PATHS:
             yield _file(_PATH_METHODS[func.attr], path, f"Path.{func.attr}", node)
             if func.attr in ("rename", "replace"):
-                yield _file("write", scope.beginning(node.args[0] if node.args else None), f"Path.{func.attr}", node)
+                yield _file("write", scope.prefix_of(node.args[0] if node.args else None), f"Path.{func.attr}", node)
 
 
 def _request(name: str, node: ast.Call, scope: FunctionValues) -> Iterator[Touch]:
-    """A function of an HTTP client, or the making of a session."""
+    """What a function of an HTTP client touches, or the creation of a session."""
     last = name.rpartition(".")[2]
     if last in _SESSIONS:
-        base = scope.beginning(_argument(node, 1_000, "base_url"))
+        base = scope.prefix_of(_argument(node, 1_000, "base_url"))
         if base is not None:
             yield _network(base, "read_only", name, node)
-        elif not scope.has_urls:  # else the calls of the session tell the hosts
+        elif not scope.has_urls:  # otherwise the calls of the session show the hosts
             yield _network(None, "read_only", name, node)
     elif last in _METHODS or last in ("request", "urlopen", "urlretrieve", "Request"):
         place = 1 if last in ("request", "stream") and len(node.args) > 1 else 0
         url = _argument(node, place, "url")
         followed = scope.followed(url)
         if not (isinstance(followed, ast.Call) and scope.module.dotted(followed.func) == "urllib.request.Request"):
-            yield _network(scope.beginning(url), _effect(last, node, scope), name, node)
+            yield _network(scope.prefix_of(url), _effect(last, node, scope), name, node)
 
 
 def _effect(method: str, node: ast.Call, scope: FunctionValues) -> EffectClass:
     if method == "request":
-        said = scope.beginning(node.args[0] if node.args else None)
-        return _METHODS.get(said.text.lower(), "write_limited") if said else "write_limited"
+        stated = scope.prefix_of(node.args[0] if node.args else None)
+        return _METHODS.get(stated.text.lower(), "write_limited") if stated else "write_limited"
     if method in ("urlopen", "Request"):
         return "write_limited" if _argument(node, 1, "data") is not None else "read_only"
     return _METHODS.get(method, "read_only")
 
 
-def _network(url: Beginning | None, effect: EffectClass, what: str, node: ast.AST) -> Touch:
+def _network(url: TextPrefix | None, effect: EffectClass, what: str, node: ast.AST) -> Touch:
     host, match = ANY, _HOST.match(url.text) if url else None
-    if match and url and match[1] and "@" not in match[1] and (match[2] or url.whole):
+    if match and url and match[1] and "@" not in match[1] and (match[2] or url.complete):
         try:
             destination(match[1])
             host = match[1]
@@ -250,26 +250,26 @@ def _network(url: Beginning | None, effect: EffectClass, what: str, node: ast.AS
 def _opened(
     path: ast.expr | None, mode: ast.expr | None, what: str, node: ast.AST, scope: FunctionValues
 ) -> Iterator[Touch]:
-    said = scope.beginning(mode)
-    letters = said.text if said else "r" if mode is None else "r+"
-    found = scope.beginning(path)
+    stated = scope.prefix_of(mode)
+    letters = stated.text if stated else "r" if mode is None else "r+"
+    found = scope.prefix_of(path)
     if set(letters) & set("wax+"):
         yield _file("write", found, what, node)
     if "r" in letters or "+" in letters or not set(letters) & set("wax"):
         yield _file("read", found, what, node)
 
 
-def _file(act: str, path: Beginning | None, what: str, node: ast.AST) -> Touch:
+def _file(act: str, path: TextPrefix | None, what: str, node: ast.AST) -> Touch:
     category: Category = "fs_reach.read" if act == "read" else "fs_reach.write"
     effects: dict[str, EffectClass] = {"read": "read_only", "write": "write_limited", "delete": "full"}
     return Touch(category, _path(path), effects[act], what, getattr(node, "lineno", 1))
 
 
-def _path(found: Beginning | None) -> str:
-    """The rule for a path: it and everything below; of a path that is known in part, its directory."""
+def _path(found: TextPrefix | None) -> str:
+    """The scope to declare for a path. If only its beginning is known, it is the directory."""
     if found is None or not found.text:
         return ANY
-    text = found.text if found.whole else found.text.rpartition("/")[0]
+    text = found.text if found.complete else found.text.rpartition("/")[0]
     if not text.startswith(("/", "~", "${workdir}")):
         if found.text.startswith("/"):
             return ANY  # only the root is known
@@ -292,8 +292,8 @@ def _program(
         program = scope.followed(program)
         if isinstance(program, ast.List | ast.Tuple) and program.elts:
             program = program.elts[0]
-        found = scope.beginning(program)
-        if found and found.whole:
+        found = scope.prefix_of(program)
+        if found and found.complete:
             try:
                 word = binary(found.text)
             except Malformed:
@@ -301,9 +301,9 @@ def _program(
     return Touch("process", word, "read_only", name, getattr(node, "lineno", 1))
 
 
-def _variable(name: Beginning | None, node: ast.AST) -> Touch:
+def _variable(name: TextPrefix | None, node: ast.AST) -> Touch:
     scope = ANY
-    if name is not None and name.whole:
+    if name is not None and name.complete:
         try:
             scope = variable(name.text)
         except Malformed:

@@ -1,7 +1,7 @@
-"""What the names of a module stand for, as far as its text tells: imports, functions, and literals bound once.
+"""Finds the meaning of names in a module from its source: imports, functions, and literals that are bound once.
 
-This follows text, not execution: code that rebinds names behind the text's back is seen only where it says so plainly
-(a second binding, `global`, a method of a list). What a program registers when it runs is checked again, by the gate.
+The source is not run. A name that is bound again is noticed only if the source shows it (a second binding, `global`, a
+method call on a list). The gate checks a tool again when the program registers it.
 """
 
 import ast
@@ -20,16 +20,16 @@ from licet.core.policy.tool import ToolCapabilities
 from licet.policy_files.source.text import SourceText
 
 TOOL = "licet.tool"
-LONGEST_CHAIN = 8  # of attributes; no name of ours is longer, and chains of thousands would be walked again and again
-MOST_VALUES = 10_000  # in one argument: names that repeat names could otherwise grow without bound
-MOST_IN_FILE = 100_000  # in all arguments: more than a file can write out, and thousands of tools may name one constant
-LONGEST_NUMBER = 1024  # in bits: what is longer costs time to print and to count with, and is no amount of anything
-_TEXT_OF_ONE = 64  # characters that cost as much as one value
+LONGEST_CHAIN = 8  # attributes; names of licet are shorter, and very long chains would take long to walk
+MOST_VALUES = 10_000  # in one argument; names that contain names could otherwise grow without bound
+MOST_IN_FILE = 100_000  # in all arguments of a file, since thousands of tools may use one long constant
+LONGEST_NUMBER = 1024  # bits; longer numbers are slow to print, and no real amount is that long
+_CHARACTERS_PER_VALUE = 64  # this many characters of text count as one value
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHER_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STAR = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
-# Constructors of values, ours and the standard library's; nothing that a file under review defines is ever called.
+_STAR_NAMES = ("tool", "ToolCapabilities", "Capability", "CapabilitySet", "Context", "SyncContext")
+# Constructors that may be called. Nothing that a file under review defines is ever called.
 _CONSTRUCTORS: dict[str, Any] = {
     "licet.ToolCapabilities": ToolCapabilities,
     "licet.ToolCapabilities.Network": ToolCapabilities.Network,
@@ -40,8 +40,8 @@ _CONSTRUCTORS: dict[str, Any] = {
     "licet.CapabilitySet": CapabilitySet,
     "decimal.Decimal": Decimal,
 }
-# Every beginning of a name that means something here: all that a name may stand for and still matter.
-_LEADING = frozenset(
+# All prefixes of the dotted names above; other names do not matter here.
+_KNOWN_PREFIXES = frozenset(
     beginning
     for known in (TOOL, *_CONSTRUCTORS)
     for dotted in (known, known.replace("licet.", "licet.declare.", 1))
@@ -52,7 +52,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Imported(Struct, frozen=True):
-    """A name that comes from another module; with `name` empty it is the module itself."""
+    """A name that is imported from a module; if `name` is empty, it is the module itself."""
 
     module: str
     level: int
@@ -60,19 +60,19 @@ class Imported(Struct, frozen=True):
 
     @property
     def dotted(self) -> str:
-        """The full name, with a dot in front for each step up."""
+        """The full name, with a leading dot for each level of a relative import."""
         return "." * self.level + ".".join(part for part in (self.module, self.name) if part)
 
 
 class Binding(Struct, frozen=True):
-    """One place where a module gives a name a meaning."""
+    """One place where a module binds a name."""
 
     node: ast.AST
     meaning: "Imported | Function | ast.expr | None"
 
 
 class NotLiteral(Exception):
-    """A value that the text alone does not tell."""
+    """An expression whose value is not known without running the code."""
 
     def __init__(self, node: ast.AST, found: str) -> None:
         self.node, self.found = node, found
@@ -80,7 +80,7 @@ class NotLiteral(Exception):
 
 
 class TooManyValues(Exception):
-    """More values in one file than anyone would write; `node` is where it was too much."""
+    """More values in one file than the limit; `node` is where it was exceeded."""
 
     def __init__(self, node: ast.AST) -> None:
         self.node = node
@@ -88,11 +88,11 @@ class TooManyValues(Exception):
 
 
 class _TooMany(Exception):
-    """More values than anyone would write."""
+    """More values in one argument than the limit."""
 
 
 class Names:
-    """The names of one module; `top` has the nodes that belong to the module itself."""
+    """The names of one module. `top` are the nodes at module level, outside functions and classes."""
 
     def __init__(self, text: SourceText) -> None:
         self._text = text
@@ -100,21 +100,19 @@ class Names:
         self._bindings: dict[str, list[Binding]] = {}
         for name, binding in _bound(self.top):
             self._bindings.setdefault(name, []).append(binding)
-        self._changed = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
-        self._starts: dict[str, frozenset[str]] = {}
+        self._global_names = {name for node in text.nodes if isinstance(node, ast.Global) for name in node.names}
+        self._meaning_cache: dict[str, frozenset[str]] = {}
         self._excerpts: dict[ast.expr, str] = {}
         self._left = MOST_IN_FILE
 
     def bindings(self, name: str) -> list[Binding]:
-        """Every meaning a name is given at the level of the module."""
         return self._bindings.get(name, [])
 
     def by_name(self) -> dict[str, list[Binding]]:
-        """Every name that is bound at the level of the module, with its meanings."""
         return self._bindings
 
     def dotted(self, node: ast.AST) -> set[str]:
-        """The full names that an expression such as `licet.tool` may stand for; more than one if it is bound again."""
+        """The full names that an expression such as `licet.tool` may have; several if it is bound more than once."""
         tail: list[str] = []
         while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
             tail.append(node.attr)
@@ -126,7 +124,7 @@ class Names:
 
     @cached_property
     def _assigned(self) -> set[str]:
-        """Names of licet that the file gives another meaning through the module: `licet.tool = other`."""
+        """The names of licet that the file replaces in the module, as `licet.tool = other` does."""
         stores = [
             node
             for node in self._text.nodes
@@ -142,23 +140,23 @@ class Names:
         }
 
     def _meanings(self, name: str) -> frozenset[str]:
-        """What a name may stand for; all that leads to nothing known here counts as one, however many there are."""
-        if name not in self._starts:
+        """The full names of a name. All that are not in `_KNOWN_PREFIXES` count as one, however many there are."""
+        if name not in self._meaning_cache:
             found = set(self._every_meaning(name))
-            known = found & _LEADING
-            self._starts[name] = frozenset(known | set(sorted(found - known)[:1]))
-        return self._starts[name]
+            known = found & _KNOWN_PREFIXES
+            self._meaning_cache[name] = frozenset(known | set(sorted(found - known)[:1]))
+        return self._meaning_cache[name]
 
     def _every_meaning(self, name: str) -> Iterator[str]:
         for binding in self.bindings(name):
             yield binding.meaning.dotted if isinstance(binding.meaning, Imported) else f"{name} itself"
-        if name in self._changed:
+        if name in self._global_names:
             yield f"{name} as `global`"
-        if self._starred:
+        if self._has_star_import:
             yield f"{name} from a star"
 
     def value(self, node: ast.expr) -> Any:
-        """The value of a literal, of a name bound once to one, or of a constructor of such; or `NotLiteral`."""
+        """Evaluate a literal, a name that is bound once to a literal, or a known constructor; else `NotLiteral`."""
         try:
             return self._value(node, [MOST_VALUES])
         except RecursionError:
@@ -169,7 +167,7 @@ class Names:
             raise TooManyValues(node) from None
 
     def excerpt(self, node: ast.expr) -> str:
-        """The beginning of a piece of code, on one line; made once, since many tools may be given by the same one."""
+        """The beginning of a piece of code on one line. It is cached, since many tools may share one expression."""
         if node not in self._excerpts:
             self._excerpts[node] = _excerpt(node, self._text.beginning(node))
         return self._excerpts[node]
@@ -185,7 +183,7 @@ class Names:
             case ast.Constant(value=int() as number) if number.bit_length() > LONGEST_NUMBER:
                 raise NotLiteral(node, f"a number of {number.bit_length()} bits")
             case ast.Constant(value=value):
-                self._left -= len(value) // _TEXT_OF_ONE if isinstance(value, str | bytes) else 0
+                self._left -= len(value) // _CHARACTERS_PER_VALUE if isinstance(value, str | bytes) else 0
                 return value
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=int() | float())):
                 return ast.literal_eval(node)
@@ -227,13 +225,13 @@ class Names:
             where = f" (bound {len(bound)} times in this file)" if len(bound) > 1 else ""
             raise NotLiteral(node, f"the name `{name}`{where}")
         mutable = isinstance(bound[0].meaning, ast.List | ast.Set | ast.Dict)
-        if name in self._changed or self._starred or (mutable and name in self._escaping):
+        if name in self._global_names or self._has_star_import or (mutable and name in self._escaping):
             raise NotLiteral(node, f"the name `{name}`, which other code in this file may change")
         return bound[0].meaning
 
     @cached_property
-    def _starred(self) -> bool:
-        """Whether a star import may bind any name again; one from licet brings only names that are known."""
+    def _has_star_import(self) -> bool:
+        """Whether a star import may rebind any name. One from licet does not count, since its names are known."""
         return any(
             isinstance(node, ast.ImportFrom)
             and node.module not in ("licet", "licet.declare")
@@ -243,9 +241,9 @@ class Names:
 
     @cached_property
     def _escaping(self) -> set[str]:
-        """Names that are read anywhere but in a declaration: from there, what they hold may have been changed."""
-        sheltered = {*self._declaring(), *self._looked_at()}
-        # A name inside the literal of another name escapes where that one does.
+        """The names that are used outside of declarations, where code may change the list or dict they refer to."""
+        unchanged = {*self._in_declarations(), *self._only_read()}
+        # A name inside the literal of another name escapes if that other name does.
         holders: dict[ast.AST, str] = {}
         for name, bound in self._bindings.items():
             for binding in bound:
@@ -254,7 +252,7 @@ class Names:
         escaping: set[str] = set()
         held: dict[str, set[str]] = {}
         for node in self._text.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in sheltered:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in unchanged:
                 if node in holders:
                     held.setdefault(holders[node], set()).add(node.id)
                 else:
@@ -266,10 +264,11 @@ class Names:
             waiting += further
         return escaping
 
-    def _declaring(self) -> Iterator[ast.expr]:
-        """Names that stand in a declaration as plain values, which `tool` only reads.
+    def _in_declarations(self) -> Iterator[ast.expr]:
+        """The names that are plain values in a declaration, which `tool` only reads.
 
-        Not below a function, where `tool` may be another; not in other decorators, nor in code, which may do anything.
+        Declarations inside a function do not count, since `tool` may be another name there. Neither do other decorators
+        and other code, which may change a value.
         """
         waiting: list[ast.expr] = [
             keyword.value
@@ -288,8 +287,8 @@ class Names:
                 case ast.Call(func=func, args=items, keywords=keywords) if self.dotted(func) & _CONSTRUCTORS.keys():
                     waiting += (*items, *(keyword.value for keyword in keywords))
 
-    def _looked_at(self) -> Iterator[ast.expr]:
-        """Names that are only compared with, or of which one plain value is taken: nothing changes through that."""
+    def _only_read(self) -> Iterator[ast.expr]:
+        """The names in expressions that change nothing: `x in NAME`, and `NAME[i]` of a list of constants."""
         for node in self._text.nodes:
             match node:
                 case ast.Compare(ops=ops, comparators=others) if all(isinstance(op, ast.In | ast.NotIn) for op in ops):
@@ -315,7 +314,7 @@ class Names:
 
 
 def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
-    """Every binding at the level of the module, in `if`, `try`, `with` and loops too."""
+    """Every binding at module level, also in `if`, `try`, `with` and loops."""
     for node in top:
         match node:
             case ast.Import(names=names):
@@ -324,7 +323,7 @@ def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
                     yield alias.asname or module, Binding(node, Imported(module, 0, ""))
             case ast.ImportFrom(module=module, names=names, level=level):
                 for alias in names:
-                    stars = _STAR if alias.name == "*" and module in ("licet", "licet.declare") else (alias.name,)
+                    stars = _STAR_NAMES if alias.name == "*" and module in ("licet", "licet.declare") else (alias.name,)
                     for name in stars:
                         yield alias.asname or name, Binding(node, Imported(module or "", level, name))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -344,7 +343,7 @@ def _bound(top: tuple[ast.AST, ...]) -> Iterator[tuple[str, Binding]]:
 
 
 def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes that belong to the module itself, not to a function or class in it, in the order of the text."""
+    """The nodes at module level, outside functions and classes, in the order of the source."""
     stack: list[ast.AST] = list(reversed(tree.body))
     while stack:
         node = stack.pop()
@@ -364,7 +363,7 @@ def _module_level(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _outside(scope: ast.AST) -> Iterator[ast.AST]:
-    """What a function, class or comprehension evaluates in the scope around it; a walrus there binds a name here."""
+    """The nodes of a function, class or comprehension that are evaluated in the enclosing scope, and may bind names."""
     match scope:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield from scope.decorator_list
@@ -380,15 +379,15 @@ def _outside(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _public(dotted: str) -> str:
-    """`licet.declare.tool` and `licet.tool` are the same."""
+    """The public name of a name: `licet.tool` for `licet.declare.tool`."""
     return dotted.replace("licet.declare.", "licet.", 1) if dotted.startswith("licet.declare.") else dotted
 
 
 def _excerpt(node: ast.expr, beginning: str) -> str:
-    """The beginning of a piece of code, on one line; `beginning` is its text, where that is long."""
+    """The beginning of a piece of code on one line; `beginning` is its source if it is long, else empty."""
     try:
         if isinstance(node, ast.JoinedStr):
-            node = ast.JoinedStr(node.values[:30])  # at two characters each more than is shown, and slow to write out
+            node = ast.JoinedStr(node.values[:30])  # more than is shown, since writing all of a long one is slow
         text = beginning or ast.unparse(node)
     except (RecursionError, ValueError):
         text = type(node).__name__

@@ -1,8 +1,8 @@
-"""Which files of a project its tools load, read from the text of those files: nothing is imported.
+"""Finds the files of a project that its tools import, from the source of those files. Nothing is imported.
 
-`licet call` imports exactly these. A name that the standard library or an installed package has is always theirs: a
-project file of that name is never used, unless a manifest names it with `from:`. So a tool that may write in a project
-cannot plant a `csv.py` for the next host.
+`licet call` imports exactly these files. The standard library and installed packages take precedence: a project file of
+the same name is never used, unless a manifest names it with `from:`. So a tool that may write in a project cannot plant
+a `csv.py` that the next run would import.
 """
 
 import importlib.machinery
@@ -17,12 +17,12 @@ from licet.modules.imports import followed, library_directories, with_parents
 from licet.policy_files.tool_files import code_directories
 
 _OURS = "licet"
-# A review follows imports too, of files that may be hostile. What is beyond these bounds is not found, so not loaded.
+# A review follows imports too, and files may be hostile. Modules beyond these limits are not found, so not loaded.
 _MOST_BYTES = 8 << 20
-_MOST_NAMES = 100_000  # that these files import
-_MOST_TAKEN = 2000  # different top-level names that no library has: each is closed in every directory that is searched
+_MOST_NAMES = 100_000  # names that these files import
+_MOST_TOP_NAMES = 2000  # top-level names that no library has; each is closed in every searched directory
 _ENDINGS = ("", ".py", *importlib.machinery.EXTENSION_SUFFIXES)
-# No compiled files without source: nobody could have read them.
+# Compiled files without source are not loaded, since they cannot be reviewed.
 _LOADERS = (
     (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES),
@@ -30,19 +30,19 @@ _LOADERS = (
 
 
 class ProjectModules(Struct, frozen=True):
-    """The modules of a project that its tools load, and the paths that decide which files these are.
+    """The modules of a project that its tools import, and the paths that decide which files these are.
 
-    A path of `missing` or `second` may exist or not. In each directory that is searched, and for each top-level name
-    that is not of a library, these are the paths at which a module of that name would be found.
+    `missing` and `second` have the paths at which Python would look for each top-level name that is not of a library,
+    in each searched directory. These paths may exist or not.
     """
 
     modules: Mapping[str, ModulePlace]
-    missing: tuple[str, ...]  # of names that are found nowhere: a file that is planted there would be loaded next time
-    second: tuple[str, ...]  # of names that are found: what is loaded now, and what would be a second module
+    missing: tuple[str, ...]  # for names that were not found; a file planted there would be loaded next time
+    second: tuple[str, ...]  # for names that were found: the loaded file, and the paths of a possible second one
 
     @property
     def doubled(self) -> str:
-        """A module of the project that has two files, which is refused: one may be planted. Empty if there is none."""
+        """A message if a module has two files, of which one may be planted; empty if there is no such module."""
         for name in (name for name in self.modules if "." not in name):
             tails = {f"{name}{ending}" for ending in _ENDINGS}
             found = [path for path in self.second if os.path.basename(path) in tails and _is_module(path)]
@@ -52,9 +52,9 @@ class ProjectModules(Struct, frozen=True):
         return ""
 
     def closed(self) -> Iterator[tuple[str, bool]]:
-        """Every path that no grant may write if the same files are to be loaded the next time; links and their ends.
+        """Every path that no tool may write, so that the same files are loaded next time; links and their targets.
 
-        With each comes whether loading refuses what somebody puts there all the same.
+        The second value is whether loading would refuse a new file at that path anyway.
         """
         files = (path for place in self.modules.values() for path in (place.file, place.directory) if path)
         paths = {**dict.fromkeys(self.second, True), **dict.fromkeys((*self.missing, *files), False)}
@@ -70,10 +70,10 @@ def _is_module(path: str) -> bool:
 
 
 def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike[str]]) -> ProjectModules:
-    """The modules that `pkg.mod:function` name below some directories, and the project modules that these import.
+    """The modules of `pkg.mod:function` references below some directories, and the project modules that these import.
 
-    Conditional imports and imports inside functions count, and `import_module` with a literal name. What is computed
-    when the code runs does not.
+    Conditional imports, imports inside functions, and `import_module` with a literal name are followed. Names that are
+    computed at run time are not.
     """
     named = [reference.partition(":")[0] for reference in references]
     named = [name for name in named if name.partition(".")[0] not in ("", _OURS)]
@@ -87,30 +87,30 @@ def project_modules(references: Iterable[str], roots: Iterable[str | os.PathLike
 
 
 class _Project:
-    """Where modules lie below some directories, found as Python finds them."""
+    """Finds modules below some directories with the finders of Python."""
 
     def __init__(self, directories: Sequence[str], named: set[str]) -> None:
         self._directories, self._named = directories, named
         self._finders: dict[str, importlib.machinery.FileFinder] = {}
         self._libraries = library_directories()
         self._places: dict[str, ModulePlace | None] = {}
-        self._inside: dict[str, list[str]] = {}  # by package: the directories of its modules
-        self._taken: dict[str, None] = {}  # top-level names that come from the project, or from nowhere
+        self._package_directories: dict[str, list[str]] = {}  # package -> the directories of its modules
+        self._top_names: dict[str, None] = {}  # top-level names that are not of a library
 
     def place(self, name: str) -> ModulePlace | None:
-        """Where a module is, if it is one of the project."""
+        """The place of a module; None if it is not part of the project."""
         if name not in self._places:
             self._places[name] = self._found(name)
         return self._places[name]
 
     def paths(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The paths that `ProjectModules` has as `missing` and `second`."""
+        """The paths `missing` and `second` of `ProjectModules`."""
         missing: list[str] = []
         second: list[str] = []
         for directory in self._directories:
-            for name in self._taken:
-                there = (os.path.join(directory, f"{name}{ending}") for ending in _ENDINGS)
-                (missing if self._places[name] is None else second).extend(there)
+            for name in self._top_names:
+                paths = (os.path.join(directory, f"{name}{ending}") for ending in _ENDINGS)
+                (missing if self._places[name] is None else second).extend(paths)
         return tuple(missing), tuple(second)
 
     def _found(self, name: str) -> ModulePlace | None:
@@ -120,14 +120,14 @@ class _Project:
         if not parent:
             if name not in self._named and self._is_library(name):
                 return None
-            if len(self._taken) >= _MOST_TAKEN and name not in self._named:
+            if len(self._top_names) >= _MOST_TOP_NAMES and name not in self._named:
                 return None
-            self._taken[name] = None
+            self._top_names[name] = None
             directories: Sequence[str] = self._directories
         elif self.place(parent) is None:
             return None
         else:
-            directories = self._inside.get(parent, ())
+            directories = self._package_directories.get(parent, ())
         return self._search(name, directories)
 
     def _is_library(self, top: str) -> bool:
@@ -136,7 +136,7 @@ class _Project:
         return any(self._spec(directory, top) is not None for directory in self._libraries)
 
     def _search(self, name: str, directories: Sequence[str]) -> ModulePlace | None:
-        portions: list[str] = []  # of a package that has no file
+        portions: list[str] = []  # directories of a namespace package
         for directory in directories:
             spec = self._spec(directory, name)
             if spec is None:
@@ -146,11 +146,11 @@ class _Project:
                 portions += inside
                 continue
             if inside:
-                self._inside[name] = inside
+                self._package_directories[name] = inside
             return ModulePlace(spec.origin, inside[0] if inside else None)
         if not portions:
             return None
-        self._inside[name] = portions
+        self._package_directories[name] = portions
         return ModulePlace(None, portions[0])
 
     def _spec(self, directory: str, name: str) -> importlib.machinery.ModuleSpec | None:

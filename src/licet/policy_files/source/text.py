@@ -1,6 +1,6 @@
-"""From a Python file to a syntax tree, or to the one problem that stands in the way. Nothing in the file is run.
+"""Reads a Python file and parses it to a syntax tree, or reports why that is not possible. Nothing is run.
 
-A file under review may be hostile: size, encoding, nesting and kind of file are bounded before anything looks inside.
+A file under review may be hostile. So its kind, size, encoding and nesting are checked before it is parsed.
 """
 
 import ast
@@ -17,11 +17,11 @@ from licet.modules.imports import parse_cost
 from licet.regular_files import FileTooLarge, read_regular, size_text
 
 MOST_BYTES = 512 << 10  # over ten thousand lines; the tree of a hostile file takes a thousand times its size
-MOST_PARTS = 10_000  # of one f-string: some interpreters take quadratic time for it
-LONGEST_EXCERPT = 500  # several times what is shown of it
+MOST_PARTS = 10_000  # of one f-string; some interpreters take quadratic time for it
+LONGEST_EXCERPT = 500  # characters; several times what a message shows
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
-# What makes a line look like another one than Python reads ("trojan source"): embeddings, overrides and isolates.
+# Characters that show text in another order than Python reads it ("trojan source"): embeddings, overrides, isolates.
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _F_STRING = re.compile(
     r"(?<!\w)(?:f|fr|rf)(?:"
@@ -34,29 +34,28 @@ _F_STRING = re.compile(
 
 
 class Lines(Struct, frozen=True):
-    """The lines of a file, to find columns by."""
+    """The lines of a file, to compute columns."""
 
     file: str
     lines: tuple[str, ...]
 
     def place_at(self, line: int, offset: int) -> Origin:
-        """The place of a line and an offset in bytes; columns count characters, as editors do."""
+        """The origin of a line and an offset in bytes. Columns count characters, as editors do."""
         before = self.lines[line - 1].encode()[:offset] if line <= len(self.lines) else b""
         return Origin(self.file, line, len(before.decode(errors="replace")) + 1)
 
 
 class SourceText(Lines, frozen=True):
-    """A file that could be read as Python, with its tree, which is large: nothing that is kept refers to one."""
+    """A parsed Python file. Its tree is large, so nothing that is cached may refer to it."""
 
     tree: ast.Module
-    nodes: tuple[ast.AST, ...]  # all of the tree; gathered once, since walking is what costs
+    nodes: tuple[ast.AST, ...]  # all nodes of the tree, collected once since walking is slow
 
     def place(self, node: ast.AST) -> Origin:
-        """Where a node begins."""
         return self.place_at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
 
     def beginning(self, node: ast.expr) -> str:
-        """The first characters of a node that is long, or else nothing: a long one takes time to write out."""
+        """The first characters of a long node; empty for a short one, which `ast.unparse` writes fast enough."""
         first, last = node.lineno, node.end_lineno or node.lineno
         start = self.place(node).column - 1
         lines = [self.lines[first - 1][start:], *self.lines[first : min(last, first + LONGEST_EXCERPT)]]
@@ -65,14 +64,14 @@ class SourceText(Lines, frozen=True):
         return text[:LONGEST_EXCERPT] if len(text) - beyond > LONGEST_EXCERPT else ""
 
     def place_of_decorator(self, node: ast.expr) -> Origin:
-        """Where the `@` of a decorator stands."""
+        """The place of the `@` of a decorator."""
         origin = self.place(node)
         at = self.lines[origin.line - 1].rfind("@", 0, origin.column)
         return Origin(self.file, origin.line, at + 1) if at >= 0 else origin
 
 
 def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
-    """The bytes of a regular file, or why there are none."""
+    """Read a regular file, or return the problem."""
     start = Origin(file, 1, 1)
     try:
         return read_regular(path, MOST_BYTES)
@@ -83,7 +82,7 @@ def read_bytes(path: str | os.PathLike[str], file: str) -> bytes | Problem:
 
 
 def parse(data: bytes, file: str) -> SourceText | Problem:
-    """The syntax tree of a file, or why it has none."""
+    """Parse a file, or return the problem."""
     text = _decoded(data, file)
     if isinstance(text, Problem):
         return text
@@ -103,7 +102,7 @@ def parse(data: bytes, file: str) -> SourceText | Problem:
             return Problem(Origin(file, line, column), found, "text that a person can read")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a doubtful escape is not for us to judge
+            warnings.simplefilter("ignore")  # for example about invalid escapes, which are not a problem here
             tree = ast.parse(text)
     except SyntaxError as error:
         origin = Origin(file, error.lineno or 1, max(error.offset or 1, 1))
@@ -119,7 +118,7 @@ def _decoded(data: bytes, file: str) -> str | Problem:
     start, hint = Origin(file, 1, 1), "save the file as UTF-8"
     refused = ""
     try:
-        # A file may name its own encoding, and under UTF-7 a harmless comment becomes code.
+        # A file may state its own encoding. In UTF-7, a harmless comment becomes code.
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         if encoding not in ("utf-8", "utf-8-sig", "ascii"):
             refused = f"the encoding {encoding}"

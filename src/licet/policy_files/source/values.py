@@ -1,6 +1,6 @@
-"""The texts that expressions of a function begin with, as far as a file says: literals, constants, joined paths.
+"""Finds the text that an expression begins with, from literals, constants and joined paths in the source.
 
-Work is bounded: each name is followed once, a few steps far, and long texts are cut.
+Work is bounded: names are followed for a few steps only, each name is evaluated once, and long texts are cut.
 """
 
 import ast
@@ -12,27 +12,26 @@ from msgspec import Struct
 from licet.policy_files.source.names import LONGEST_CHAIN, Function
 from licet.policy_files.source.text import SourceText
 
-_HOPS = 8  # from an expression to the literal that it stands for
+_HOPS = 8  # names and operators from an expression to a literal
 _LONGEST = 1000  # characters of a text
 _PLACES = {"pathlib.Path.home": "~", "pathlib.Path.cwd": "${workdir}", "os.getcwd": "${workdir}"}
 _SAME_TEXT = ("str", "os.path.expanduser", "os.path.abspath", "os.fspath")
 _JOINING = ("pathlib.Path", "pathlib.PurePath", "os.path.join")
 
 
-class Beginning(Struct, frozen=True):
-    """The text that an expression begins with, and whether that is all of it."""
+class TextPrefix(Struct, frozen=True):
+    """The text that an expression begins with. `complete` is whether this is the whole text."""
 
     text: str
-    whole: bool
+    complete: bool
 
     @property
     def is_url(self) -> bool:
-        """Whether it is the beginning of a web address."""
         return self.text.startswith(("http://", "https://"))
 
 
 class SourceNames:
-    """What the imported names and the constants of a module stand for."""
+    """The imported names and the constants of a module."""
 
     def __init__(self, text: SourceText) -> None:
         self.imported: dict[str, str] = {}
@@ -47,7 +46,7 @@ class SourceNames:
         self.constants = _assigned(text.tree.body)
 
     def dotted(self, node: ast.AST) -> str:
-        """The full name of an expression such as `sp.run`, or nothing."""
+        """The full name of an expression such as `sp.run`; empty if it has none."""
         tail: list[str] = []
         while isinstance(node, ast.Attribute) and len(tail) < LONGEST_CHAIN:
             tail.append(node.attr)
@@ -58,7 +57,7 @@ class SourceNames:
 
 
 class FunctionValues:
-    """What the expressions of one function stand for, as far as its text tells."""
+    """The values of expressions in one function, as far as the source shows them."""
 
     def __init__(self, function: Function, module: SourceNames) -> None:
         self.module = module
@@ -68,16 +67,16 @@ class FunctionValues:
         arguments = function.args
         for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             self._names.pop(one.arg, None)
-        self._known: dict[str, Beginning | None] = {}
+        self._prefixes: dict[str, TextPrefix | None] = {}
 
     @cached_property
     def has_urls(self) -> bool:
-        """Whether some call in the function is given a web address that begins with a literal."""
-        given = (self.beginning(argument) for call in self._calls for argument in call.args[:2])
+        """Whether a call in the function has a URL that begins with a literal."""
+        given = (self.prefix_of(argument) for call in self._calls for argument in call.args[:2])
         return any(found is not None and found.is_url for found in given)
 
     def followed(self, node: ast.expr | None) -> ast.expr | None:
-        """What a name is bound to, if it is bound once; anything else stays what it is."""
+        """The expression that a name is bound to, if it is bound once; any other expression is returned as it is."""
         for _ in range(_HOPS):
             if not isinstance(node, ast.Name) or node.id not in self._names:
                 break
@@ -85,55 +84,55 @@ class FunctionValues:
         return node
 
     def is_text(self, node: ast.expr) -> bool:
-        """Whether an expression is a text, rather than a path that is made of one."""
+        """Whether an expression is a string literal, and not a path made from one."""
         return isinstance(self.followed(node), ast.Constant | ast.JoinedStr)
 
-    def beginning(self, node: ast.expr | None, hops: int = _HOPS) -> Beginning | None:
-        """The text that a value begins with, or None if nothing is known about it."""
+    def prefix_of(self, node: ast.expr | None, hops: int = _HOPS) -> TextPrefix | None:
+        """The text that the value of an expression begins with; None if nothing is known about it."""
         if not hops:
             return None
         match node:
             case ast.Constant(value=str(text)):
-                return Beginning(text[:_LONGEST], len(text) <= _LONGEST)
+                return TextPrefix(text[:_LONGEST], len(text) <= _LONGEST)
             case ast.JoinedStr(values=values):
-                return self._joined(values, "", hops)
+                return self._joined_prefix(values, "", hops)
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                return self.beginning(value, hops - 1)
+                return self.prefix_of(value, hops - 1)
             case ast.BinOp(op=ast.Add() | ast.Div() as op):
-                return self._joined(_operands(node, type(op)), "/" if isinstance(op, ast.Div) else "", hops)
+                return self._joined_prefix(_operands(node, type(op)), "/" if isinstance(op, ast.Div) else "", hops)
             case ast.Name(id=name) if name in self._names:
-                if name not in self._known:
-                    self._known[name] = None  # while it is looked at: it may be bound to itself
-                    self._known[name] = self.beginning(self._names[name], hops - 1)
-                return self._known[name]
+                if name not in self._prefixes:
+                    self._prefixes[name] = None  # during the evaluation, since a name may be bound to itself
+                    self._prefixes[name] = self.prefix_of(self._names[name], hops - 1)
+                return self._prefixes[name]
             case ast.Call(func=ast.Attribute(value=value, attr="format")):
-                found = self.beginning(value, hops - 1)
-                return Beginning(found.text.partition("{")[0], False) if found else None
+                found = self.prefix_of(value, hops - 1)
+                return TextPrefix(found.text.partition("{")[0], False) if found else None
             case ast.Call(func=func, args=arguments):
-                return self._made(self.module.dotted(func), arguments, hops)
+                return self._call_prefix(self.module.dotted(func), arguments, hops)
         return None
 
-    def _made(self, name: str, arguments: Sequence[ast.expr], hops: int) -> Beginning | None:
+    def _call_prefix(self, name: str, arguments: Sequence[ast.expr], hops: int) -> TextPrefix | None:
         if name in _PLACES:
-            return Beginning(_PLACES[name], True)
+            return TextPrefix(_PLACES[name], True)
         if name in _SAME_TEXT and arguments:
-            return self.beginning(arguments[0], hops - 1)
-        return self._joined(arguments, "/", hops) if name in _JOINING and arguments else None
+            return self.prefix_of(arguments[0], hops - 1)
+        return self._joined_prefix(arguments, "/", hops) if name in _JOINING and arguments else None
 
-    def _joined(self, parts: Sequence[ast.expr], between: str, hops: int) -> Beginning | None:
+    def _joined_prefix(self, parts: Sequence[ast.expr], between: str, hops: int) -> TextPrefix | None:
         text = ""
         for number, part in enumerate(parts):
-            found = self.beginning(part, hops - 1)
+            found = self.prefix_of(part, hops - 1)
             if found is None and not number:
                 return None
             text += (between if number else "") + (found.text if found is not None else "")
-            if found is None or not found.whole or len(text) > _LONGEST:
-                return Beginning(text[:_LONGEST], False)
-        return Beginning(text, True)
+            if found is None or not found.complete or len(text) > _LONGEST:
+                return TextPrefix(text[:_LONGEST], False)
+        return TextPrefix(text, True)
 
 
 def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:
-    """The operands of a chain such as `a + b + c`, which is nested as deep as it is long."""
+    """The operands of a chain such as `a + b + c`, without recursion: its syntax tree is as deep as it is long."""
     right: list[ast.expr] = []
     left: ast.expr = node
     while isinstance(left, ast.BinOp) and isinstance(left.op, kind):
@@ -143,7 +142,7 @@ def _operands(node: ast.BinOp, kind: type[ast.operator]) -> list[ast.expr]:
 
 
 def _assigned(body: Sequence[ast.AST]) -> dict[str, ast.expr]:
-    """Names that some statements bind once, and to what."""
+    """The names that are bound exactly once, with their expressions."""
     found: dict[str, list[ast.expr]] = {}
     for node in body:
         match node:
