@@ -1,4 +1,4 @@
-"""What becomes of arguments that do not fit: a short answer, whatever was sent, and no number unknown to JSON."""
+"""Invalid arguments are refused with a short message, and NaN and infinities are invalid."""
 
 from decimal import Decimal
 from math import inf, nan
@@ -34,14 +34,14 @@ def complaint(given: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("value", [nan, inf, -inf], ids=str)
 @pytest.mark.parametrize("name", ["text", "number", "other"])
-def test_a_number_that_json_does_not_know_is_no_argument(name: str, value: float) -> None:
+def test_nan_and_infinities_are_refused_as_arguments(name: str, value: float) -> None:
     said = "expected numbers that JSON can carry: NaN and infinities are none"
     assert complaint({name: value}) == said
     assert complaint({"other": [{"deep": value}]}) == said
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", 'a "NaN, -Infinity" b'])
-def test_a_text_that_names_one_is_a_text(text: str) -> None:
+def test_the_text_nan_is_a_text(text: str) -> None:
     given = {"text": text, "other": {text: [text]}}
     assert given.items() <= check(given).items()
 
@@ -55,11 +55,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("given", "said"), WRONG.values(), ids=WRONG)
-def test_what_does_not_fit_is_told_in_short(given: dict[str, Any], said: str) -> None:
+def test_messages_about_invalid_arguments_are_short(given: dict[str, Any], said: str) -> None:
     assert complaint(given).startswith(said)
 
 
-def test_many_wrong_items_cost_no_more_than_a_few() -> None:
+def test_many_invalid_items_take_no_longer_than_a_few() -> None:
     def cost(count: int) -> int:
         return work(lambda: complaint({"items": [""] * count}))
 

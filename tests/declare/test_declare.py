@@ -1,4 +1,4 @@
-"""`@tool`: what a function becomes, what is refused, and the schema and digest of its arguments."""
+"""`@tool`: the tool that it makes, what it refuses, and the schema and digest of the arguments."""
 
 import asyncio
 import copy
@@ -172,7 +172,7 @@ def test_every_change_of_a_declaration_changes_the_digest() -> None:
     assert len(set(digests.values())) == len(digests), digests
 
 
-def test_the_digest_is_that_of_the_spec_and_of_no_single_process(tmp_path: Path) -> None:
+def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
     source = (
         "import licet\n"
         "@licet.tool(capabilities={'secrets': {'b', 'a', 'c'}})\n"
@@ -273,7 +273,7 @@ def nonsense(c: "not a type") -> None: ...  # type: ignore[valid-type] # noqa: F
     [no_parameters, other_type, list_of_contexts, text_other, note_only, unknown_note, nonsense],
     ids=lambda fn: fn.__name__,
 )
-def test_what_only_mentions_the_context_is_an_argument(fn: Callable[..., Any]) -> None:
+def test_a_type_that_only_contains_the_context_is_an_argument(fn: Callable[..., Any]) -> None:
     assert tool(needs=[])(fn).context_parameter is None
 
 
@@ -323,7 +323,7 @@ NO_TOOLS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("fn", "message"), NO_TOOLS.values(), ids=NO_TOOLS)
-def test_what_cannot_be_called_by_name_is_no_tool(fn: Any, message: str) -> None:
+def test_a_function_that_cannot_be_called_by_name_is_refused(fn: Any, message: str) -> None:
     with pytest.raises(TypeError) as refusal:
         tool(needs=[])(fn)
     assert str(refusal.value) == message
@@ -353,7 +353,7 @@ MISUSES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize(("misuse", "message"), MISUSES.values(), ids=MISUSES)
-def test_a_decorator_that_says_nothing_or_too_much_is_refused(misuse: Callable[[], object], message: str) -> None:
+def test_misuse_of_the_decorator_is_refused(misuse: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError) as refusal:
         misuse()
     assert str(refusal.value) == message
@@ -504,18 +504,18 @@ SCHEMAS: dict[Callable[..., Any], dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("fn", "expected"), SCHEMAS.items(), ids=lambda case: getattr(case, "__name__", ""))
-def test_the_schema_says_what_the_type_hints_say(fn: Callable[..., Any], expected: dict[str, Any]) -> None:
+def test_the_schema_follows_the_type_hints(fn: Callable[..., Any], expected: dict[str, Any]) -> None:
     assert tool(needs=[])(fn).schema == expected
 
 
-def test_parameters_keep_their_order_and_their_order_does_not_count() -> None:
+def test_the_schema_keeps_the_order_of_parameters_and_the_digest_ignores_it() -> None:
     first, second = (tool(needs=[], name="it")(fn) for fn in (base, reordered))
     assert list(first.schema["properties"]) == ["x", "y"]
     assert list(second.schema["properties"]) == ["y", "x"]
     assert first.digest == second.digest
 
 
-def test_what_is_done_to_a_copy_of_the_schema_does_not_reach_the_tool() -> None:
+def test_changing_a_copy_of_the_schema_does_not_change_the_tool() -> None:
     before = double.spec.digest
     double.schema["properties"]["number"]["type"] = "string"
     assert double.spec.schema is not None
@@ -545,7 +545,7 @@ def test_a_model_whose_name_ends_like_a_module_keeps_its_name() -> None:
     assert list(tool(needs=[])(fn).schema["$defs"]) == ["Item__"]
 
 
-def test_models_of_one_name_are_told_apart_without_naming_their_modules() -> None:
+def test_models_with_the_same_name_get_numbers_instead_of_module_names() -> None:
     def both(modules: tuple[str, str]) -> Tool:
         def fn(a, b) -> None: ...  # type: ignore[no-untyped-def]
 
@@ -582,16 +582,14 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("fn", "message"), UNUSABLE.items(), ids=lambda case: getattr(case, "__name__", ""))
-def test_hints_that_say_nothing_usable_are_told_when_the_schema_is_asked_for(
-    fn: Callable[..., Any], message: str
-) -> None:
+def test_unusable_type_hints_raise_when_the_schema_is_read(fn: Callable[..., Any], message: str) -> None:
     made = tool(needs=[])(fn)
     for ask in (lambda: made.schema, lambda: made.digest):
         with pytest.raises(TypeError, match=message):
             ask()
 
 
-def test_declaring_loads_no_pydantic_and_asking_for_the_schema_does() -> None:
+def test_declaring_does_not_import_pydantic_and_reading_the_schema_does() -> None:
     program = """
 import sys
 from licet import Context, ToolCapabilities, tool
@@ -637,7 +635,7 @@ def test_tool_capabilities_are_values() -> None:
         mapped.env = ["A"]  # type: ignore[misc]
 
 
-def test_no_capabilities_are_none() -> None:
+def test_empty_capabilities_declare_nothing() -> None:
     assert not ToolCapabilities().needs
     assert tool(capabilities=ToolCapabilities())(base).digest == tool(capabilities={})(base).digest
 

@@ -1,4 +1,4 @@
-"""Rules on arguments hold for what a tool gets, not only for what was sent: trimmed, filled in, under other names."""
+"""Rules on arguments are checked against what the tool gets: trimmed, with defaults, under aliases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_rule_holds_for_what_the_tool_gets(tmp_path: Path, case: str) -> None:
+def test_a_rule_is_checked_against_what_the_tool_gets(tmp_path: Path, case: str) -> None:
     declaration, rule, sent, fine = CASES[case]
     act = declared(*declaration)
     at = gate(
@@ -187,9 +187,7 @@ OTHER_NAMES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", OTHER_NAMES)
-def test_no_rule_is_taken_for_a_value_that_can_come_under_a_name_that_the_rule_does_not_see(
-    tmp_path: Path, case: str
-) -> None:
+def test_a_rule_on_an_argument_with_several_names_is_a_misfit(tmp_path: Path, case: str) -> None:
     act = declared(OTHER_NAMES[case], "x")
     rules: Mapping[str, Any] = {"act": {"args": {"value": {"enum": ["x"]}}}}
     with pytest.raises(RegistrationRefused, match="under another name"):

@@ -12,7 +12,7 @@ from pins import pinned
 
 
 def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
-    """A manifest on disk that admits the tools natively, and allows what is given."""
+    """Write and load a manifest that admits the tools at `native`, with these capabilities."""
     names = [tool.name for tool in tools]
     content = {
         "agent": "tester",
@@ -31,7 +31,7 @@ def policy(folder: Path, *tools: Tool, **capabilities: Any) -> Manifest:
 
 
 def gate(folder: Path, *tools: Tool, backends: Backends | None = None, **capabilities: Any) -> Gate:
-    """A gate in front of the tools, on memory backends unless others are given."""
+    """A gate for the tools, with memory backends unless others are given."""
     backends = Backends.memory() if backends is None else backends
     return Gate(policy(folder, *tools, **capabilities), tools, backends, workdir=folder)
 
@@ -47,5 +47,5 @@ def call(at: Gate, tool: str, arguments: Mapping[str, Any] | None = None, sessio
 
 
 def checks(events: Iterable[Any]) -> list[CapabilityGranted | CapabilityDenied]:
-    """What was checked, without what else happened."""
+    """The checks among some events."""
     return [event for event in events if isinstance(event, CapabilityGranted | CapabilityDenied)]

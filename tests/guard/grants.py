@@ -1,4 +1,4 @@
-"""What a call holds, made by hand for tests of handles."""
+"""Grants for tests of handles, without a gate."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -33,7 +33,7 @@ def grant(
     ask: Any = nobody,
     seen: list[Event] | None = None,
 ) -> Grant:
-    """The grant of one call of a tool; unless `allows` says otherwise, the manifest allows what the tool needs."""
+    """The grant of one call. The manifest allows what the tool needs, unless `allows` is given."""
     needs = tuple(needs)
     spec = replace(tool(name, *needs, effect=effect), storage_ttl_seconds=ttl)
     ceiling = manifest(

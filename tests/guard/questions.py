@@ -14,7 +14,7 @@ ARGUMENTS = {"to": "alice", "amount": 5}
 
 
 def question(scope: str = "call", arguments: dict[str, Any] | None = None, **changes: Any) -> Question:
-    """What is asked before a call of `pay`; `changes` are of the question, or of what it is bound to."""
+    """The question about a call of `pay`; `changes` replace fields of the question or of its approval."""
     given = ARGUMENTS if arguments is None else arguments
     exact = "" if scope == "session" else digest(given)
     bound = Approval(

@@ -1,4 +1,4 @@
-"""Rules on arguments: what a manifest says of a value is checked before anything runs, defaults included."""
+"""Rules of a manifest on arguments: they are checked before the tool runs, also against defaults."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ async def act(
 
 
 def judged(folder: Path, args: dict[str, Any], given: dict[str, Any], **backends: Any) -> Result:
-    """One call under rules."""
+    """The result of one call under these rules."""
     RAN.clear()
     at = gate(
         folder,
@@ -101,12 +101,12 @@ def test_arguments_outside_the_rules_are_refused_before_anything_runs(tmp_path: 
     assert "etc/passwd" not in result.error
 
 
-def test_the_operator_is_told_why_a_value_is_not_held(tmp_path: Path) -> None:
+def test_explain_says_why_a_value_is_not_granted(tmp_path: Path) -> None:
     result = judged(tmp_path, {"path": {"scope": "fs:read"}}, {"path": "/etc/passwd"})
     assert "agent.yaml" in result.explain()
 
 
-def test_the_operator_is_told_the_rule_and_its_place_and_the_model_is_not(tmp_path: Path) -> None:
+def test_explain_names_the_rule_and_its_place_and_the_text_for_the_model_does_not(tmp_path: Path) -> None:
     rules = {"path": {"pattern": "^inv-"}, "url": {"maxLength": 50}, "amount": {"maximum": 7, "minimum": 1}}
     result = judged(tmp_path, rules, {"path": "some-value", "amount": 8})
     said = result.explain()
@@ -121,7 +121,7 @@ def test_the_operator_is_told_the_rule_and_its_place_and_the_model_is_not(tmp_pa
     )
 
 
-def test_without_anything_to_check_them_rules_let_nothing_pass(tmp_path: Path) -> None:
+def test_without_a_checker_a_tool_with_argument_rules_is_refused(tmp_path: Path) -> None:
     result = judged(tmp_path, {"path": {"enum": ["ok.txt"]}}, {"path": "ok.txt"}, argument_rules=None)
     assert result.reason == "ARGUMENT_NOT_ALLOWED"
 
@@ -140,7 +140,7 @@ BAD_RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", BAD_RULES)
-def test_a_rule_that_would_not_be_enforced_stops_the_load(tmp_path: Path, case: str) -> None:
+def test_an_unsupported_rule_is_an_error_of_the_manifest(tmp_path: Path, case: str) -> None:
     with pytest.raises(ManifestError):
         judged(tmp_path, BAD_RULES[case], {})
 
@@ -180,7 +180,7 @@ TWISTED: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", TWISTED)
-def test_a_rule_holds_for_what_was_sent_however_it_is_written(tmp_path: Path, case: str) -> None:
+def test_a_rule_applies_to_every_spelling_of_a_value(tmp_path: Path, case: str) -> None:
     args, given, fine = TWISTED[case]
     result = call(gate(tmp_path, pay, tools={"pay": {"args": args}}), "pay", given)
     assert (result.ok, result.reason) == (fine, "ALLOWED" if fine else "ARGUMENT_NOT_ALLOWED")

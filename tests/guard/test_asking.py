@@ -1,4 +1,4 @@
-"""People, money and delegates: what a call asks for, what it spends, and what it can hand on."""
+"""Approvals, budgets and delegates on the path of a call."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def metered(ctx: Context, amounts: list[str]) -> None:
 
 
 def writing(folder: Path, write: str, answer: Any = None, **more: Any) -> tuple[Gate, MemoryApprover]:
-    """A gate whose writes ask, and the one who answers."""
+    """A gate whose writes need an approval, and its approver."""
     approver = MemoryApprover(answer)
     backends = Backends.memory(approver=approver, files=MemoryFiles({f"{folder}/keep": ""}), **more)
     reach = {"write": [str(folder)]}
@@ -65,7 +65,7 @@ ANSWERS: dict[Answer, tuple[bool, str]] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, answer: Answer) -> None:
+def test_each_answer_has_its_own_reason(tmp_path: Path, answer: Answer) -> None:
     at, approver = writing(tmp_path, "call", lambda question: answer)
     result = calls(at, {"text": "x"})[0]
     assert (result.ok, result.reason) == ANSWERS[answer]
@@ -74,14 +74,14 @@ def test_each_answer_is_a_reason_of_its_own(tmp_path: Path, answer: Answer) -> N
 
 
 @pytest.mark.parametrize("answer", ["Approved", "", None, True, 1, ["approved"], {"answer": "approved"}])
-def test_an_answer_in_other_words_is_no_agreement(tmp_path: Path, answer: Any) -> None:
+def test_an_unknown_answer_is_no_approval(tmp_path: Path, answer: Any) -> None:
     at, approver = writing(tmp_path, "call", lambda question: answer)
     result = calls(at, {"text": "x"})[0]
     assert not result.ok
     assert len(approver.asked) == 1
 
 
-def test_with_nobody_to_ask_the_call_is_refused_and_told_how_to_settle_it(tmp_path: Path) -> None:
+def test_without_an_answer_the_call_is_refused_with_a_fix(tmp_path: Path) -> None:
     at, _ = writing(tmp_path, "session")
     nobody = Gate(at.manifest, [note], Backends.memory(approver=None), workdir=tmp_path)
     for one in (at, nobody):
@@ -157,7 +157,7 @@ def test_reloading_another_manifest_voids_approvals(tmp_path: Path) -> None:
     assert len(approver.asked) == 3
 
 
-def test_the_clock_stands_still_while_a_person_is_asked(tmp_path: Path) -> None:
+def test_the_deadline_is_paused_while_an_approver_is_asked(tmp_path: Path) -> None:
     class Slow:
         async def ask(self, question: Question) -> Answer:
             await asyncio.sleep(1.3)
@@ -278,7 +278,7 @@ DENIED: dict[str, tuple[str, dict[str, Any], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", DENIED)
-def test_a_delegate_is_held_to_the_denies_that_it_was_given(tmp_path: Path, case: str) -> None:
+def test_the_denies_of_a_delegation_apply(tmp_path: Path, case: str) -> None:
     name, given, deny, reason = DENIED[case]
     at = gate(tmp_path, look, paid, remember, backends=Backends.memory(environ={"A": "1", "B": "2"}), env=["A", "B"])
     result = delegated(at, name, given, "env:read:*", "tool:call:*", deny=deny)
@@ -286,7 +286,7 @@ def test_a_delegate_is_held_to_the_denies_that_it_was_given(tmp_path: Path, case
     assert result.ok or "delegate" in result.explain() or reason == "TOOL_NOT_IN_BUNDLE"
 
 
-def test_a_set_that_speaks_of_tools_only_in_denies_allows_none(tmp_path: Path) -> None:
+def test_a_delegation_with_only_denies_of_tools_allows_no_tool(tmp_path: Path) -> None:
     at = gate(tmp_path, look, paid)
     assert delegated(at, "paid", {}, deny=("tool:call:look",)).reason == "TOOL_NOT_IN_BUNDLE"
 
@@ -306,7 +306,7 @@ LEFT_OUT: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
-def test_a_tool_that_a_delegation_leaves_out_is_blamed_on_the_delegation(tmp_path: Path, case: str) -> None:
+def test_the_refusal_of_a_tool_outside_a_delegation_names_the_delegation(tmp_path: Path, case: str) -> None:
     allow, deny, fix = LEFT_OUT[case]
     result = delegated(gate(tmp_path, look, paid), "paid", {}, *allow, deny=deny)
     assert result.reason == "TOOL_NOT_IN_BUNDLE"
@@ -318,7 +318,7 @@ def test_a_tool_that_a_delegation_leaves_out_is_blamed_on_the_delegation(tmp_pat
 
 
 def test_a_delegation_that_names_no_tool_leaves_none_out(tmp_path: Path) -> None:
-    """The one below it does: that one is told of, and not the one that said nothing."""
+    """The refusal names the delegation below, which lists tools, and not this one."""
 
     async def run() -> Result:
         async with gate(tmp_path, look, paid).session("s") as session:
@@ -330,13 +330,13 @@ def test_a_delegation_that_names_no_tool_leaves_none_out(tmp_path: Path) -> None
     assert "the delegation to `tester>one` " not in told
 
 
-def test_a_denied_use_of_a_delegate_says_where_the_deny_stands(tmp_path: Path) -> None:
+def test_a_denied_use_of_a_delegate_names_the_place_of_the_deny(tmp_path: Path) -> None:
     at = gate(tmp_path, look, backends=Backends.memory(environ={"B": "2"}), env=["A", "B"])
     told = delegated(at, "look", {"name": "B"}, "env:read:*", deny=("env:read:B",)).explain()
     assert "remove `env:read:B` from `deny` where the parent delegates" in told
 
 
-def test_one_text_is_no_list_of_rules(tmp_path: Path) -> None:
+def test_allow_must_be_a_list_and_not_a_text(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="a list"):
         gate(tmp_path, paid).session("s").delegate(agent="helper", allow="fs:read:/srv")
 
@@ -398,7 +398,7 @@ def test_a_refusal_of_a_delegate_cites_the_delegation(tmp_path: Path) -> None:
 
 
 class Thinking:
-    """Somebody who takes a while, during which something happens."""
+    """An approver that does something before it agrees."""
 
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
@@ -409,7 +409,7 @@ class Thinking:
 
 
 @pytest.mark.parametrize("what", ["freeze", "end", "reload"])
-def test_what_happens_while_a_person_thinks_counts(tmp_path: Path, what: str) -> None:
+def test_a_freeze_end_or_reload_while_an_approver_is_asked_refuses_the_call(tmp_path: Path, what: str) -> None:
     files = MemoryFiles({f"{tmp_path}/keep": ""})
 
     async def run() -> str:
@@ -448,7 +448,7 @@ def test_an_approval_of_a_session_expires(tmp_path: Path) -> None:
     assert len(approver.asked) == 2
 
 
-def test_a_quorum_is_not_met_by_whoever_says_yes(tmp_path: Path) -> None:
+def test_a_quorum_is_not_met_by_an_approver_that_verifies_no_signatures(tmp_path: Path) -> None:
     approver = MemoryApprover(lambda question: "approved")
     backends = Backends.memory(approver=approver, files=MemoryFiles({f"{tmp_path}/keep": ""}))
     approvals = {"write": "call", "quorum": 2}
@@ -457,7 +457,7 @@ def test_a_quorum_is_not_met_by_whoever_says_yes(tmp_path: Path) -> None:
     assert approver.asked == []
 
 
-def test_a_delegate_follows_what_its_parent_is_reloaded_with(tmp_path: Path) -> None:
+def test_a_reload_of_the_parent_reloads_its_delegate(tmp_path: Path) -> None:
     backends = Backends.memory(environ={"A": "1"})
     at = gate(tmp_path, look, backends=backends, env=["A"])
 
@@ -482,7 +482,7 @@ def test_a_delegate_cannot_take_the_name_of_another_agent(tmp_path: Path) -> Non
 
 
 def named(folder: Path, agent: str, backends: Backends) -> Gate:
-    """A gate for an agent of some name."""
+    """A gate for an agent of this name."""
     manifest = {"agent": agent, "capabilities": {"tools": ["remember"], "native": ["remember"]}}
     (folder / "named.yaml").write_text(json.dumps(manifest))
     return Gate(load_manifest(folder / "named.yaml"), [remember], backends, workdir=folder)
@@ -523,12 +523,12 @@ async def counted(number: int) -> str:
 
 
 @pytest.mark.parametrize("number", LARGE, ids=lambda number: f"{number:.4g}" if abs(number) < 10**99 else "huge")
-def test_a_call_that_is_looked_at_takes_whole_numbers_of_any_size(tmp_path: Path, number: int) -> None:
+def test_a_call_that_needs_approval_accepts_integers_of_any_size(tmp_path: Path, number: int) -> None:
     at = gate(tmp_path, counted, budget={"max_calls_per_session": 1})
     assert calls(at, {"number": number}, tool="counted")[0].value == str(number)
 
 
-def test_an_approval_of_a_large_number_is_one_of_no_other(tmp_path: Path) -> None:
+def test_an_approval_of_a_large_integer_covers_no_other(tmp_path: Path) -> None:
     approver = MemoryApprover(lambda question: "approved")
     at = gate(
         tmp_path,

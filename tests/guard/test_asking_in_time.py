@@ -1,4 +1,4 @@
-"""A question has one time, from its asking on: for the answer, and for every use of it, whoever is asked."""
+"""Expiry of approvals: it counts from the question, for the answer and for every later use of it."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ async def note(ctx: Context, text: str) -> None:
 
 
 class Person:
-    """Somebody who thinks for a while and agrees; their time is that of the gate."""
+    """An approver that advances the clock of the gate, and then answers."""
 
     def __init__(self, answer: Any = "approved") -> None:
         self.clock = MemoryClock()
@@ -70,7 +70,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("write", ["call", "session"])
 @pytest.mark.parametrize("answer", ["approved", "denied", "absent"])
-def test_an_answer_that_comes_too_late_is_none(tmp_path: Path, kind: str, write: str, answer: str) -> None:
+def test_an_answer_after_the_expiry_does_not_count(tmp_path: Path, kind: str, write: str, answer: str) -> None:
     person = Person(answer)
     at = asking(tmp_path, person.approver(kind), write, person.clock)
     person.thinks = SECONDS
@@ -81,7 +81,7 @@ def test_an_answer_that_comes_too_late_is_none(tmp_path: Path, kind: str, write:
     assert person.asked == 2  # what came too late is not remembered either
 
 
-def test_a_yes_to_a_session_holds_from_the_asking_and_not_from_the_answer(tmp_path: Path, kind: str) -> None:
+def test_an_approval_for_a_session_expires_from_the_time_of_the_question(tmp_path: Path, kind: str) -> None:
     person = Person()
     at = asking(tmp_path, person.approver(kind), "session", person.clock)
     person.thinks = 200
@@ -107,7 +107,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_who_never_answers_is_not_waited_for(
+def test_an_approver_that_never_answers_is_not_waited_for(
     tmp_path: Path, pass_time: Callable[[float], None], stubborn: bool
 ) -> None:
     ended = []
@@ -137,7 +137,7 @@ def test_a_call_that_is_cancelled_while_it_asks_is_cancelled(tmp_path: Path) -> 
         made(asking(tmp_path, silent, "call", MemoryClock()))
 
 
-def test_a_time_limit_of_an_approver_is_no_expiry(tmp_path: Path) -> None:
+def test_a_timeout_error_of_the_approver_itself_is_no_expiry(tmp_path: Path) -> None:
     async def broken(question: Question) -> str:
         raise TimeoutError("the mail server does not answer")
 

@@ -1,4 +1,4 @@
-"""Checks of availability that never answer: a call ends in time, and a list of tools is made without them."""
+"""Availability checks that hang: a call times out, and `available` leaves the tool out."""
 
 import asyncio
 from pathlib import Path
@@ -25,14 +25,14 @@ async def ready() -> str:
     return "ran"
 
 
-def test_a_call_whose_check_hangs_has_timed_out(tmp_path: Path) -> None:
+def test_a_call_times_out_if_its_availability_check_hangs(tmp_path: Path) -> None:
     result = call(gate(tmp_path, waiting, limits={"wall_seconds": 1}), "waiting")
     assert (result.code, result.reason) == ("timed_out", "LIMIT_TIME")
-    assert result.error == "LIMIT_TIME: waiting looked around for longer than 1 seconds"
+    assert result.error == "LIMIT_TIME: the availability check of waiting took longer than 1 seconds"
     assert result.layers == ()  # it has not run
 
 
-def test_a_check_that_hangs_counts_as_no(tmp_path: Path) -> None:
+def test_a_tool_whose_availability_check_hangs_is_not_listed(tmp_path: Path) -> None:
     at = gate(tmp_path, waiting, ready, limits={"wall_seconds": 1})
 
     async def offered() -> list[str]:
@@ -42,7 +42,7 @@ def test_a_check_that_hangs_counts_as_no(tmp_path: Path) -> None:
     assert asyncio.run(offered()) == ["ready"]
 
 
-def test_who_asks_for_the_list_can_still_be_cancelled(tmp_path: Path) -> None:
+def test_listing_the_tools_can_be_cancelled(tmp_path: Path) -> None:
     at = gate(tmp_path, waiting, limits={"wall_seconds": 600})
 
     async def stopped() -> bool:

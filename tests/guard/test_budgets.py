@@ -1,4 +1,4 @@
-"""Budgets on the path of a call: what is set aside, charged, settled and given back, in memory and in a file."""
+"""Budgets on the path of a call: reserve, charge, settle and refund, in memory and in a file."""
 
 import asyncio
 import json
@@ -135,7 +135,7 @@ def test_nothing_is_charged_to_a_call_that_is_over(tmp_path: Path) -> None:
         kept[0].charge("50")
 
 
-def test_money_that_is_left_by_one_call_is_there_for_the_next(tmp_path: Path, budgets: Budgets) -> None:
+def test_money_that_a_call_does_not_spend_is_left_for_the_next(tmp_path: Path, budgets: Budgets) -> None:
     at = gate(tmp_path, metered, backends=Backends.memory(budgets=budgets), budget={"max_cost_usd": 1})
     reasons = [call(at, "metered", {"case": "less"}).reason for _ in range(6)]
     # At 0.60 the next call could cost up to 0.40 and still fits; at 0.75 it could not.
@@ -143,14 +143,14 @@ def test_money_that_is_left_by_one_call_is_there_for_the_next(tmp_path: Path, bu
     assert spent(budgets) == (5, D("0.75"))
 
 
-def test_who_is_refused_after_something_was_set_aside_gets_it_back(tmp_path: Path, budgets: Budgets) -> None:
+def test_a_call_refused_after_its_reservation_is_refunded(tmp_path: Path, budgets: Budgets) -> None:
     backends = Backends.memory(budgets=budgets, ledger=MemoryLedger(quota=0))
     at = gate(tmp_path, paid, backends=backends, budget={"max_calls_per_session": 1})
     assert call(at, "paid").reason == "LEDGER_UNAVAILABLE"
     assert spent(budgets) == (0, D(0))
 
 
-def test_a_tool_that_fails_has_been_paid(tmp_path: Path, budgets: Budgets) -> None:
+def test_a_call_whose_tool_fails_is_settled(tmp_path: Path, budgets: Budgets) -> None:
     at = gate(tmp_path, paid, backends=Backends.memory(budgets=budgets), budget={"max_calls_per_session": 1})
     assert call(at, "paid", {"fail": True}).reason == "TOOL_FAILED"
     assert spent(budgets) == (1, D("0.40"))
@@ -166,7 +166,7 @@ def test_a_refusal_names_the_limit_and_is_the_only_event(tmp_path: Path, budgets
     assert [type(event) for event in checks(refused.events)] == [CapabilityDenied]
 
 
-def test_nobody_is_asked_about_a_call_that_is_not_paid_for(tmp_path: Path, budgets: Budgets) -> None:
+def test_no_approver_is_asked_about_a_call_over_its_budget(tmp_path: Path, budgets: Budgets) -> None:
     @tool(needs=["fs:write:*"], effect="write_limited", sandbox="native")
     async def note(ctx: Context, text: str) -> None:
         """Write."""
@@ -257,7 +257,7 @@ def test_delegates_spend_from_the_account_of_the_first_session(tmp_path: Path, b
 
 
 class Broken:
-    """A store that cannot be used any more, at some point."""
+    """A store of budgets on which only some operations work."""
 
     def __init__(self, *working: str) -> None:
         self._working = working
@@ -273,7 +273,7 @@ class Broken:
         return broken
 
 
-def test_a_store_that_cannot_be_used_refuses_with_how_to_mend_it(tmp_path: Path) -> None:
+def test_a_broken_store_of_budgets_refuses_with_a_fix(tmp_path: Path) -> None:
     for broken in (Broken(), Broken("usage"), Broken("reserve", "settle")):
         asks = {"fs_reach": {"write": [str(tmp_path)]}} if "reserve" in broken._working else {}
 
@@ -355,7 +355,7 @@ def test_a_receipt_without_a_budget_says_nothing_of_one(tmp_path: Path) -> None:
     assert told(ledger) == [None]
 
 
-def test_a_local_gate_continues_what_another_process_has_spent(tmp_path: Path) -> None:
+def test_a_local_gate_counts_what_another_process_has_spent(tmp_path: Path) -> None:
     def one() -> Result:
         at = gate(tmp_path, paid, backends=Backends.local(tmp_path / "state"), budget={"max_calls_per_session": 2})
         return call(at, "paid")
@@ -367,7 +367,7 @@ def test_a_local_gate_continues_what_another_process_has_spent(tmp_path: Path) -
     db.close()
 
 
-def test_a_call_that_ended_after_it_was_cancelled_is_paid_and_one_before_it_ran_is_not(
+def test_a_call_cancelled_while_it_ran_is_settled_and_one_cancelled_before_is_refunded(
     tmp_path: Path, budgets: Budgets
 ) -> None:
     begun = threading.Event()

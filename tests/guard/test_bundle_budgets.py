@@ -111,7 +111,9 @@ def test_the_tools_of_a_bundle_share_its_budget(
     assert codes(at, "outside") == ["ALLOWED"]  # its budget is not theirs
 
 
-def test_a_session_begins_anew_and_a_day_does_not(tmp_path: Path, budgets: Budgets) -> None:
+def test_a_session_budget_starts_anew_in_each_session_and_a_day_budget_does_not(
+    tmp_path: Path, budgets: Budgets
+) -> None:
     clock = MemoryClock(datetime.fromisoformat("2026-03-01T12:00:00+00:00"))
     limits = {"max_calls_per_session": 1, "max_calls_per_day": 2}
     at = gate(tmp_path, budgets, {"budget": limits}, clock)
@@ -122,7 +124,7 @@ def test_a_session_begins_anew_and_a_day_does_not(tmp_path: Path, budgets: Budge
     assert codes(at, "second", session="u") == ["ALLOWED"]
 
 
-def test_the_manifest_counts_besides(tmp_path: Path, budgets: Budgets) -> None:
+def test_the_budget_of_the_manifest_counts_too(tmp_path: Path, budgets: Budgets) -> None:
     at = gate(
         tmp_path,
         budgets,
@@ -132,7 +134,7 @@ def test_the_manifest_counts_besides(tmp_path: Path, budgets: Budgets) -> None:
     assert codes(at, "first", "outside", "second") == ["ALLOWED", "ALLOWED", "BUDGET_EXCEEDED"]
 
 
-def test_what_the_manifest_refuses_is_given_back_to_the_bundle(tmp_path: Path, budgets: Budgets) -> None:
+def test_a_call_over_the_budget_of_the_manifest_is_refunded_to_the_bundle(tmp_path: Path, budgets: Budgets) -> None:
     limits = {"tools": {"outside": {}, "first": {"max_calls": 1}}}
     at = gate(tmp_path, budgets, {"budget": {"max_calls_per_session": 2}}, capabilities=limits)
     assert codes(at, "first", "first", "first", "second") == [
@@ -154,7 +156,7 @@ def test_what_a_tool_reports_is_what_its_bundle_has_spent(tmp_path: Path, budget
     assert asyncio.run(spent()) == Decimal("1.25")
 
 
-def test_no_two_calls_share_the_last_one_of_a_bundle(tmp_path: Path, budgets: Budgets) -> None:
+def test_two_concurrent_calls_cannot_both_take_the_last_one_of_a_bundle(tmp_path: Path, budgets: Budgets) -> None:
     at = gate(
         tmp_path, budgets, {"budget": {"max_calls_per_session": 5}}, capabilities={"budget": {"max_calls_per_day": 9}}
     )
@@ -196,10 +198,10 @@ def _texts(ledger: MemoryLedger) -> list[str | bytes]:
 
 
 class Broken(MemoryBudgets):
-    """Keeps no account of a bundle."""
+    """A store of budgets that fails for accounts of bundles."""
 
     async def reserve(self, claim: Claim) -> Reservation | None:
-        """Set aside, except for a bundle."""
+        """Reserve, except for a bundle."""
         if " bundle " in claim.agent:
             raise Unavailable("gone")
         return await super().reserve(claim)
@@ -213,7 +215,7 @@ def test_an_account_that_cannot_be_kept_refuses_the_call(tmp_path: Path) -> None
 # Approvals ------------------------------------------------------------------------------------------------------------
 
 
-def test_people_are_asked_as_strictly_as_the_bundle_says(tmp_path: Path) -> None:
+def test_the_approval_rules_of_a_bundle_apply(tmp_path: Path) -> None:
     asked: list[Question] = []
 
     def agree(question: Question) -> Any:

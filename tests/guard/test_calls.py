@@ -1,4 +1,4 @@
-"""The path of a call: what each step refuses, in which words, and what is left behind."""
+"""The path of a call: what each step refuses, with which text, and which receipts it leaves."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ def test_the_tool_gets_what_was_validated_and_not_what_the_caller_changes(tmp_pa
     assert call(gate(tmp_path, total), "total", given).value == 1
 
 
-def test_an_unknown_tool_and_one_that_is_not_admitted_are_told_apart(tmp_path: Path) -> None:
+def test_an_unknown_tool_and_one_that_is_not_admitted_have_different_reasons(tmp_path: Path) -> None:
     at = Gate(policy(tmp_path, add), [add], Backends.memory(), workdir=tmp_path)
     assert call(at, "nobody").reason == "UNKNOWN_TOOL"
     assert call(at, "nobody").code == "not_available"
@@ -131,7 +131,7 @@ def test_whatever_a_tool_does_ends_in_a_result(tmp_path: Path, kind: str) -> Non
     assert "receipt" in result.explain()
 
 
-def test_a_refusal_inside_a_handle_reaches_the_model_in_the_seeds_words(tmp_path: Path) -> None:
+def test_a_refusal_of_a_handle_has_the_specified_text(tmp_path: Path) -> None:
     at = gate(tmp_path, read_env, env=["PATH"])
     result = call(at, "read_env", {"name": "HOME"})
     assert (result.code, result.reason) == ("execution_failed", "ENV_NOT_ALLOWED")
@@ -168,7 +168,7 @@ def test_a_missing_backend_is_named(tmp_path: Path) -> None:
     assert "environment" in result.error
 
 
-def test_every_misfit_is_told_at_once(tmp_path: Path) -> None:
+def test_all_misfits_are_reported_together(tmp_path: Path) -> None:
     @tool(needs=["network:*:a.example", "fs:read:/srv"], effect="full", sandbox="native")
     async def greedy() -> None: ...
 
@@ -421,7 +421,7 @@ def test_a_long_result_is_cut_and_keeps_its_metadata(tmp_path: Path) -> None:
         assert result.receipt
 
 
-def test_a_result_is_plain_data_that_nobody_changes_afterwards(tmp_path: Path) -> None:
+def test_a_result_is_a_copy_of_the_data_that_the_tool_returned(tmp_path: Path) -> None:
     shared = {"n": [1]}
 
     @tool(needs=[], effect="read_only", sandbox="native")
@@ -473,7 +473,7 @@ def test_observers_see_every_check_and_one_that_fails_denies(tmp_path: Path) -> 
 
 
 class Broken:
-    """A part that fails whatever it is asked."""
+    """A backend whose every method fails."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def fail(*_: object, **__: object) -> Any:
@@ -483,7 +483,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("part", ["budgets", "approver", "ledger", "sandbox"])
-def test_a_part_that_fails_refuses(tmp_path: Path, part: str) -> None:
+def test_an_error_of_a_backend_refuses_the_call(tmp_path: Path, part: str) -> None:
     ran = []
 
     @tool(needs=["env:read:*", "fs:write:*"], effect="write_limited", sandbox="native")
@@ -582,7 +582,7 @@ def test_a_secret_that_a_call_has_seen_does_not_leave_it(tmp_path: Path, how: st
     assert result.ok is (how in ("result", "long result", "caught path"))
 
 
-def test_a_root_that_becomes_a_link_after_the_gate_was_made_leads_nowhere(tmp_path: Path) -> None:
+def test_a_granted_directory_that_becomes_a_link_after_the_gate_was_built_is_not_followed(tmp_path: Path) -> None:
     @tool(needs=["fs:read:*"], effect="read_only", sandbox="native")
     async def read(ctx: Context) -> str:
         return await ctx.fs.read(f"{tmp_path}/out/secret.txt")
@@ -626,7 +626,7 @@ def test_a_session_whose_store_cannot_be_read_takes_no_calls(tmp_path: Path) -> 
     assert "kv.sqlite" in result.explain()
 
 
-def test_what_is_no_use_is_told_in_the_words_of_the_caller(tmp_path: Path) -> None:
+def test_a_malformed_use_is_reported_as_the_caller_wrote_it(tmp_path: Path) -> None:
     @tool(needs=["network:*:*"], effect="read_only", sandbox="native")
     async def get(ctx: Context, url: str) -> int:
         return (await ctx.fetch(url)).status
@@ -639,7 +639,7 @@ def test_what_is_no_use_is_told_in_the_words_of_the_caller(tmp_path: Path) -> No
     assert call(narrow, "get", {"url": "https://a.example/"}).error == "TOOL_NOT_IN_BUNDLE: get may not be called"
 
 
-def test_a_success_tells_what_was_held_and_what_was_refused_on_the_way(tmp_path: Path) -> None:
+def test_explain_of_a_success_lists_granted_and_refused_uses(tmp_path: Path) -> None:
     @tool(needs=["env:read:*"], effect="read_only", sandbox="native")
     async def curious(ctx: Context) -> str:
         with contextlib.suppress(Refused):
@@ -659,7 +659,7 @@ HEADINGS = {
 
 
 @pytest.mark.parametrize("kind", HEADINGS)
-def test_what_was_not_denied_is_not_called_denied(tmp_path: Path, kind: str) -> None:
+def test_the_heading_of_explain_says_denied_only_for_denied_calls(tmp_path: Path, kind: str) -> None:
     at = gate(tmp_path, fail, limits={"wall_seconds": 1})
     result = call(at, "fail", {} if kind == "nothing" else {"kind": kind})
     assert result.explain().splitlines()[0] == HEADINGS[kind]
@@ -694,7 +694,7 @@ STATED: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("case", STATED)
-def test_a_limit_is_told_with_the_line_that_states_it(
+def test_a_refusal_by_a_limit_names_the_line_that_states_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     stated, fix = STATED[case]
@@ -706,7 +706,7 @@ def test_a_limit_is_told_with_the_line_that_states_it(
     assert f"seconds ({fix[fix.index('agent.yaml') : -1]})" in told
 
 
-def test_a_limit_of_a_personality_is_told_as_that_file_spells_it(
+def test_a_limit_of_a_personality_is_named_with_its_key_in_that_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -721,7 +721,7 @@ async def peek(ctx: Context, path: str) -> str:
     return await ctx.fs.read(path)
 
 
-def test_a_tool_that_ran_is_not_told_as_one_that_was_not_called(tmp_path: Path) -> None:
+def test_explain_of_a_tool_that_ran_does_not_say_that_it_was_not_called(tmp_path: Path) -> None:
     at = gate(tmp_path, peek, backends=Backends.local(tmp_path / "state"), fs_reach={"read": ["${workdir}"]})
     (tmp_path / "large").write_bytes(b"")
     os.truncate(tmp_path / "large", 1 << 30)
@@ -735,25 +735,25 @@ def test_a_budget_is_named_to_the_model(tmp_path: Path) -> None:
     assert call(at, "add", {"a": 1}).error == "BUDGET_EXCEEDED: add would exceed the budget"
 
 
-def test_the_operator_is_told_the_line_that_raised_and_the_model_is_not(tmp_path: Path) -> None:
+def test_explain_names_the_line_that_raised_and_the_text_for_the_model_does_not(tmp_path: Path) -> None:
     result = call(gate(tmp_path, fail), "fail", {"kind": "error"})
     assert f"{Path(__file__).name}:" in result.explain()
     assert Path(__file__).name not in result.error
 
 
-def test_a_tool_that_the_gate_was_not_given_is_told_apart(tmp_path: Path) -> None:
+def test_an_admitted_tool_without_its_function_has_its_own_reason(tmp_path: Path) -> None:
     at = Gate(policy(tmp_path, add, fail), [add], Backends.memory(), workdir=tmp_path)
     result = call(at, "fail", {"kind": "error"})
     assert (result.code, result.reason) == ("not_available", "TOOL_NOT_AVAILABLE")
     assert "tools=[fail]" in result.explain()
 
 
-def test_a_missing_part_is_named_as_it_is_passed(tmp_path: Path) -> None:
+def test_a_missing_backend_is_named_by_its_argument(tmp_path: Path) -> None:
     at = gate(tmp_path, read_env, backends=Backends.memory(environ=None), env=["PATH"])
     assert "Backends(environ=…)" in call(at, "read_env", {"name": "PATH"}).explain()
 
 
-def test_what_is_no_gate_is_refused_when_it_is_made(tmp_path: Path) -> None:
+def test_invalid_arguments_of_a_gate_are_refused_when_it_is_built(tmp_path: Path) -> None:
     async def watch(event: Any) -> None: ...
 
     fine = policy(tmp_path, add)
@@ -781,7 +781,7 @@ def test_nothing_that_is_printed_shows_the_environment(tmp_path: Path) -> None:
     assert "environ=dict" in repr(backends)
 
 
-def test_a_batch_of_something_else_is_refused_before_any_of_it_runs(tmp_path: Path) -> None:
+def test_call_many_refuses_a_malformed_batch_before_any_call(tmp_path: Path) -> None:
     async def run() -> None:
         async with gate(tmp_path, add).session("s") as session:
             await session.call_many(["add"])  # type: ignore[list-item]
@@ -791,7 +791,7 @@ def test_a_batch_of_something_else_is_refused_before_any_of_it_runs(tmp_path: Pa
 
 
 class Careless(Exception):
-    """An error that cannot even say what it is."""
+    """An error whose `__str__` fails."""
 
     def __str__(self) -> str:
         return self.missing  # type: ignore[attr-defined,no-any-return]
@@ -835,7 +835,7 @@ def test_an_ended_session_is_ended_without_being_entered(tmp_path: Path) -> None
     assert asyncio.run(run()) == "SESSION_ENDED"
 
 
-def test_a_root_below_a_known_one_is_not_believed_to_be_what_it_points_to(tmp_path: Path) -> None:
+def test_a_narrower_grant_does_not_make_a_planted_link_reachable(tmp_path: Path) -> None:
     @tool(needs=["fs:read:*"], effect="read_only", sandbox="native")
     async def read(ctx: Context, path: str) -> str:
         return await ctx.fs.read(path)
@@ -857,7 +857,7 @@ def test_a_root_below_a_known_one_is_not_believed_to_be_what_it_points_to(tmp_pa
     assert asyncio.run(run()) == ["PATH_NOT_REACHABLE"] * 3
 
 
-def test_what_the_files_declare_of_a_tool_holds_for_the_tool(tmp_path: Path) -> None:
+def test_the_declaration_in_the_policy_files_limits_the_tool(tmp_path: Path) -> None:
     declared = {"needs": ["env:read:A"], "effect": "read_only", "sandbox": "native"}
     (tmp_path / "licet.yaml").write_text(json.dumps({"tools": {"read_env": declared}}))
     manifest = policy(tmp_path, read_env, env=["A", "B"])
@@ -891,7 +891,7 @@ async def blunder(ctx: Context, how: str) -> Any:
 
 
 @pytest.mark.parametrize("how", ["url", "no scheme", "host", "path", "long path", "env", "reference"])
-def test_a_secret_in_what_is_no_use_does_not_leave_the_call_either(tmp_path: Path, how: str) -> None:
+def test_a_secret_in_a_malformed_use_is_redacted(tmp_path: Path, how: str) -> None:
     ledger = MemoryLedger()
     backends = Backends.memory(secrets={"token": SECRET}, ledger=ledger)
     reach = {
@@ -909,7 +909,7 @@ def test_a_secret_in_what_is_no_use_does_not_leave_the_call_either(tmp_path: Pat
     assert not [text for text in said if SECRET[:9] in text.lower()]
 
 
-def test_what_a_blocked_function_waits_for_ends_with_its_call(tmp_path: Path) -> None:
+def test_pending_requests_of_a_sync_tool_are_cancelled_with_its_call(tmp_path: Path) -> None:
     ended: list[str] = []
 
     async def slow(reference: str) -> str:
@@ -936,7 +936,7 @@ def test_what_a_blocked_function_waits_for_ends_with_its_call(tmp_path: Path) ->
     assert (asyncio.run(run()), ended) == ("timed_out", ["token"])
 
 
-def test_another_store_works_in_a_function_too(tmp_path: Path) -> None:
+def test_another_store_works_in_a_sync_tool_too(tmp_path: Path) -> None:
     @tool(needs=["storage:*:session", "storage:*:tool-private"], effect="read_only", sandbox="native")
     def keep(ctx: SyncContext) -> Any:
         ctx.kv.of("session").set("k", 5)

@@ -1,4 +1,4 @@
-"""A caller that goes away while its call is being closed: the receipt is left, the money settled, the handles shut."""
+"""A caller that is cancelled while its call is being closed: there is a receipt, and the budget is settled."""
 
 import asyncio
 from decimal import Decimal
@@ -22,14 +22,14 @@ async def pay(ctx: Context) -> None:
 
 
 class Slow(MemoryBudgets):
-    """Budgets that take their time to settle, and say when they have begun to."""
+    """Budgets whose `settle` waits, and sets an event when it starts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.begun, self.go = asyncio.Event(), asyncio.Event()
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
-        """Wait until told to go on."""
+        """Wait for the test."""
         self.begun.set()
         await self.go.wait()
         await super().settle(reservation, cost_usd)
@@ -56,7 +56,7 @@ def test_a_call_that_is_cancelled_while_it_settles_leaves_a_receipt_and_no_handl
     assert [entry.kind for entry in ledger.entries] == ["decision", "receipt"]
 
 
-def test_what_was_reserved_in_a_file_is_settled_though_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_a_reservation_in_a_file_is_settled_although_the_caller_was_cancelled(tmp_path: Path) -> None:
     async def run(budgets: Budgets) -> int:
         backends = Backends.memory(budgets=budgets, environ={})
         at = gate(tmp_path, pay, backends=backends, env=["HOME"], budget={"max_cost_usd": 20})

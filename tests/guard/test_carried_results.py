@@ -1,4 +1,4 @@
-"""Results and refusals that travel between processes: they say there what they said here."""
+"""Pickled results and refusals: they have the same text in another process."""
 
 import copy
 import pickle

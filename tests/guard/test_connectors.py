@@ -1,4 +1,4 @@
-"""Which version of a connector counts: that of the installed distribution that runs, found by its files."""
+"""The version of a connector is that of the installed distribution whose files include the module of the tool."""
 
 import importlib
 import json
@@ -48,7 +48,7 @@ class World:
     def gate(
         self, tool: Tool, allowed: str = ">=2.0", *, capabilities: Mapping[str, Any] | None = None, **definition: Any
     ) -> Gate:
-        """A gate that runs misfits narrowed, so that their calls are refused."""
+        """A gate with `on_misfit="narrow"`, so that calls are refused and not the gate."""
         defined = {"definitions": {"github": definition}} if definition else {}
         own = {"tools": ["issues"], "native": ["issues"], "connectors": ["github"], **(capabilities or {})}
         content = {
@@ -117,7 +117,7 @@ def test_a_gate_refuses_such_a_tool(world: World) -> None:
         Gate(gate.manifest, gate.tools, Backends.memory(), workdir=world.root)
 
 
-def test_a_tool_of_the_project_counts_as_it_declares(world: World) -> None:
+def test_a_tool_of_the_project_has_the_version_that_it_declares(world: World) -> None:
     world.install("acme-hub", "1.0", f"{MODULE}/other.py")
     assert call(world.gate(world.tool("github@2.1")), "issues").ok
 
@@ -143,7 +143,7 @@ def test_a_module_that_two_distributions_list_has_no_version(world: World) -> No
 
 
 def plant(where: Path, name: str, version: str, *files: str) -> None:
-    """The metadata of a distribution that nobody has installed."""
+    """Write the metadata of a distribution that is not installed."""
     info = where / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -181,7 +181,7 @@ def test_a_distribution_that_is_installed_twice_has_no_version(world: World, mon
     assert "acme, of which no one version is installed" in result.explain()
 
 
-def test_a_tool_cannot_say_that_it_comes_from_elsewhere(world: World) -> None:
+def test_a_tool_cannot_claim_another_module(world: World) -> None:
     world.install("acme", "1.0", f"{MODULE}/tools.py")
     world.install("other", "2.1", f"{MODULE}/other.py")
     world.tool("github@2.1", name=f"{MODULE}/other.py")
@@ -203,7 +203,7 @@ def test_a_distribution_without_a_version_fits_nothing(version: str, world: Worl
     assert call(world.gate(world.tool("github")), "issues").reason == "CONNECTOR_NOT_ALLOWED"
 
 
-def test_a_delegate_is_held_to_what_runs_too(world: World) -> None:
+def test_the_version_of_a_connector_is_checked_for_a_delegate_too(world: World) -> None:
     world.install("acme-hub", "3.0", f"{MODULE}/tools.py")
     gate = world.gate(world.tool("github@2.1")).delegated("helper", ["connector:use:*"])
     registered = gate.policy.tools["issues"]

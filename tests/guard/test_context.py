@@ -1,4 +1,4 @@
-"""What authors of tools are told about the context is what a call hands them: the same methods, taking the same."""
+"""The handles of a call have the same methods and parameters as the protocols in `licet.handles`."""
 
 import inspect
 
@@ -35,7 +35,7 @@ def taken(function: object) -> list[tuple[str, object, object]]:
 
 
 @pytest.mark.parametrize("told", HANDLES, ids=lambda told: told.__name__)
-def test_a_handle_is_what_its_author_is_told(told: type) -> None:
+def test_each_handle_has_the_methods_of_its_protocol(told: type) -> None:
     names = [name for name in dir(told) if name == "__call__" or not name.startswith("_")]
     assert names
     for name in names:

@@ -1,4 +1,4 @@
-"""Deadlines: one for each call, in whichever loop it runs, and none for what has ended."""
+"""Deadlines: in several event loops, paused, and stopped."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ def test_a_deadline_ends_what_is_awaited() -> None:
         asyncio.run(within(SHORT))
 
 
-def test_deadlines_of_two_loops_that_take_turns_in_one_thread_both_hold() -> None:
+def test_deadlines_work_in_two_loops_that_alternate_in_one_thread() -> None:
     with contextlib.closing(asyncio.new_event_loop()) as one, contextlib.closing(asyncio.new_event_loop()) as two:
         first, second = one.create_task(within(SHORT)), two.create_task(within(SHORT))
         for loop in (one, two, one):
@@ -31,7 +31,7 @@ def test_deadlines_of_two_loops_that_take_turns_in_one_thread_both_hold() -> Non
                 loop.run_until_complete(task)
 
 
-def test_the_clock_stands_still_until_everybody_has_answered() -> None:
+def test_a_deadline_is_paused_until_all_approvers_have_answered() -> None:
     answered: list[str] = []
 
     async def run() -> None:
@@ -51,7 +51,7 @@ def test_the_clock_stands_still_until_everybody_has_answered() -> None:
 
 
 @pytest.mark.parametrize("asked", ["before the end", "after the end"])
-def test_an_answer_that_comes_after_the_end_starts_no_clock(asked: str) -> None:
+def test_resuming_a_stopped_deadline_does_nothing(asked: str) -> None:
     async def run() -> None:
         with Deadline(SHORT) as deadline:
             if asked == "before the end":

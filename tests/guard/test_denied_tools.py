@@ -77,7 +77,7 @@ def test_a_denied_tool_without_its_function_is_denied() -> None:
     assert run(Gate(policy, [other], Backends.memory()), "hi").reason == "TOOL_NOT_IN_BUNDLE"
 
 
-def test_to_remove_a_deny_of_a_tool_widens() -> None:
+def test_removing_a_deny_of_a_tool_is_a_widening() -> None:
     old, new = (
         Manifest.from_data({"agent": "a", "capabilities": {**BOTH, "deny": deny}}).declare([hi.spec, other.spec])
         for deny in (["tool:call:hi"], [])

@@ -1,4 +1,4 @@
-"""What happens in a call, in the order in which it happened: for observers, in the result, and in the ledger."""
+"""The events of a call, in order: for observers, in the result, and in the ledger."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Here(InProcess):
-    """A sandbox that runs every level in this process, or ends what it should run."""
+    """A sandbox that runs every level in this process, or stops the tool with a limit."""
 
     def layers(self, level: str) -> tuple[str, ...]:
         return ("glass",)
@@ -67,17 +67,17 @@ async def write(ctx: Context) -> None:
 
 
 class Forgetful(MemoryBudgets):
-    """A store that cannot be told how a call ended."""
+    """A store of budgets that cannot settle."""
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         raise Unavailable("the disk is full")
 
 
 class Case(NamedTuple):
-    """A call, and what happens in it: kinds, with what there is to say beside them."""
+    """A call and its expected events: their kinds, with other fields."""
 
     tool: Any
-    told: list[tuple[str, ...]]
+    expected: list[tuple[str, ...]]
     arguments: Mapping[str, Any] = NOTHING
     parts: Mapping[str, Any] = NOTHING
     capabilities: Mapping[str, Any] = NOTHING
@@ -135,7 +135,7 @@ CASES: dict[str, Case] = {
         ],
         capabilities=BUDGET,
     ),
-    "a store that cannot be told": Case(
+    "a store that cannot settle": Case(
         endless,
         [
             OPENED,
@@ -216,15 +216,15 @@ CASES: dict[str, Case] = {
 }
 
 
-def told_of(event: Any) -> tuple[str, ...]:
-    """An event in few words: without the rules of a check, and without what every event of this call is about."""
+def short_form(event: Any) -> tuple[str, ...]:
+    """An event in short form: without the rules of a check, and without the tool that all events have."""
     kind, check = type(event).__name__, type(event).__name__.startswith("Capability")
     about = event.capability if check or not event.capability.startswith("tool:call:") else ""
     return tuple(filter(None, (kind, about, event.reason, "" if check else event.rule)))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_happens_is_told_in_order(tmp_path: Path, name: str) -> None:
+def test_events_are_in_order(tmp_path: Path, name: str) -> None:
     case, seen = CASES[name], list[Any]()
     ledger, approver = MemoryLedger(), MemoryApprover(lambda _: case.answer)  # type: ignore[arg-type,return-value]
     files, secrets = MemoryFiles({f"{tmp_path}/{SECRET}": "x"}), MemorySecrets({"KEY": SECRET})
@@ -245,16 +245,16 @@ def test_what_happens_is_told_in_order(tmp_path: Path, name: str) -> None:
 
     result = asyncio.run(calls())
     places = {"workdir": tmp_path, "manifest": allowed.origin.file}
-    expected = [tuple(word.format(**places) for word in told) for told in case.told]
-    assert [told_of(event) for event in result.events] == expected
+    expected = [tuple(word.format(**places) for word in event) for event in case.expected]
+    assert [short_form(event) for event in result.events] == expected
     receipt = entry_fields(ledger.rows[-1].body)
     assert [event["kind"] for event in receipt["events"]] == [kind for kind, *_ in expected]
     kept = str([row.body for row in ledger.rows])
     assert SECRET not in kept + repr(result.events) + repr(result.approvals)
-    assert [told_of(event)[0] for event in seen] == [kind for kind, *_ in expected]
+    assert [short_form(event)[0] for event in seen] == [kind for kind, *_ in expected]
 
 
-def test_an_entry_repeats_nothing_that_it_has_a_key_for(tmp_path: Path) -> None:
+def test_events_in_an_entry_do_not_repeat_its_other_fields(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     backends = Backends.memory(ledger=ledger, environ={"A": "1"})
     call(gate(tmp_path, look, backends=backends, env=["A"], budget={"max_cost_usd": 9}), "look")

@@ -1,4 +1,4 @@
-"""Tools that raise or return what is made to break whoever looks at it: the call ends with a result and a receipt."""
+"""Tools that raise or return hostile objects: the call ends with a result and a receipt."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ LONG = 10**1_000_000
 
 
 class Lying(Exception):
-    """Says that it is another class."""
+    """An object whose `__class__` is another class."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -40,7 +40,7 @@ class LyingLoudly(Exception):
 
 
 class Cut(BaseException):
-    """Raises whatever it is asked."""
+    """An object whose every attribute raises."""
 
     def __str__(self) -> str:
         raise KeyboardInterrupt("from __str__")
@@ -91,7 +91,7 @@ class StrangeRefusal(Refused):
 
 
 def by_hand(**given: Any) -> Refused:
-    """A refusal that nobody decided."""
+    """A `Refused` that a tool made itself, with wrong fields."""
     made = Refused.__new__(Refused)
     vars(made).update(given)
     return made
@@ -152,7 +152,7 @@ RAISED: dict[str, tuple[Callable[[], BaseException], str]] = {
 
 
 class Endless:
-    """Has no end, and is no iterator itself."""
+    """An iterable without an end, which is not an iterator."""
 
     def __iter__(self) -> Any:
         return itertools.count()
@@ -252,7 +252,7 @@ def ended(folder: Path, name: str, how: str) -> tuple[Result, list[str]]:
 
 @pytest.mark.parametrize("name", ["raising", "raising_in_a_thread"])
 @pytest.mark.parametrize("how", RAISED)
-def test_whatever_a_tool_raises_is_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
+def test_any_error_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
     result, kept = ended(tmp_path, name, how)
     assert result.error.startswith(RAISED[how][1])
     assert (result.ok, result.code, kept) == (False, "execution_failed", ["decision", "receipt"])
@@ -262,7 +262,7 @@ def test_whatever_a_tool_raises_is_a_result_with_a_receipt(tmp_path: Path, name:
 
 @pytest.mark.parametrize("name", ["returning", "returning_in_a_thread"])
 @pytest.mark.parametrize("how", RETURNED)
-def test_whatever_a_tool_returns_is_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
+def test_any_value_of_a_tool_becomes_a_result_with_a_receipt(tmp_path: Path, name: str, how: str) -> None:
     result, kept = ended(tmp_path, name, how)
     assert RETURNED[how][1] in result.error
     assert result.ok is not bool(RETURNED[how][1])
@@ -340,7 +340,7 @@ with LedgerReader(ledger.path) as reader:
     ("how", "name"),
     [("asyncio.run", "wait"), ("loop", "wait"), ("loop", "compute"), ("handler", "wait"), ("handler", "compute")],
 )
-def test_an_interrupt_of_the_operator_goes_on_and_leaves_a_receipt(tmp_path: Path, how: str, name: str) -> None:
+def test_a_ctrl_c_is_raised_to_the_caller_and_leaves_a_receipt(tmp_path: Path, how: str, name: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), how, name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\nreceipt decision\n", "")

@@ -62,7 +62,7 @@ class Host:
         start: tuple[str, ...] = ("agent.py",),
         environment: dict[str, str] | None = None,
     ) -> Any:
-        """What came of building a gate in `work` with these grants."""
+        """Run a script in `work` that builds a gate with these grants, and return what it printed."""
         capabilities = {
             "tools": {"t": {}},
             "max_side_effect_class": "write_limited",
@@ -157,7 +157,7 @@ def filled(value: Any, root: Path) -> Any:
 
 @pytest.mark.parametrize(("write", "how", "origin"), WHOLE.values(), ids=WHOLE)
 @pytest.mark.sampled(6)
-def test_a_grant_over_an_entry_is_refused_and_says_what_put_it_there(
+def test_a_grant_over_an_entry_is_refused_and_names_its_origin(
     host: Host, write: str, how: dict[str, Any], origin: str
 ) -> None:
     laid_out(host.root)
@@ -231,7 +231,7 @@ MEMORY = {
 
 
 @pytest.mark.parametrize("how", MEMORY.values(), ids=MEMORY)
-def test_files_in_memory_excuse_nothing_that_is_really_written(host: Host, how: dict[str, str]) -> None:
+def test_a_memory_backend_does_not_permit_grants_that_a_worker_could_write_to(host: Host, how: dict[str, str]) -> None:
     assert isinstance(host.build(["${workdir}"], **how), list)  # type: ignore[arg-type]
 
 
@@ -254,7 +254,7 @@ def test_calls_under_such_a_grant_are_denied_after_a_reload(host: Host) -> None:
 # What accepts it ------------------------------------------------------------------------------------------------------
 
 
-def test_who_accepts_the_risk_finds_that_in_every_receipt(host: Host) -> None:
+def test_an_accepted_risk_is_in_every_receipt(host: Host) -> None:
     call = "result = run(gate, 't'); print(json.dumps([result.layers, result.receipt]))"
     built, (layers, receipt) = host.build(
         ["${workdir}"], options=", unchecked_imports=True", after=call, environment={"HOME": str(host.root)}
@@ -271,7 +271,7 @@ def test_who_accepts_the_risk_finds_that_in_every_receipt(host: Host) -> None:
         assert told in ran.stdout, ran.stderr
 
 
-def test_the_ways_of_a_path_are_every_name_that_leads_to_it(tmp_path: Path) -> None:
+def test_ways_lists_every_spelling_of_a_path(tmp_path: Path) -> None:
     laid_out(tmp_path)
     way = str(tmp_path / "first" / "code")
     hop = [str(tmp_path / "hops/second/code"), str(tmp_path / "code/code")]

@@ -27,7 +27,7 @@ def busy(folder: Path, ledger: MemoryLedger) -> Gate:
     return gate(folder, work, backends=Backends.memory(environ={"A": "1"}, ledger=ledger), env=["A"])
 
 
-def test_thousands_of_calls_at_once_come_back_each_to_its_caller(tmp_path: Path) -> None:
+def test_each_of_thousands_of_concurrent_calls_gets_its_own_result(tmp_path: Path) -> None:
     ledger = MemoryLedger()
 
     async def run() -> None:

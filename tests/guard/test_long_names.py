@@ -1,4 +1,4 @@
-"""Names, paths and URLs come from outside and are of any length; what is kept and told about them is not."""
+"""Names, paths and URLs of any length: records and messages about them are limited."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -52,7 +52,7 @@ def sizes(result: Result) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_what_is_told_about_a_long_name_is_short(tmp_path: Path, what: str) -> None:
+def test_messages_about_a_long_name_are_short(tmp_path: Path, what: str) -> None:
     grants = ["env:read:A", "fs:read:${workdir}/notes", "network:*:h.example", "secret:read:A", "process:exec:ls"]
     manifest = policy(tmp_path, ask, grants=grants)
     at = Gate(manifest, [ask], Backends.memory(), workdir=tmp_path, on_misfit="narrow")
@@ -63,7 +63,7 @@ def test_what_is_told_about_a_long_name_is_short(tmp_path: Path, what: str) -> N
 
 
 @pytest.mark.parametrize("name", ["x" * LONG, "\u202e" * LONG, "x" * 129])
-def test_a_name_that_no_tool_can_have_goes_into_nothing(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_too_long_for_a_tool_is_not_recorded(tmp_path: Path, name: str) -> None:
     ledger = MemoryLedger()
     at = Gate(policy(tmp_path, ask), [ask], Backends.memory(ledger=ledger), workdir=tmp_path, on_misfit="narrow")
     result = call(at, name)
@@ -83,7 +83,7 @@ def test_a_long_value_of_an_argument_with_a_rule_is_not_repeated_whole(tmp_path:
     assert max(sizes(result).values()) < MOST, sizes(result)
 
 
-def test_what_is_cut_shows_no_half_of_a_secret(tmp_path: Path) -> None:
+def test_a_cut_text_shows_no_half_of_a_secret(tmp_path: Path) -> None:
     @tool(needs=["env:read:*", "secret:read:KEY"], effect="read_only", sandbox="native")
     async def spell(ctx: Context, before: int) -> None:
         key = await ctx.secrets.get("KEY")

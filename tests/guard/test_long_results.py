@@ -1,4 +1,4 @@
-"""What is too long to be shown is cut, without half a secret at its end, and the rest of it is not looked through."""
+"""Long results are cut, without half a secret at the end, and the rest is not searched."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ def flooded(tmp_path: Path, **given: Any) -> Result:
 
 @pytest.mark.parametrize("before", [900, 960, *range(1000, 1030, 3)])
 @pytest.mark.parametrize("how", ["text", "list", "error"])
-def test_a_secret_is_not_shown_by_half_where_something_long_is_cut(tmp_path: Path, how: str, before: int) -> None:
+def test_a_cut_result_does_not_end_with_half_a_secret(tmp_path: Path, how: str, before: int) -> None:
     result = flooded(tmp_path, how=how, before=before, times=300)
     encoded = base64.b64encode(SECRET.encode()).decode()
     shown = result.error if how == "error" else result.value
@@ -46,7 +46,7 @@ def test_a_secret_is_not_shown_by_half_where_something_long_is_cut(tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["text", "list", "error"])
-def test_what_is_cut_off_is_not_looked_through(tmp_path: Path, how: str) -> None:
+def test_the_part_that_is_cut_off_is_not_searched(tmp_path: Path, how: str) -> None:
     flooded(tmp_path, how=how, before=10, times=10)  # so that what is made once is not counted
     small, large = (
         work(lambda times=times: flooded(tmp_path, how=how, before=10, times=times))  # type: ignore[misc]
@@ -66,7 +66,7 @@ def many_gate(tmp_path: Path) -> Any:
     return gate(tmp_path, many, backends=Backends.memory(secrets={"token": SECRET}), secrets=["token"])
 
 
-def test_very_many_short_texts_are_redacted_at_once_and_not_one_by_one(tmp_path: Path) -> None:
+def test_very_many_short_texts_are_redacted_in_one_search(tmp_path: Path) -> None:
     at = many_gate(tmp_path)
     assert call(at, "many", {"number": 10}).value == ["[redacted token]"] + ["ab"] * 10
     few, lots = (work(lambda number=number: call(at, "many", {"number": number})) for number in (10, 100_000))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What is no use at all is refused, and its event names the domain, so that a search for the domain finds it."""
+"""A malformed use is refused, and its event names the domain, so that a search for the domain finds it."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

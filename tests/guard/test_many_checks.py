@@ -1,4 +1,4 @@
-"""A call that asks without end: the first checks are kept, the others are counted, and none costs more at the end."""
+"""A call with very many checks: the first are recorded, the others only counted."""
 
 from unittest.mock import patch
 
@@ -57,7 +57,7 @@ def test_a_flood_of_one_kind_hides_none_of_the_other() -> None:
     assert call.events[-2].capability == "fs:read:/other/file"
 
 
-def test_a_flood_of_checks_does_not_hide_what_people_were_asked() -> None:
+def test_a_flood_of_checks_does_not_hide_approval_questions() -> None:
     call = grant(["fs:read:/data"])
     call.begin()
     for number in range(MANY):
@@ -101,7 +101,7 @@ def test_the_rules_of_a_refusal_are_not_looked_up_again_at_the_end() -> None:
     assert looked_up.call_count == 0
 
 
-def test_a_refusal_still_tells_what_is_allowed_instead() -> None:
+def test_a_refusal_still_says_what_is_allowed_instead() -> None:
     call = grant(["fs:read:/data"])
     with pytest.raises(Refused) as refused:
         call.check(Use("fs:read:/other"))

@@ -1,4 +1,4 @@
-"""The meter of a call: what is held counts, what is given back does not, and whoever ends by itself waits its turn."""
+"""The meter of a call: memory and files are counted until they are given back, and work waits for free files."""
 
 import asyncio
 import tempfile
@@ -45,7 +45,7 @@ def test_files_of_a_tool_count_while_they_are_open() -> None:
         file.close()
 
 
-def test_work_that_ends_by_itself_waits_for_its_turn() -> None:
+def test_work_that_ends_by_itself_waits_for_free_files() -> None:
     meter, most, now = Meter({"host_files": 16}), 0, 0
 
     async def work() -> None:
@@ -71,7 +71,7 @@ def test_work_that_ends_by_itself_waits_for_its_turn() -> None:
     meter.take_files(16)  # all of it was given back
 
 
-def test_nobody_waits_for_files_that_the_tool_itself_keeps() -> None:
+def test_work_does_not_wait_for_files_that_the_tool_itself_holds() -> None:
     meter = Meter({"host_files": 16})
     kept: list[Any] = [tempfile.TemporaryFile() for _ in range(14)]  # noqa: SIM115
     for file in kept:

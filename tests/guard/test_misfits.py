@@ -103,7 +103,7 @@ NEEDS = [case for case in MISFITS if MISFITS[case][0].needs and case != "connect
 
 
 @pytest.mark.parametrize("case", MISFITS)
-def test_a_misfit_says_its_category_its_capability_and_the_way_out(tmp_path: Path, case: str) -> None:
+def test_a_misfit_names_its_reason_its_capability_and_the_fix(tmp_path: Path, case: str) -> None:
     t, given, (category, capability, _, fix) = MISFITS[case]
     with pytest.raises(RegistrationRefused) as refusal:
         gate(tmp_path, t, **given)
@@ -116,7 +116,7 @@ def test_a_misfit_says_its_category_its_capability_and_the_way_out(tmp_path: Pat
 
 
 class Spied:
-    """Memory backends that count what is asked and set aside."""
+    """Memory backends that count questions and reservations."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
@@ -156,7 +156,7 @@ def test_a_call_that_does_not_fit_is_denied_before_anything_happens(tmp_path: Pa
         assert event.capability == capability
 
 
-def test_everything_that_a_call_lacks_is_an_event_of_its_receipt(tmp_path: Path) -> None:
+def test_every_misfit_of_a_call_is_an_event_in_its_receipt(tmp_path: Path) -> None:
     t = declared(["network:*:api.stripe.com", "env:read:A"], effect="write_limited")
     ledger = MemoryLedger()
     manifest = policy(tmp_path, t, max_side_effect_class="read_only")
@@ -179,7 +179,7 @@ def test_everything_that_a_call_lacks_is_an_event_of_its_receipt(tmp_path: Path)
 
 
 @pytest.mark.parametrize("arguments", [{"path": 1}, {"other": "x"}, "text"])
-def test_wrong_arguments_do_not_hide_what_a_call_lacks(tmp_path: Path, arguments: Any) -> None:
+def test_invalid_arguments_do_not_hide_misfits(tmp_path: Path, arguments: Any) -> None:
     t = declared(["env:read:A"])
     at = Gate(policy(tmp_path, t), [t], Backends.memory(), workdir=tmp_path, on_misfit="deny")
     assert call(at, "t", arguments).reason == "ENV_NOT_ALLOWED"
@@ -200,7 +200,7 @@ def test_one_name_twice_is_refused_in_every_mode(tmp_path: Path) -> None:
             Gate(policy(tmp_path, t), [t, t], workdir=tmp_path, on_misfit=mode)
 
 
-def test_a_tool_that_is_more_than_its_declaration_is_a_misfit_part_by_part(tmp_path: Path) -> None:
+def test_each_difference_between_a_tool_and_its_declaration_is_a_misfit(tmp_path: Path) -> None:
     t = declared(["env:read:A"], effect="write_limited", cost_usd="2", connector="github")
     said = {"t": {"needs": [], "effect": "read_only", "sandbox": "restricted", "cost_usd": 1}}
     (tmp_path / "licet.yaml").write_text(f"tools: {said}\nconnectors: {{tenant_allowlist: [github]}}\n")
@@ -268,7 +268,7 @@ def test_all_misfits_are_reported_after_a_reload(tmp_path: Path) -> None:
     assert refusal.value.misfits == at.misfits
 
 
-def test_a_manifest_that_cannot_be_used_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_reload_with_an_unusable_manifest_denies_every_call(tmp_path: Path) -> None:
     t = declared([])
     at = gate(tmp_path, t)
     protect = at.protect
@@ -339,7 +339,9 @@ WHOLE = {
 
 @pytest.mark.parametrize("mode", ["refuse", "narrow", "deny"])
 @pytest.mark.parametrize("case", HELD)
-def test_a_delegate_is_denied_a_need_of_which_it_holds_nothing(tmp_path: Path, case: str, mode: Any) -> None:
+def test_a_tool_is_denied_to_a_delegate_that_holds_nothing_of_what_it_needs(
+    tmp_path: Path, case: str, mode: Any
+) -> None:
     needs, allow, reason = HELD[case]
     t = declared(needs)
     at = Gate(policy(tmp_path, t, **WHOLE), [t], Backends.memory(), workdir=tmp_path, on_misfit=mode)
@@ -434,7 +436,7 @@ USED: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("mode", ["refuse", "narrow", "deny"])
 @pytest.mark.parametrize("case", USED)
-def test_a_call_holds_what_is_allowed_of_what_is_optional(tmp_path: Path, case: str, mode: Any) -> None:
+def test_a_call_holds_the_allowed_part_of_optional_needs(tmp_path: Path, case: str, mode: Any) -> None:
     given, found = USED[case]
     backends = Backends.memory(environ={"A": "1", "B": "2"}, secrets={"K": "v"})
     at = Gate(policy(tmp_path, either, **given), [either], backends, workdir=tmp_path, on_misfit=mode)
@@ -442,7 +444,7 @@ def test_a_call_holds_what_is_allowed_of_what_is_optional(tmp_path: Path, case: 
     assert call(at, "either").value == found
 
 
-def test_a_delegate_may_lack_what_is_optional(tmp_path: Path) -> None:
+def test_a_delegate_may_lack_optional_needs(tmp_path: Path) -> None:
     backends = Backends.memory(environ={"A": "1", "B": "2"}, secrets={"K": "v"})
     at = gate(tmp_path, either, backends=backends, env=["A", "B"], secrets=["K"])
     assert delegated(at, "either", "env:read:A").value == ["A"]
@@ -457,7 +459,7 @@ BEHIND: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BEHIND)
-def test_a_backend_must_stand_behind_what_is_optional_and_given(tmp_path: Path, case: str) -> None:
+def test_a_granted_optional_need_needs_a_backend(tmp_path: Path, case: str) -> None:
     given, reason = BEHIND[case]
     backends = Backends.memory(environ={"A": "1"}, secrets=None)
     assert call(gate(tmp_path, either, backends=backends, **given), "either").reason == reason

@@ -1,4 +1,4 @@
-"""Tools that end what they run in: their own task, a coroutine, themselves. A call ends with a result all the same."""
+"""Tools that cancel their own task or raise `GeneratorExit`: the call still ends with a result."""
 
 import asyncio
 import contextlib
@@ -103,7 +103,7 @@ ENDS = {
 
 
 async def outcome(at: Gate, name: str, given: dict[str, Any]) -> tuple[str, int]:
-    """What a call says, and how many cancels are left on the task that made it once it has gone on."""
+    """The reason of a call, and how many cancels are left on the task of its caller."""
     async with at.session("s") as session:
         result = await session.call(name, given)
         await asyncio.sleep(0)
@@ -117,17 +117,17 @@ def test_a_tool_ends_its_own_call_and_never_its_caller(tmp_path: Path, how: str)
     assert asyncio.run(outcome(gate(tmp_path, ending), "ending", {"how": how})) == (ENDS[how], 0)
 
 
-def test_a_tool_that_awaits_nothing_cancels_nobody(tmp_path: Path) -> None:
+def test_a_tool_that_cancels_its_task_and_awaits_nothing_does_not_cancel_its_caller(tmp_path: Path) -> None:
     assert asyncio.run(outcome(gate(tmp_path, at_once), "at_once", {})) == ("", 0)
 
 
-def test_a_function_that_raises_what_closes_coroutines_has_failed(tmp_path: Path) -> None:
+def test_a_generator_exit_raised_in_a_thread_is_a_failed_call(tmp_path: Path) -> None:
     told = asyncio.run(outcome(gate(tmp_path, blocking), "blocking", {}))
     assert told == ("TOOL_FAILED: GeneratorExit: stop", 0)
 
 
 @pytest.mark.parametrize("how", ["generator exit", "cancel"])
-def test_such_an_end_leaves_a_receipt_and_pays_what_it_cost(tmp_path: Path, how: str) -> None:
+def test_a_tool_that_cancels_itself_leaves_a_receipt_and_is_settled(tmp_path: Path, how: str) -> None:
     ledger, budgets = MemoryLedger(), MemoryBudgets()
     at = gate(
         tmp_path,
@@ -162,7 +162,7 @@ def test_one_lost_call_of_many_loses_no_other(tmp_path: Path, name: str, at_once
 
 
 @pytest.mark.parametrize("at_once", [0, -1, True, 1.5, None])
-def test_at_least_one_call_at_once(tmp_path: Path, at_once: Any) -> None:
+def test_at_once_must_be_one_or_more(tmp_path: Path, at_once: Any) -> None:
     async def run() -> None:
         async with gate(tmp_path, ending).session("s") as session:
             await session.call_many([("ending", {"how": "nothing"})], at_once=at_once)
@@ -187,7 +187,7 @@ def test_a_caller_that_is_cancelled_stays_cancelled(tmp_path: Path, many: bool) 
     assert asyncio.run(run()) == [True]
 
 
-def test_a_call_that_nobody_waits_for_any_more_is_closed_without_a_word(tmp_path: Path) -> None:
+def test_closing_the_coroutine_of_a_call_leaves_only_its_decision(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     at = gate(tmp_path, waiting, backends=Backends.memory(ledger=ledger))
 

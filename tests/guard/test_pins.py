@@ -1,4 +1,4 @@
-"""When a policy may approve writes by itself: only where its digest is pinned, and never beside another digest."""
+"""A policy may approve writes by itself only if its digest is pinned."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_a_lock_that_does_not_hold_its_digest_is_a_refusal(content: object, place: Path) -> None:
+def test_a_lock_without_the_digest_of_the_manifest_is_a_refusal(content: object, place: Path) -> None:
     digest = load_manifest("agent.yaml").digest
     trust(place / "agent.yaml")  # nothing makes up for it
     text = content if isinstance(content, str) else json.dumps(content)

@@ -1,4 +1,4 @@
-"""The tool behind `licet run` reads its argument itself: held here to what its type hints would be made into."""
+"""The tool behind `licet run` has a schema and a validator written by hand. They must equal those of its type hints."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_the_definition_has_the_same_digest() -> None:
 
 
 @pytest.mark.parametrize("given", TAKEN, ids=lambda given: str(given)[:40])
-def test_what_the_hints_take_is_taken(given: dict[str, Any]) -> None:
+def test_arguments_that_fit_the_type_hints_are_accepted(given: dict[str, Any]) -> None:
     assert HINTED.validator()(given) == given
     taken = OWN.validator()(given)
     assert taken == given
@@ -53,7 +53,7 @@ def test_what_the_hints_take_is_taken(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("given", REFUSED.values(), ids=REFUSED)
-def test_what_the_hints_refuse_is_refused(given: object) -> None:
+def test_arguments_that_do_not_fit_the_type_hints_are_refused(given: object) -> None:
     for tool_ in (HINTED, OWN):
         with pytest.raises(InvalidArguments):
             tool_.validator()(given)
@@ -73,7 +73,7 @@ print(*sys.modules)
 """
 
 
-def test_a_program_is_run_without_what_only_tools_need(tmp_path: Path) -> None:
+def test_licet_run_does_not_load_pydantic_or_the_worker_engine(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("{agent: a, capabilities: {process: {allowed_binaries: ['true']}}}")
     command = [sys.executable, "-I", "-c", RUN]
     ran = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a reload changes: never a wider policy in force after it, in any thread, session or delegate."""
+"""Reloads: after one, no thread, session or delegate uses the old policy."""
 
 import asyncio
 import threading
@@ -42,7 +42,7 @@ def gate_of(*tools: Any, **given: Any) -> Gate:
 
 
 @pytest.mark.parametrize("given", [None, {"agent": "a"}, "agent.yaml", Path("agent.yaml"), Gate])
-def test_what_is_no_manifest_is_refused_and_changes_nothing(given: Any) -> None:
+def test_reloading_something_other_than_a_manifest_changes_nothing(given: Any) -> None:
     gate = gate_of(peek)
     with pytest.raises(TypeError, match="expected a Manifest"):
         gate.reload(given)
@@ -74,7 +74,7 @@ class _Held(Gate):
         return super()._register(manifest, refuse=refuse, parent=parent)
 
 
-def test_of_two_reloads_the_later_one_stays() -> None:
+def test_the_later_of_two_reloads_stays_in_force() -> None:
     gate = _Held(manifest("peek"), [peek], Backends.memory(files={"/srv/a": "x"}))
     gate.began, gate.go = threading.Event(), threading.Event()
     gate.waits_for = manifest("peek")
@@ -90,7 +90,7 @@ def test_of_two_reloads_the_later_one_stays() -> None:
     assert run(gate, "peek").reason == "TOOL_NOT_IN_BUNDLE"
 
 
-def test_no_thread_finds_the_older_policy_of_a_delegate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_sees_the_old_policy_of_a_delegate_after_a_reload(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = gate_of(peek)
     child = gate.delegated("helper", ["fs:read:/srv"])
     before = child.policy.tools["peek"]
@@ -134,7 +134,7 @@ def test_a_reload_voids_the_question_about_a_delete() -> None:
     assert result.reason == "MANIFEST_CHANGED"
 
 
-def test_a_session_ends_for_another_agent() -> None:
+def test_a_session_is_refused_after_a_reload_for_another_agent() -> None:
     gate = gate_of(peek)
 
     async def go() -> list[str]:

@@ -1,4 +1,4 @@
-"""Stores that others keep busy: a call waits until its deadline, says what it waited for, and always has a result."""
+"""Busy stores: a call waits until its deadline, names the store in its refusal, and always has a result."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ HELD: dict[str, sqlite3.Connection] = {}
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep the right to write a file, as another process would."""
+    """Hold the write lock of a database file, as another process would."""
     other = HELD[path.name] = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         other.execute("BEGIN IMMEDIATE")
@@ -104,7 +104,7 @@ def test_a_busy_store_is_waited_for_until_the_deadline_and_named(tmp_path: Path,
     assert " seconds for the other processes and threads that use it" in said
 
 
-def test_what_a_tool_did_is_told_though_its_receipt_could_not_be_written(tmp_path: Path) -> None:
+def test_a_result_whose_receipt_could_not_be_written_says_that_the_tool_ran(tmp_path: Path) -> None:
     at = opened(tmp_path)
     path = tmp_path / "state" / "ledger.sqlite"
     try:
@@ -120,7 +120,7 @@ def test_what_a_tool_did_is_told_though_its_receipt_could_not_be_written(tmp_pat
     assert ask(at, "write").ok  # and the next call finds everything in order
 
 
-def test_a_settlement_that_could_not_be_written_is_told(tmp_path: Path) -> None:
+def test_a_settlement_that_could_not_be_written_is_an_event(tmp_path: Path) -> None:
     at = opened(tmp_path)
     path = tmp_path / "state" / "budgets.sqlite"
     try:
@@ -132,7 +132,7 @@ def test_a_settlement_that_could_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 class StuckLedger(MemoryLedger):
-    """Never answers, for entries of one kind."""
+    """A ledger that hangs on entries of one kind."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class StuckLedger(MemoryLedger):
 
 
 class CancellingLedger(MemoryLedger):
-    """Raises what asyncio raises in a task that was cancelled."""
+    """A ledger that raises `CancelledError`."""
 
     async def record(self, entry: Entry) -> None:
         if entry.kind == "receipt":

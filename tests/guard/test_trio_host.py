@@ -1,4 +1,4 @@
-"""A host whose own loop is trio's: sessions work there as they do under asyncio, and so do calls in threads."""
+"""Sessions and calls under trio: they work as under asyncio."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def loop_beside() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_tools_run_beside_a_trio_loop(tmp_path: Path, level: str) -> None:
+def test_tools_run_under_trio(tmp_path: Path, level: str) -> None:
     if level != "native":
         needs_walls()
     at = gate(tmp_path, level, again, wild.count)
@@ -176,7 +176,7 @@ def test_a_cancelled_scope_ends_its_call_which_has_left_its_receipt_by_then(
 
 
 @both_runners
-def test_requests_are_made_beside_trio(tmp_path: Path, start: Callable[..., Any]) -> None:
+def test_requests_work_under_trio(tmp_path: Path, start: Callable[..., Any]) -> None:
     with serving(lambda _: Answer(200, (), b"answered")) as server:
         url = f"http://127.0.0.1:{server.port}/"
         at = gate(tmp_path, "native", ask, backends=Backends.memory(http=HttpClient()))
@@ -244,7 +244,7 @@ def test_trio_as_a_guest_of_asyncio_and_asyncio_itself(tmp_path: Path) -> None:
     assert asyncio.run(host()) == ["hostNone", "guestNone"]
 
 
-def test_another_loop_is_told_what_to_do_instead(tmp_path: Path) -> None:
+def test_under_another_event_loop_the_error_names_the_alternative(tmp_path: Path) -> None:
     session = gate(tmp_path, "native", again).session("s")
     for attempt in (session.__aenter__(), session.call("again")):
         with pytest.raises(RuntimeError, match=r"asyncio or of trio.*`licet.run` in a thread"):
@@ -324,6 +324,6 @@ trio.run(main)
 """
 
 
-def test_a_loop_that_cannot_be_started_is_told_of_and_not_waited_for() -> None:
+def test_an_asyncio_loop_that_cannot_be_started_raises_at_once() -> None:
     ended = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stdout) == (0, "Too many open files\nanswered\n")

@@ -27,7 +27,7 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     """Ask the approver, and return the approvals that were given; raise `Refused` if there are none.
 
     They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
-    `call.approvals` then says who agreed.
+    `call.approvals` then has who agreed.
     """
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
@@ -39,7 +39,7 @@ async def ask_approver(call: "Call", decision: Ask) -> tuple[Approval, ...]:
     if approver is not None and reach is not None:
         question = _question(call, decision, reach, tuple(one.use for one in also))
         if question.signed and not getattr(approver, "verifies", False):
-            text = "signed approvals are asked for, and nothing here can verify a signature"
+            text = "the policy needs signed approvals, but the approver cannot verify a signature"
             call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
         try:
             answered = await _answer(approver, question)

@@ -321,9 +321,11 @@ async def check_available(call: Call, registered: Registered, grant: Grant) -> N
         with Deadline(registered.seconds):
             fine = bool(registered.missing) or await is_available(call.session, registered, grant)
     except TimeoutError:
-        call.refuse("LIMIT_TIME", f"{call.tool} looked around for longer than {registered.seconds:g} seconds")
+        call.refuse(
+            "LIMIT_TIME", f"the availability check of {call.tool} took longer than {registered.seconds:g} seconds"
+        )
     if not fine:
-        call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} says that it cannot run here")
+        call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} failed: the tool cannot run here")
 
 
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:

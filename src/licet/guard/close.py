@@ -64,7 +64,7 @@ async def succeeded(call: "Call", value: Any) -> ResultParts:
 async def _cut(call: "Call", text: bytes, limit: int, redactor: Redactor | None = None) -> ResultParts:
     """The result of a tool that returned too much: the beginning of its text, or of its JSON if it is no text."""
     cut = text
-    if text[:1] == b'"':  # as far as a secret that begins within the limit can reach
+    if text[:1] == b'"':  # a text: parse as far as a secret that begins within the limit can reach
         cut = _partly(call, text[: 2 * limit + _BEHIND]).encode(errors="surrogatepass")
     shown = cut[:limit] if redactor is None else await in_turn(redactor.work_on_beginning(cut, limit))
     parts = ResultParts(call.tool, shown.decode(errors="ignore"))

@@ -237,4 +237,4 @@ def _check_name(what: str, name: object) -> None:
 
 
 async def _ask_nobody(approval: Approval, use: Use) -> None:
-    raise PermissionError(f"nobody is asked about {use} while looking around")
+    raise PermissionError(f"no approver is asked about {use} by an availability check")

@@ -1,4 +1,4 @@
-"""A large file is written in a thread, which nobody can stop: once nobody waits for it, it changes nothing any more."""
+"""A large file is written in a thread, which cannot be stopped: after a cancel it must not replace the file."""
 
 import asyncio
 import threading
@@ -20,14 +20,14 @@ LONG = 60  # seconds: that something hangs, not that it is slow
 
 
 class Gates:
-    """Where a write stops: before its data are written, and before it says that it is done."""
+    """Events at which a write waits for the test."""
 
     def __init__(self) -> None:
         self.begun, self.go_on, self.over = threading.Event(), threading.Event(), threading.Event()
 
 
 def gated(kind: type[Any], gates: Gates, *, after: bool) -> type[Any]:
-    """A backend that waits at the gates, before or after the file has taken its place."""
+    """A backend that waits at the gates, before or after it has replaced the file."""
 
     class Gated(kind):  # type: ignore[misc]
         def write(self, path: str, data: bytes, held: Held, turn: Turn = ANY_TIME) -> None:
@@ -65,7 +65,7 @@ both = pytest.mark.parametrize("backend", [LocalFiles, MemoryFiles], indirect=Tr
 @both
 @pytest.mark.parametrize("before", [None, b"old"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_write_that_is_cancelled_appears_at_once_or_never(
+def test_a_cancelled_write_replaces_the_file_before_the_cancel_returns_or_never(
     backend: tuple[type[Any], str], before: bytes | None, after: bool
 ) -> None:
     (kind, place), gates = backend, Gates()
@@ -85,7 +85,7 @@ def test_a_write_that_is_cancelled_appears_at_once_or_never(
 
 
 @both
-def test_a_file_takes_its_place_only_in_its_turn(backend: tuple[type[Any], str]) -> None:
+def test_backends_replace_a_file_only_while_holding_the_write_lock(backend: tuple[type[Any], str]) -> None:
     kind, place = backend
     files, held = kind(), held_paths(grant([f"fs:*:{place}"], effect="full").reach.grant)
     if kind is MemoryFiles:

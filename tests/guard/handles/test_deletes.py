@@ -1,4 +1,4 @@
-"""Deletes that ask: a receipt says that one was granted only if somebody agreed to it."""
+"""Deletes that need an approval: one is recorded as granted only if an approver agreed."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from licet.sandbox.native import InProcess
 
 
 class Here(InProcess):
-    """A sandbox that keeps no level, for tools of every class."""
+    """A sandbox without walls, for tools of every effect class."""
 
     def layers(self, level: str) -> tuple[str, ...]:
         return ()
@@ -74,7 +74,7 @@ def test_a_delete_is_recorded_as_it_was_answered(tmp_path: Path, answer: str) ->
     ]
 
 
-def test_a_store_of_answers_that_cannot_be_used_refuses_the_delete_and_not_the_call(tmp_path: Path) -> None:
+def test_a_broken_store_of_approvals_refuses_the_delete_but_not_the_call(tmp_path: Path) -> None:
     async def approver(question: Any) -> Any:
         raise Unavailable("no space left")
 
@@ -100,7 +100,7 @@ IT_RAN = "  it ran        until there and cost 0.25 USD; called again, it runs f
 
 
 @pytest.mark.parametrize("answer", STOPPED)
-def test_a_call_that_ends_at_a_delete_is_told_to_have_run_and_what_it_cost(tmp_path: Path, answer: str) -> None:
+def test_explain_of_a_call_refused_at_a_delete_says_that_it_ran_and_its_cost(tmp_path: Path, answer: str) -> None:
     word, reason = STOPPED[answer]
 
     async def approver(question: Any) -> Any:
@@ -114,7 +114,7 @@ def test_a_call_that_ends_at_a_delete_is_told_to_have_run_and_what_it_cost(tmp_p
         assert told[1] == f"  because       each delete asks at class full ({sweep.spec.origin})"
 
 
-def test_a_call_that_never_began_is_not_told_to_have_run(tmp_path: Path) -> None:
+def test_explain_of_a_call_that_never_started_does_not_say_that_it_ran(tmp_path: Path) -> None:
     async def approver(question: Any) -> Any:
         return "denied"
 

@@ -30,7 +30,7 @@ def test_an_undeclared_variable_is_refused_whether_set_or_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["*", "", "A=B", "A B", "A\0B", "A:B", None])
-def test_what_is_no_name_is_refused(name: Any) -> None:
+def test_a_malformed_variable_name_is_refused(name: Any) -> None:
     with pytest.raises(Refused) as caught:
         scoped("LANG").get(name)
     assert caught.value.code == "ENV_NOT_ALLOWED"
@@ -43,7 +43,7 @@ def test_a_denied_variable_is_refused_though_all_are_declared() -> None:
         env.get("AWS_SECRET")
 
 
-def test_a_name_that_lies_about_itself_is_read_as_what_was_checked() -> None:
+def test_a_str_subclass_is_read_as_the_name_that_was_checked() -> None:
     assert scoped("LANG").get(Liar("AWS_SECRET", "LANG")) == "C"
 
 

@@ -1,4 +1,4 @@
-"""`ctx.fetch` over a network in memory: what is asked for, what is sent, what comes back, and what is refused."""
+"""`ctx.fetch` over a network in memory: checks, requests, answers and refusals."""
 
 import asyncio
 import gzip
@@ -52,8 +52,8 @@ def refusal(routes: Routes, url: str = "https://a.test/", /, *, names: Names = P
     return refused.value
 
 
-def told(refused: Refused) -> tuple[str, str, str]:
-    """The code of a refusal, the use it is about, and its reason in words."""
+def parts_of(refused: Refused) -> tuple[str, str, str]:
+    """The reason, use and text of a refusal."""
     (ground,) = refused.decision.rules
     return refused.code, str(refused.use), ground.text
 
@@ -89,7 +89,7 @@ def given_at(url: str, answer: Answer) -> Routes:
     ("status", "ok", "bad"), [(199, False, False), (200, True, False), (299, True, False), (300, False, False),
                               (399, False, False), (400, False, True), (500, False, True)]
 )  # fmt: skip
-def test_a_status_says_how_it_went(status: int, ok: bool, bad: bool) -> None:
+def test_ok_and_raise_for_status_follow_the_status(status: int, ok: bool, bad: bool) -> None:
     response = Response(status, "https://a.test/", Headers(), b"")
     assert response.ok is ok
     if bad:
@@ -224,7 +224,7 @@ def test_a_body_is_bytes_text_or_json(given: dict[str, Any], body: bytes, conten
         {"max_bytes": 1.5},
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_anything_is(given: dict[str, Any]) -> None:
+def test_a_malformed_request_is_refused_before_anything_is_sent(given: dict[str, Any]) -> None:
     fetch, net = fetching(lambda _: page())
     with pytest.raises(Refused) as refused:
         run(fetch("https://a.test/", "POST", **given))
@@ -232,7 +232,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(given: dict[str, Any]
 
 
 class Vault:
-    """Placeholders `<NAME>`, and how often they were asked for."""
+    """Replaces placeholders `<NAME>`, and counts how often."""
 
     def __init__(self, **values: str) -> None:
         self.values = values
@@ -286,7 +286,7 @@ def test_a_secret_with_a_line_break_is_not_put_into_a_header_nor_into_a_message(
 # What is asked --------------------------------------------------------------------------------------------------------
 
 
-def test_each_hop_is_asked_about_and_recorded() -> None:
+def test_each_hop_is_checked_and_recorded() -> None:
     seen: list[Event] = []
     routes = {"https://a.test/": moved("https://b.test/x"), "https://b.test/x": page()}
     fetch, _ = fetching(routes, held=grant(BOTH, seen=seen))
@@ -311,14 +311,14 @@ def test_each_hop_is_asked_about_and_recorded() -> None:
         (None, "GET", "write_limited", "HOST_NOT_ALLOWED"),
     ],
 )
-def test_what_is_not_held_is_refused(url: Any, method: str, effect: Any, code: str) -> None:
+def test_a_use_that_is_not_granted_is_refused(url: Any, method: str, effect: Any, code: str) -> None:
     fetch, net = fetching(lambda _: page(), held=grant(BOTH, effect=effect))
     with pytest.raises(Refused) as refused:
         run(fetch(url, method))
     assert (refused.value.code, net.sent, net.resolved) == (code, [], [])
 
 
-def test_a_delete_asks_a_person_and_the_clock_stands_still_meanwhile() -> None:
+def test_a_delete_asks_an_approver_and_the_timeout_is_paused_meanwhile() -> None:
     asked: list[str] = []
 
     async def slow(_: Approval, use: Use) -> None:
@@ -331,7 +331,7 @@ def test_a_delete_asks_a_person_and_the_clock_stands_still_meanwhile() -> None:
     assert (asked, net.sent[0].method) == (["network:https:delete@a.test:443"], "DELETE")
 
 
-def test_after_its_call_a_handle_does_nothing_more() -> None:
+def test_a_handle_refuses_after_its_call() -> None:
     async def work() -> None:
         held = grant(BOTH)
         fetch, _ = fetching({"https://a.test/": Answer(200, (), [b"a", b"b"])}, held=held)
@@ -369,7 +369,7 @@ def test_a_redirect_changes_the_method_as_browsers_do(status: int, method: str, 
 
 
 @pytest.mark.parametrize(("status", "location"), [(200, "/next"), (304, "/next"), (300, "/next"), (302, None)])
-def test_what_is_no_redirect_is_an_answer(status: int, location: str | None) -> None:
+def test_an_answer_that_is_no_redirect_is_returned(status: int, location: str | None) -> None:
     answer = Answer(status, [("Location", location)] if location else [])
     assert fetched({"https://a.test/": answer}).status == status
 
@@ -381,11 +381,11 @@ def test_at_most_five_redirects_are_followed() -> None:
 
     assert fetched(steps(5), "https://a.test/0").url == "https://a.test/5"
     refused = refusal(steps(6), "https://a.test/0")
-    assert told(refused) == ("LIMIT_REDIRECTS", "network:https:get@a.test:443", "more than 5 redirects")
+    assert parts_of(refused) == ("LIMIT_REDIRECTS", "network:https:get@a.test:443", "more than 5 redirects")
 
 
 @pytest.mark.parametrize("following", ["https://b.test/", "http://a.test/", "https://a.test:444/"])
-def test_nothing_of_the_caller_crosses_to_another_origin(following: str) -> None:
+def test_no_header_of_the_caller_is_sent_to_another_origin(following: str) -> None:
     fetch, net = fetching({"https://a.test/": moved(following), following: moved("https://a.test/back"),
                            "https://a.test/back": page()})  # fmt: skip
     run(fetch("https://a.test/", headers={"Authorization": "key", "Cookie": "a=b", "X-Any": "1", "Accept": "x/y"}))
@@ -395,11 +395,11 @@ def test_nothing_of_the_caller_crosses_to_another_origin(following: str) -> None
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_body_does_not_cross_to_another_origin(status: int) -> None:
+def test_a_body_is_not_sent_to_another_origin(status: int) -> None:
     refused = refusal(
         {"https://a.test/": moved("https://b.test/", status)}, "https://a.test/", method="POST", body=b"x"
     )
-    assert told(refused) == (
+    assert parts_of(refused) == (
         "LIMIT_REDIRECTS",
         "network:https:post@b.test:443",
         "a redirect from a.test would send the body to another origin",
@@ -412,7 +412,7 @@ def test_a_redirect_from_https_to_http_needs_its_own_grant() -> None:
     assert (refused.code, str(refused.use)) == ("HOST_NOT_ALLOWED", "network:http:get@a.test:80")
 
 
-def test_a_location_in_other_letters_is_utf_8() -> None:
+def test_a_location_that_is_not_ascii_is_read_as_utf_8() -> None:
     routes = {"https://a.test/": moved("/ü".encode().decode("latin-1")), "https://a.test/%C3%BC": page()}
     assert fetched(routes).url == "https://a.test/%C3%BC"
 
@@ -464,7 +464,7 @@ def test_only_a_few_addresses_are_tried() -> None:
     fetch, net = fetching(site, names)
     with pytest.raises(Refused) as refused:
         run(fetch("https://a.test/"))
-    assert told(refused.value)[::2] == ("CONNECT_FAILED", "connection refused")
+    assert parts_of(refused.value)[::2] == ("CONNECT_FAILED", "connection refused")
     assert len(net.sent) == 4
 
 
@@ -475,7 +475,7 @@ def test_a_request_that_may_have_arrived_is_not_sent_again() -> None:
     fetch, net = fetching(site, {"a.test": ["93.184.215.1", "93.184.215.2"]})
     with pytest.raises(Refused) as refused:
         run(fetch("https://a.test/"))
-    assert told(refused.value)[::2] == ("CONNECT_FAILED", "the connection broke")
+    assert parts_of(refused.value)[::2] == ("CONNECT_FAILED", "the connection broke")
     assert len(net.sent) == 1
 
 
@@ -495,7 +495,7 @@ def test_a_private_address_needs_the_manifest() -> None:
     [({}, "no resolver knows the name"), (lambda _: 1 / 0, "the backend failed: ZeroDivisionError")],
 )
 def test_a_name_that_does_not_resolve_is_refused(names: Names, text: str) -> None:
-    assert told(refusal(lambda _: page(), names=names)) == ("RESOLVE_FAILED", "network:https:get@a.test:443", text)
+    assert parts_of(refusal(lambda _: page(), names=names)) == ("RESOLVE_FAILED", "network:https:get@a.test:443", text)
 
 
 def test_an_empty_answer_is_refused() -> None:
@@ -505,15 +505,15 @@ def test_an_empty_answer_is_refused() -> None:
 
     with pytest.raises(Refused) as refused:
         run(ScopedFetch(grant(BOTH), Empty(lambda _: page()))("https://a.test/"))
-    assert told(refused.value)[::2] == ("RESOLVE_FAILED", "the name has no address")
+    assert parts_of(refused.value)[::2] == ("RESOLVE_FAILED", "the name has no address")
 
 
-def test_a_backend_that_fails_refuses_and_its_words_stay_inside() -> None:
+def test_an_error_of_the_backend_refuses_and_its_text_is_not_shown() -> None:
     def site(_: Exchange) -> Answer:
         raise KeyError("hush")
 
     refused = refusal(site)
-    assert told(refused)[::2] == ("CONNECT_FAILED", "the backend failed: KeyError")
+    assert parts_of(refused)[::2] == ("CONNECT_FAILED", "the backend failed: KeyError")
 
 
 # Limits ---------------------------------------------------------------------------------------------------------------
@@ -524,10 +524,10 @@ def test_a_body_may_be_as_large_as_the_limit_and_no_larger(coding: str) -> None:
     routes = {"https://a.test/": page(b"x" * 100, content_encoding=coding)}
     assert len(fetched(routes, max_bytes=100).content) == 100
     refused = refusal(routes, max_bytes=99)
-    assert told(refused) == ("LIMIT_SIZE", "network:https:get@a.test:443", "the body has more than 99 bytes")
+    assert parts_of(refused) == ("LIMIT_SIZE", "network:https:get@a.test:443", "the body has more than 99 bytes")
 
 
-def test_by_default_a_body_has_ten_mebibytes_and_a_caller_cannot_ask_for_everything() -> None:
+def test_a_body_is_limited_to_ten_mebibytes_by_default_and_to_a_fixed_maximum_for_any_caller() -> None:
     ten = 10 * 1024 * 1024
     whole = Answer(200, (), [b"x" * ten])
     over = Answer(200, (), [b"x" * ten, b"x"])
@@ -541,19 +541,19 @@ def test_by_default_a_body_has_ten_mebibytes_and_a_caller_cannot_ask_for_everyth
 
 
 @pytest.mark.parametrize(("size", "code"), [(64 * 1024 - 1, ""), (64 * 1024, "LIMIT_SIZE")])
-def test_headers_have_a_limit(size: int, code: str) -> None:
+def test_the_size_of_response_headers_is_limited(size: int, code: str) -> None:
     routes = {"https://a.test/": page(x="y" * size)}
     if code:
-        assert told(refusal(routes))[::2] == (code, "the answer has more than 65536 bytes of headers")
+        assert parts_of(refusal(routes))[::2] == (code, "the answer has more than 65536 bytes of headers")
     else:
         assert fetched(routes).ok
 
 
 @pytest.mark.parametrize(("lines", "code"), [(256, ""), (257, "LIMIT_SIZE")])
-def test_headers_have_a_number(lines: int, code: str) -> None:
+def test_the_number_of_response_headers_is_limited(lines: int, code: str) -> None:
     routes = {"https://a.test/": Answer(200, [(f"h{number}", "v") for number in range(lines)], b"")}
     if code:
-        assert told(refusal(routes))[::2] == (code, "the answer has more than 256 headers")
+        assert parts_of(refusal(routes))[::2] == (code, "the answer has more than 256 headers")
     else:
         assert len(fetched(routes).headers) == lines
 
@@ -576,20 +576,20 @@ PACKED = [
 
 @pytest.mark.parametrize(("coding", "data"), PACKED)
 @pytest.mark.parametrize("step", [1, 2, 3, 100])
-def test_packed_bodies_are_unpacked_however_they_are_cut(coding: str, data: bytes, step: int) -> None:
+def test_compressed_bodies_are_decompressed_however_they_are_split(coding: str, data: bytes, step: int) -> None:
     cut = [data[start : start + step] for start in range(0, len(data), step)]
     answer = Answer(200, [("Content-Encoding", coding)], cut)
     assert fetched({"https://a.test/": answer}, max_bytes=len(data)).content == b"content"
 
 
-def test_a_large_packed_body_is_unpacked_whole() -> None:
+def test_a_large_compressed_body_is_decompressed_completely() -> None:
     content = bytes(range(256)) * 8192  # more than is unpacked at once
     answer = Answer(200, [("Content-Encoding", "gzip")], gzip.compress(content, 1))
     assert fetched({"https://a.test/": answer}).content == content
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "unheard-of"])
-def test_an_unknown_coding_passes_as_it_is(coding: str) -> None:
+def test_a_body_with_an_unknown_coding_is_returned_unchanged(coding: str) -> None:
     response = fetched({"https://a.test/": page(b"\x1f\x8b raw", content_encoding=coding)})
     assert (response.content, response.headers["content-encoding"]) == (b"\x1f\x8b raw", coding)
 
@@ -609,18 +609,18 @@ def test_an_unknown_coding_passes_as_it_is(coding: str) -> None:
         ("deflate", zlib.compress(b"content")[:4], "the body ends in the middle of its deflate data"),
     ],
 )
-def test_a_body_that_does_not_unpack_is_refused(coding: str, data: bytes, text: str) -> None:
+def test_a_body_that_does_not_decompress_is_refused(coding: str, data: bytes, text: str) -> None:
     refused = refusal({"https://a.test/": page(data, content_encoding=coding)})
-    assert told(refused) == ("CONNECT_FAILED", "network:https:get@a.test:443", text)
+    assert parts_of(refused) == ("CONNECT_FAILED", "network:https:get@a.test:443", text)
 
 
-def test_an_empty_body_needs_no_unpacking() -> None:
+def test_an_empty_body_is_not_decompressed() -> None:
     assert fetched({"https://a.test/": page(b"", content_encoding="gzip")}).content == b""
 
 
 def test_a_broken_body_is_refused() -> None:
     refused = refusal({"https://a.test/": Answer(200, (), breaking(b"a"))})
-    assert told(refused)[::2] == ("CONNECT_FAILED", "the connection broke")
+    assert parts_of(refused)[::2] == ("CONNECT_FAILED", "the connection broke")
 
 
 def test_time_is_counted_over_everything() -> None:
@@ -629,7 +629,7 @@ def test_time_is_counted_over_everything() -> None:
         return moved(f"{asked.url}x")
 
     refused = refusal(slow, timeout=0.15)
-    assert told(refused)[::2] == ("LIMIT_TIME", "no whole answer within 0.15 seconds")
+    assert parts_of(refused)[::2] == ("LIMIT_TIME", "no complete answer within 0.15 seconds")
 
 
 def test_time_is_counted_while_a_stream_is_read() -> None:
@@ -642,7 +642,7 @@ def test_time_is_counted_while_a_stream_is_read() -> None:
         run(work())
 
 
-def test_a_timeout_of_the_caller_stays_the_callers() -> None:
+def test_a_timeout_error_of_the_caller_does_not_become_a_refusal() -> None:
     async def work() -> None:
         fetch, _ = fetching({"https://a.test/": page()})
         async with fetch.stream("https://a.test/"):

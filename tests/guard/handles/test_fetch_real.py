@@ -66,7 +66,7 @@ def test_json_goes_there_and_back(service: Service) -> None:
     asyncio.run(work())
 
 
-def test_large_and_packed_and_in_pieces(service: Service) -> None:
+def test_large_compressed_and_chunked_bodies_are_received(service: Service) -> None:
     async def work() -> None:
         assert (await service.fetch()(f"{service.url}/large")).content == LARGE
         async with service.fetch().stream(f"{service.url}/pieces") as answer:
@@ -92,7 +92,7 @@ def test_many_at_once_do_not_mix(service: Service) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.005, 0.02])
-def test_one_that_is_cancelled_disturbs_no_other_and_leaves_nothing_open(service: Service, seconds: float) -> None:
+def test_a_cancelled_request_affects_no_other_and_leaves_no_connection_open(service: Service, seconds: float) -> None:
     async def work() -> None:
         tasks = [asyncio.create_task(service.fetch()(f"{service.url}/large")) for _ in range(6)]
         await asyncio.sleep(seconds)

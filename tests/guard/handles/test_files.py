@@ -1,4 +1,4 @@
-"""`ctx.fs`: what is asked about, what is refused and recorded, and what the caller gets to know."""
+"""`ctx.fs`: checks, records, refusals and error messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -51,7 +51,7 @@ def events(holds: Grant) -> list[tuple[str, str]]:
     return [(type(event).__name__, event.capability) for event in holds.events]
 
 
-def test_every_act_is_asked_about_and_recorded() -> None:
+def test_every_file_operation_is_checked_and_recorded() -> None:
     asked: list[str] = []
 
     async def ask(approval: Approval, use: Use) -> None:
@@ -110,7 +110,7 @@ DENIED: list[tuple[str, Act, str]] = [
 
 
 @pytest.mark.parametrize(("use", "act", "text"), DENIED)
-def test_what_is_not_held_is_refused_and_recorded(use: str, act: Act, text: str) -> None:
+def test_a_path_that_is_not_granted_is_refused_and_recorded(use: str, act: Act, text: str) -> None:
     holds = held()
     refused = refusal(act, scoped(holds))
     assert str(refused) == f"PATH_NOT_REACHABLE: {text}"
@@ -118,7 +118,7 @@ def test_what_is_not_held_is_refused_and_recorded(use: str, act: Act, text: str)
 
 
 @pytest.mark.parametrize("act", [lambda files: files.delete("a.txt"), lambda files: files.rename("a.txt", "b")])
-def test_the_class_decides_on_deletes(act: Act) -> None:
+def test_the_effect_class_decides_on_deletes(act: Act) -> None:
     refused = refusal(act, scoped(held(needs=(*RULES, "fs:delete:/srv"))))
     assert (refused.code, str(refused.use)) == ("SIDE_EFFECT_EXCEEDED", "fs:delete:/srv/a.txt")
 
@@ -158,7 +158,7 @@ def test_a_secret_in_what_was_sent_is_not_repeated() -> None:
     assert str(refused) == "PATH_NOT_REACHABLE: read not permitted for [redacted KEY]/../../etc/x"
 
 
-def test_a_person_who_says_no_keeps_the_file() -> None:
+def test_a_delete_that_the_approver_denies_leaves_the_file() -> None:
     files = MemoryFiles(FILES)
 
     async def no(approval: Approval, use: Use) -> None:
@@ -172,7 +172,7 @@ def test_a_person_who_says_no_keeps_the_file() -> None:
 
 
 @pytest.mark.parametrize("path", ["a\0b", "", 7, None, "x" * 5000, "\ud800", object()])
-def test_what_is_no_path_is_refused_and_recorded(path: Any) -> None:
+def test_a_malformed_path_is_refused_and_recorded(path: Any) -> None:
     holds = held()
     refused = refusal(lambda files: files.read(path), scoped(holds))
     assert refused.code == "PATH_NOT_REACHABLE"
@@ -202,7 +202,7 @@ ERRORS: list[tuple[Act, type[OSError], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize("real", [False, True], ids=["memory", "local"])
 @pytest.mark.parametrize(("act", "error", "sent"), ERRORS)
-def test_errors_of_the_system_name_what_was_sent_and_nothing_else(
+def test_a_system_error_names_the_path_as_sent_and_no_other(
     act: Act, error: type[OSError], sent: tuple[str, ...], real: bool, tmp_path: Path
 ) -> None:
     place = "/srv"
@@ -245,7 +245,7 @@ class Counting(ThreadPoolExecutor):
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, MIB - 1, MIB, MIB + 1, 3 * MIB])
-def test_files_of_every_size_come_whole_and_only_large_ones_from_a_thread(tmp_path: Path, size: int) -> None:
+def test_files_of_every_size_are_read_completely_and_only_large_ones_in_a_thread(tmp_path: Path, size: int) -> None:
     path = tmp_path.resolve() / "file"
     path.write_bytes(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
     holds = grant([f"fs:read:{path.parent}"])
@@ -280,7 +280,7 @@ def test_what_is_too_large_is_refused(size: int, limit: int | None, own: int | N
 
 
 @pytest.mark.parametrize("limit", [-1, -2, -(2**40), 1.5, "9"])
-def test_a_limit_that_is_none_reads_nothing(limit: Any) -> None:
+def test_an_invalid_limit_is_refused_before_the_file_is_opened(limit: Any) -> None:
     opened: list[str] = []
 
     class Watched(MemoryFiles):
@@ -359,12 +359,12 @@ def test_open_gives_a_real_file(tmp_path: Path, openat2: bool) -> None:
 
 
 @pytest.mark.parametrize("mode", ["w+", "rw", "", "b", "rbb", "U", "wt"])
-def test_modes_that_are_none_are_refused(mode: str) -> None:
+def test_unknown_modes_are_refused(mode: str) -> None:
     with pytest.raises(ValueError, match="expected one of the modes r, w, a, x, r\\+"):
         asyncio.run(scoped().open("a.txt", mode))
 
 
-def test_to_read_and_write_both_must_be_held() -> None:
+def test_mode_r_plus_needs_read_and_write() -> None:
     refused = refusal(lambda fs: fs.open("a.txt", "r+"), scoped(held(needs=("fs:read:/srv",))))
     assert str(refused.use) == "fs:write:/srv/a.txt"
 

@@ -1,4 +1,4 @@
-"""A use that is granted and that no backend stands behind: one refusal for every handle, and nobody is asked."""
+"""A granted use without a backend: every handle refuses in the same way, and no approver is asked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

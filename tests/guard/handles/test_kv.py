@@ -1,4 +1,4 @@
-"""`ctx.kv`: the declared store, its default time to live, and scopes that nobody else can name."""
+"""`ctx.kv`: the declared store, its default time to live, and its scope."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_the_four_operations() -> None:
     asyncio.run(run())
 
 
-def test_what_does_not_fit_into_the_store_is_refused_and_told() -> None:
+def test_a_value_that_is_too_large_for_the_store_is_refused() -> None:
     kv = ScopedKv(grant(["storage:*:session"]), MemoryKv(most_bytes=200))
     asyncio.run(kv.set("a", "x" * 100))
     for key, value in (("b", "x" * 100), ("a", "x" * (1 << 20))):
@@ -82,7 +82,7 @@ SCOPES = [
 
 
 @pytest.mark.parametrize(("needs", "personality", "scope"), SCOPES)
-def test_the_framework_names_the_scope(needs: list[str], personality: str | None, scope: str) -> None:
+def test_the_scope_is_named_by_licet(needs: list[str], personality: str | None, scope: str) -> None:
     backend = MemoryKv()
     backend_scopes: Callable[[], list[str]] = lambda: sorted(backend._scopes)  # noqa: E731
     held = grant([*needs, "storage:write:session"] if "read" in needs[0] else needs, personality=personality)
@@ -121,7 +121,7 @@ def test_a_tool_that_declares_no_storage_has_none(name: str) -> None:
 
 
 @pytest.mark.parametrize(("side", "fails"), [("read", {"set", "delete"}), ("write", {"get", "list"})])
-def test_each_operation_asks_about_its_own_side(side: str, fails: set[str]) -> None:
+def test_each_operation_checks_read_or_write(side: str, fails: set[str]) -> None:
     async def run() -> set[str]:
         failed = set()
         for name, act in operations(ScopedKv(grant([f"storage:{side}:session"]), MemoryKv())).items():
@@ -150,7 +150,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("name", ["get", "set", "delete", "list"])
-def test_a_store_that_cannot_be_used_is_told_without_its_path(name: str) -> None:
+def test_a_broken_store_is_reported_without_its_path(name: str) -> None:
     acts = operations(ScopedKv(grant(["storage:*:session"]), Broken()))
     error = refused(acts.pop(name))
     for rest in acts.values():

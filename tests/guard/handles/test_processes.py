@@ -31,7 +31,7 @@ class NoWalls:
 
 
 class Sandbox:
-    """A sandbox that has walls, and remembers for what."""
+    """A sandbox that records for which grants it made walls."""
 
     def __init__(self) -> None:
         self.held: list[Any] = []
@@ -59,7 +59,7 @@ async def done(command: Command) -> Finished:
 def spawn(
     held: Grant, name: Any, *args: Any, sandbox: Any = None, programs: Any = None, made: Any = None, **given: Any
 ) -> tuple[Finished, Command]:
-    """Start a program, and say with which command."""
+    """Start a program, and return its result and its command."""
     known = dict.fromkeys(("/usr/bin/git", "/usr/bin/mawk", "/usr/bin/curl", "/opt/own"), done)
     processes = programs or MemoryProcesses(known, {**REAL, "curl": "/usr/bin/curl", "/opt/c": "/usr/bin/curl"})
     options = {"binaries": REAL, "environ": ENVIRON, "workdir": "/srv/work", **(made or {})}
@@ -80,7 +80,7 @@ def test_a_declared_program_runs_as_the_pinned_file_under_its_name() -> None:
     assert command == Command("/usr/bin/git", ("git", "status", "-s"), {}, "/", b"in", 5.0, 1 << 20)
 
 
-def test_input_may_be_text_and_no_timeout_is_longer_than_the_call_s() -> None:
+def test_stdin_may_be_text_and_a_timeout_is_cut_to_that_of_the_call() -> None:
     limits = {"seconds": 7.0, "output_bytes": 99}
     for asked, kept in ((None, 7.0), (3, 3.0), (0.5, 0.5), (100, 7.0), (10**400, 7.0)):
         _, command = spawn(grant(["process:exec:git"]), "git", stdin="é", timeout=asked, made=limits)
@@ -118,7 +118,9 @@ DECISIONS = [
 
 
 @pytest.mark.parametrize(("needs", "denies", "asked", "expected"), DECISIONS)
-def test_either_name_allows_and_any_name_denies(needs: list[str], denies: list[str], asked: Any, expected: str) -> None:
+def test_one_granted_name_of_a_program_is_enough_and_one_denied_name_refuses_it(
+    needs: list[str], denies: list[str], asked: Any, expected: str
+) -> None:
     held = grant([f"process:exec:{one}" for one in needs], deny=[f"process:exec:{one}" for one in denies])
     if expected.startswith("/"):
         assert spawn(held, asked)[1].binary == expected
@@ -126,7 +128,7 @@ def test_either_name_allows_and_any_name_denies(needs: list[str], denies: list[s
         assert refused(held, asked).code == expected
 
 
-def test_the_words_for_the_model_repeat_what_it_sent() -> None:
+def test_the_refusal_for_the_model_repeats_the_name_as_sent() -> None:
     assert str(refused(grant(["process:exec:git"]), "rm")) == (
         "BINARY_NOT_ALLOWED: rm is not in the declared allowedBinaries"
     )
@@ -135,7 +137,7 @@ def test_the_words_for_the_model_repeat_what_it_sent() -> None:
     )
 
 
-def test_a_name_that_lies_about_itself_is_run_as_what_was_checked() -> None:
+def test_a_str_subclass_is_run_as_the_name_that_was_checked() -> None:
     assert spawn(grant(["process:exec:git"]), Liar("curl", "git"))[1].binary == "/usr/bin/git"
     _, command = spawn(grant(["process:exec:git"]), "git", [Liar("--true", "--claimed")])
     assert command.argv == ("git", "--true")
@@ -281,7 +283,7 @@ def test_a_program_that_cannot_start_is_a_refusal_without_paths(error: Exception
     assert str(found) == f"BACKEND_MISSING: {said}"
 
 
-def test_every_question_is_an_event() -> None:
+def test_every_check_is_an_event() -> None:
     seen: list[Any] = []
     spawn(grant(["process:exec:git", "env:read:LANG"], seen=seen), "git")
     assert [event.capability for event in seen] == ["process:exec:git", "env:read:LANG"]

@@ -1,4 +1,4 @@
-"""`ctx.secrets`: what was declared, placeholders that work in one call and one direction, and nothing forgotten."""
+"""`ctx.secrets`: declared secrets, placeholders that work in one call only, and redaction."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def test_an_undeclared_secret_is_refused_by_get_and_by_ref(reference: str) -> No
 
 
 @pytest.mark.parametrize("reference", ["*", "github/*", "", "a b", "x" * 2000, "a//b", None, 7])
-def test_what_is_no_reference_is_refused(reference: Any) -> None:
+def test_a_malformed_secret_reference_is_refused(reference: Any) -> None:
     handle, _ = scoped(("*",))
     if reference in (None, 7):  # the words for these are names like any other, and nobody knows them
         assert refusal(lambda: handle.get(reference)).code == "BACKEND_MISSING"
@@ -62,7 +62,7 @@ def test_what_is_no_reference_is_refused(reference: Any) -> None:
         assert refusal(lambda: handle.ref(reference)).code == "SECRET_NOT_DECLARED"
 
 
-def test_a_reference_that_lies_about_itself_is_looked_up_as_what_was_checked() -> None:
+def test_a_str_subclass_is_looked_up_as_the_reference_that_was_checked() -> None:
     asked: list[str] = []
 
     async def backend(reference: str) -> str:
@@ -96,7 +96,7 @@ NO_VALUE = [
 
 
 @pytest.mark.parametrize(("backend", "message"), NO_VALUE)
-def test_a_value_that_cannot_be_had_is_a_refusal_that_does_not_look_like_policy(backend: Any, message: str) -> None:
+def test_a_secret_that_no_backend_has_is_refused_as_backend_missing(backend: Any, message: str) -> None:
     handle, redactor = scoped(backend=backend)
     error = refusal(lambda: handle.get("WEATHER_API_KEY"))
     assert str(error) == message
@@ -122,7 +122,7 @@ def test_a_placeholder_is_replaced_in_text_and_bytes_and_its_value_remembered() 
     asyncio.run(run())
 
 
-def test_a_value_can_be_made_to_fit_where_it_goes() -> None:
+def test_a_secret_is_escaped_where_it_replaces_a_placeholder() -> None:
     async def run() -> None:
         handle, _ = scoped()
         body = json.dumps({"token": handle.ref("github/token")}).encode()
@@ -146,7 +146,7 @@ def test_a_value_that_looks_like_a_placeholder_is_left_alone() -> None:
     asyncio.run(run())
 
 
-def test_every_handing_out_and_placing_is_an_event() -> None:
+def test_every_read_and_every_replaced_placeholder_is_an_event() -> None:
     seen: list[Any] = []
     handle, _ = scoped(seen=seen)
 
@@ -177,7 +177,7 @@ def test_a_handle_that_outlives_its_call_is_refused() -> None:
     assert not redactor
 
 
-def test_nothing_shows_a_value_of_the_handle_itself() -> None:
+def test_the_repr_of_the_handle_shows_no_secret() -> None:
     handle, _ = scoped()
     asyncio.run(handle.get("WEATHER_API_KEY"))
     assert "sunny" not in repr(handle)

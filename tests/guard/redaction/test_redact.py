@@ -108,7 +108,7 @@ TRIMMED = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("what", TRIMMED)
-def test_what_is_lost_around_a_value_and_between_its_lines_does_not_hide_it(what: str, form: str) -> None:
+def test_a_secret_is_found_without_its_outer_white_space_and_with_other_line_ends(what: str, form: str) -> None:
     value, shown = TRIMMED[what]
     clean = redactor(value).text(f"({FORMS[form](shown)})")
     # What is left is the white space around it, in its own encoding.
@@ -140,7 +140,7 @@ def test_a_secret_that_begins_before_the_end_is_not_shown_by_half(before: int, f
     assert kept == expected[:200]
 
 
-def test_a_beginning_is_a_beginning() -> None:
+def test_beginning_returns_at_most_so_many_bytes() -> None:
     assert redactor().beginning(b"x" * 500, 200) == b"x" * 200
     assert redactor("hunter2!").beginning(b"x" * 500, 200) == b"x" * 200
     assert redactor("hunter2!").beginning(b"x" * 100, 200) == b"x" * 100
@@ -148,7 +148,7 @@ def test_a_beginning_is_a_beginning() -> None:
     assert redactor("hunter2!" * 9).beginning((b"hunter2!" * 9) * 4 + b"hunter2!", 200) == b"[redacted KEY0]" * 3
 
 
-def test_no_more_is_looked_at_than_a_beginning_needs() -> None:
+def test_beginning_searches_no_more_than_it_needs() -> None:
     made = redactor("hunter2!")
     small, large = (b"%41\\n&amp;\n" * number for number in (20_000, 200_000))
     made.beginning(small, 1000)  # so that what is made once is not counted
@@ -163,9 +163,7 @@ _secrets = st.text(st.characters(codec="utf-8"), min_size=8, max_size=40).filter
 
 
 @given(_secrets, st.text(max_size=30), st.text(max_size=30), st.sampled_from(ONCE))
-def test_whatever_stands_around_it_a_secret_does_not_come_through(
-    secret: str, before: str, after: str, form: str
-) -> None:
+def test_a_secret_is_redacted_in_any_context(secret: str, before: str, after: str, form: str) -> None:
     shown = FORMS[form](secret)
     clean = redactor(secret).text(before + shown + after)
     assert shown not in clean
@@ -235,15 +233,15 @@ def test_the_time_grows_with_the_text_and_not_with_its_square() -> None:
     assert made.text(text) == text
 
 
-def test_nothing_shows_a_value_of_the_redactor_itself() -> None:
+def test_the_repr_of_a_redactor_shows_no_secret() -> None:
     assert "hunter2" not in repr(redactor("hunter2!"))
 
 
-def test_a_text_that_holds_a_secret_too_often_is_left_out_as_a_whole() -> None:
+def test_a_text_with_too_many_secrets_is_replaced_completely() -> None:
     made = redactor("hunter2!")
     assert made.text("hunter2! " * 20_000) == "[redacted KEY0] " * 20_000
-    assert made.text("hunter2! " * 20_001) == "[redacted: a secret stands here too often]"
-    assert made.json(b'["' + b"hunter2! " * 20_001 + b'"]') == b'"[redacted: a secret stands here too often]"'
+    assert made.text("hunter2! " * 20_001) == "[redacted: too many secrets]"
+    assert made.json(b'["' + b"hunter2! " * 20_001 + b'"]') == b'"[redacted: too many secrets]"'
 
 
 @pytest.mark.parametrize("before", [BLOCK - 40, BLOCK - 21, BLOCK - 1, BLOCK, 2 * BLOCK - 7])

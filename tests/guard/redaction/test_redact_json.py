@@ -1,4 +1,4 @@
-"""Redaction of JSON: once over its text, which stays JSON and says the same as before in all other places."""
+"""Redaction of JSON text: it stays valid JSON, and only secrets change."""
 
 import json
 from typing import Any
@@ -58,11 +58,11 @@ def test_text_without_a_secret_is_the_same_object() -> None:
     assert redactor().json(text) is text
 
 
-def test_no_word_of_json_is_taken_for_a_secret() -> None:
+def test_true_false_and_null_are_never_redacted() -> None:
     assert clean([True, None, "null", "true"], "true", "null") == [True, None, KEY1, KEY0]
 
 
-def test_a_secret_that_spells_the_letters_of_an_escape_leaves_json() -> None:
+def test_a_secret_equal_to_the_letters_of_an_escape_leaves_valid_json() -> None:
     # In the text it is `\nabcdefg`; the escape is not cut in two.
     assert clean("x\nabcdefg", "nabcdefg") == "x[redacted KEY0]"
     assert clean("x\nabc\\", "abc\\x") == "x\nabc\\"
@@ -70,7 +70,7 @@ def test_a_secret_that_spells_the_letters_of_an_escape_leaves_json() -> None:
     assert clean("\x01bcdefgh", "0001bcdefgh") == KEY0
 
 
-def test_a_secret_that_spells_json_is_taken_out_of_each_text() -> None:
+def test_a_secret_that_spans_two_json_strings_is_redacted_in_both() -> None:
     assert clean(["abcd", "efgh", "ijkl"], 'abcd","efgh') == [KEY0, KEY0, "ijkl"]
 
 
@@ -101,9 +101,7 @@ _secrets = st.text(st.characters(codec="utf-8"), min_size=4, max_size=12).filter
 
 
 @given(_secrets, _data, st.text(max_size=6), st.text(max_size=6))
-def test_whatever_is_around_a_secret_json_stays_json_without_it(
-    secret: str, data: Any, before: str, after: str
-) -> None:
+def test_redacted_json_is_valid_and_has_no_secret(secret: str, data: Any, before: str, after: str) -> None:
     told = clean([data, before + secret + after, {before + secret + after: data}], secret)
     assert len(told) == 3
     assert KEY0 in told[1] or "[redacted]" in told[1] or "[…]" in told[1]

@@ -1,4 +1,4 @@
-"""Redaction of what comes in pieces: it does not matter where a secret is cut."""
+"""Redaction of streams: a secret is found wherever the pieces split it."""
 
 import base64
 import json
@@ -51,7 +51,7 @@ def streamed(made: Redactor, *pieces: bytes, cut: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_secret_that_is_cut_in_two_at_any_place_is_found(form: str) -> None:
+def test_a_secret_split_into_two_pieces_is_found(form: str) -> None:
     text = b"<" + FORMS[form] + b">"
     whole = redactor().octets(text)
     assert LABEL in whole.replace(b"\0", b"")
@@ -85,7 +85,7 @@ def test_long_keys_are_found_in_pieces() -> None:
 
 
 @given(st.lists(st.integers(0, 200), max_size=6), st.binary(max_size=30), st.binary(max_size=30))
-def test_wherever_it_is_cut_it_is_gone(cuts: list[int], before: bytes, after: bytes) -> None:
+def test_a_secret_is_redacted_wherever_the_stream_is_split(cuts: list[int], before: bytes, after: bytes) -> None:
     text = before + SECRET.encode() + after
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     said = streamed(redactor(), *(text[a:b] for a, b in pairwise(places)))
@@ -100,11 +100,11 @@ def test_text_without_a_secret_arrives_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("line", [b'{"id": 7}\n', b"data: x\n\n", b"a1b2\n", b"> ", b"68 75 6e\n", b"hunt\n", b"}"])
-def test_a_line_that_somebody_waits_for_is_not_held(line: bytes) -> None:
+def test_a_complete_line_is_not_held_back(line: bytes) -> None:
     assert redactor().stream().feed(line) == line
 
 
-def test_what_may_be_the_beginning_of_a_secret_is_held_until_it_is_known() -> None:
+def test_a_possible_start_of_a_secret_is_held_back() -> None:
     stream = redactor().stream()
     assert stream.feed(b"key: hunter2") == b"key: "
     assert stream.feed(b"!") == b"hunter2!"

@@ -1,4 +1,4 @@
-"""The table in `docs/redaction.md` is made of these rows: every form that it calls caught is, and no other."""
+"""The rows of the table in `docs/redaction.md`: a form is redacted exactly if its row says so."""
 
 import base64
 import binascii
@@ -63,7 +63,7 @@ def each(pattern: str) -> Callable[[str], str]:
 
 
 def dumped(offset: str, show: Callable[[bytes], str], gutter: str = "", width: int = 0) -> Callable[[str], str]:
-    """A dump of some bytes before the value and the value, sixteen in a line."""
+    """A hex dump of some bytes and then the value, sixteen bytes in a line."""
 
     def dump(text: str) -> str:
         raw = b"13 bytes here" + text.encode()
@@ -172,7 +172,7 @@ def given(shown: Shown) -> str:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_form_is_caught_or_it_is_not(name: str) -> None:
+def test_each_form_is_redacted_exactly_if_the_table_says_so(name: str) -> None:
     row = BY_NAME[name]
     shown = row.show(SECRET)
     if not row.caught:
@@ -194,7 +194,7 @@ def test_a_form_is_caught_or_it_is_not(name: str) -> None:
         "od -An -tx1", "od -Ax -tx4", "hexdump", "hexdump -C", "base64 -w 20", "base32 -w 20",
     ],
 )  # fmt: skip
-def test_what_programs_write_is_caught_wherever_the_value_begins(command: str, before: int) -> None:
+def test_the_output_of_dump_programs_is_redacted_at_every_alignment(command: str, before: int) -> None:
     name, *options = command.split()
     program = shutil.which(name)
     if program is None:
@@ -213,7 +213,7 @@ def test_what_programs_write_is_caught_wherever_the_value_begins(command: str, b
     assert value.encode()[3:9].hex().encode() not in re.sub(rb"[\s:,]|0x", b"", said.lower())
 
 
-def test_the_page_has_this_table() -> None:
+def test_docs_redaction_has_this_table() -> None:
     table = io.StringIO()
     table.write("| form | caught |\n|---|---|\n")
     for row in ROWS:

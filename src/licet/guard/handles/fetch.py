@@ -238,7 +238,7 @@ class ScopedFetch:
         except TimeoutError:
             if not clock.expired:
                 raise
-            self._grant.refuse("LIMIT_TIME", f"no whole answer within {waited:g} seconds", use)
+            self._grant.refuse("LIMIT_TIME", f"no complete answer within {waited:g} seconds", use)
 
     def _bounds(self, timeout: Any, max_bytes: Any) -> tuple[float, int]:
         limits = self._limits

@@ -1,1 +1,1 @@
-"""Takes a call's secrets out of whatever leaves it."""
+"""Removes the secrets of a call from its results, receipts, errors and answers."""

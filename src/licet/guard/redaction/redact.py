@@ -30,7 +30,7 @@ _STRETCH = 40  # bytes in a text for one byte of a value: two levels of escapes,
 _MORE = 512  # plus the offsets and text column of a hex dump
 _WHOLE, _FEW = 8, 3  # bytes at the end of a piece that match the start of a spelling, for which they are held back
 _MOST = 20_000  # secrets in one text; a text with more is replaced completely
-_TOO_MANY = b"[redacted: a secret stands here too often]"
+_TOO_MANY = b"[redacted: too many secrets]"
 _BETWEEN = "\x1e"  # separates joined texts; no normalisation removes it
 _HEAD = 8  # first bytes of a spelling, for a fast search for its start
 
