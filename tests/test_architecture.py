@@ -9,7 +9,8 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
@@ -259,6 +260,44 @@ def own_imports(source: str) -> Iterator[str]:
             case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "licet":
                 whole = (f"{module}.{alias.name}" for alias in node.names)
                 yield from whole if module == "licet.sandbox" else (module,)
+
+
+def runtime_imports(source: str) -> Iterator[str]:
+    """The dotted names that a module imports when it runs, also inside functions, but not for type checkers."""
+    left: list[ast.AST] = [ast.parse(source)]
+    while left:
+        match left.pop():
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
+                left += orelse
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (module, *(f"{module}.{alias.name}" for alias in names))
+            case node:
+                left += ast.iter_child_nodes(node)
+
+
+def import_circle(texts: Mapping[str, str]) -> list[str]:
+    """Modules by name that import each other in a circle; empty if none do."""
+    graph = {name: {found for found in runtime_imports(text) if found in texts} for name, text in texts.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        return list(circle.args[1])
+    return []
+
+
+def test_modules_import_each_other_in_a_circle_only_for_types() -> None:
+    named = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): text for path, text in TEXTS.items()}
+    named = {name.removesuffix(".__init__"): text for name, text in named.items()}
+    assert "licet.guard.call" in named
+    assert import_circle(named) == []
+
+
+def test_a_circle_through_a_function_is_noticed() -> None:
+    assert import_circle({"p.a": "from p import b", "p.b": "def f():\n    import p.a"}) == ["p.a", "p.b", "p.a"]
+    types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.a"
+    assert import_circle({"p.a": "from p import b", "p.b": types}) == []
 
 
 def test_file_names_of_the_core_are_unique() -> None:
